@@ -1,0 +1,68 @@
+# Everything a user needs: `make demo` and `make test`. Each sets up what it needs on a machine with Python 3.11+, Node 20+ and git.
+
+PYTHON ?= python3
+BIN := .venv/bin
+TS := clients/typescript
+TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test conformance bench setup tools clean
+
+help:
+	@echo "make demo         optimise the tickets example in Python and in TypeScript; needs no key"
+	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
+	@echo "make conformance  the conformance suite against three servers"
+	@echo "make bench        the benchmarks; each ends with a line of JSON"
+	@echo "make setup        install everything for development, run nothing"
+	@echo "make clean        remove what the others made"
+
+demo: .venv/.installed $(TS)/dist/.built
+	@$(BIN)/python examples/tickets/demo.py $(ARGS)
+
+test: .venv/.installed-dev $(TS)/dist/.built
+	@$(BIN)/python scripts/gates.py $(ARGS)
+
+conformance: .venv/.installed $(TS)/dist/.built
+	@$(BIN)/python scripts/conformance.py $(ARGS)
+
+bench: .venv/.installed-dev $(TS)/dist/.built
+	$(BIN)/python benchmarks/call_overhead.py
+	$(BIN)/python benchmarks/banking77.py
+
+setup: .venv/.installed-dev $(TS)/dist/.built
+	@echo "Set up. Next: make demo, or make test"
+
+tools:
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: no '$(PYTHON)' on PATH (or: make PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$($(PYTHON) -V 2>&1) (try: make PYTHON=python3.11)" >&2; exit 1; }
+	@command -v node >/dev/null || { echo "Node 20 or newer is needed: no 'node' on PATH" >&2; exit 1; }
+	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 20))' || { echo "Node 20 or newer is needed; this is $$(node --version)" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm is needed: it comes with Node" >&2; exit 1; }
+	@command -v git >/dev/null || { echo "git is needed: no 'git' on PATH" >&2; exit 1; }
+
+.venv/bin/python: | tools
+	@echo "Making .venv"
+	@$(PYTHON) -m venv .venv || { echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing the server and the client (about half a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,client]'
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing what the tests need (about half a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@ .venv/.installed
+
+$(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | tools
+	@echo "Installing the TypeScript package's tools"
+	@cd $(TS) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)
+	@echo "Building the TypeScript package"
+	@cd $(TS) && npm run --silent build
+	@touch $@
+
+clean:
+	rm -rf .venv runs dist build $(TS)/node_modules $(TS)/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,23 @@
+"""The bases every wire model builds on: strict, frozen, closed for requests and open for results."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+JsonValue = Any
+"""Any JSON value. Outputs, trajectories and example data stay opaque: they are carried, never inspected."""
+
+Candidate = dict[str, str]
+"""A mapping from component name to component text (GEPA's word)."""
+
+
+class RequestModel(BaseModel):
+    """Something a client sends. Unknown fields are refused, so that a misspelt one is never ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
+
+
+class ResultModel(BaseModel):
+    """Something a server answers. Unknown fields are ignored, so that results can grow within a version."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)

@@ -1,0 +1,47 @@
+"""`get_result`, `cancel` and the `pending` answer: calls that outlive their connection."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from protocol.base import ResultModel
+from protocol.meta import CallId, Params
+
+
+class Progress(ResultModel):
+    """How far a pending call is, in examples."""
+
+    done: Annotated[int, Field(ge=0)]
+    total: Annotated[int, Field(ge=0)]
+
+
+class PendingCall(ResultModel):
+    """A call that was not done within `wait_s`; ask `get_result` with its `call_id`."""
+
+    call_id: CallId
+    progress: Progress
+
+
+class Pending(ResultModel):
+    """The answer of any call that is still running when its `wait_s` is over."""
+
+    pending: PendingCall
+
+
+class GetResultParams(Params):
+    """Collect the answer of an earlier call; it has the shape, or the error, of that call's own answer."""
+
+    call_id: CallId
+    wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+class CancelParams(Params):
+    """Stop a call. Its finished examples keep their results, the others become `cancelled`."""
+
+    call_id: CallId
+
+
+class CancelResult(ResultModel):
+    """`cancelled`: it was running and has been stopped. `finished`: it was already done, its answer stands."""
+
+    status: Literal["cancelled", "finished"]

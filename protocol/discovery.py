@@ -1,0 +1,77 @@
+"""`discover`: who answers, which program stands behind, what it can do and within which limits."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from protocol.base import Candidate, ResultModel
+from protocol.meta import Params
+
+
+class DiscoverParams(Params):
+    """`discover` takes no params of its own."""
+
+
+class ServerInfo(ResultModel):
+    """The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance."""
+
+    name: str
+    version: str
+    language: str
+    instance_id: Annotated[str, Field(min_length=1)]
+
+
+class ComponentInfo(ResultModel):
+    """One named component of the candidate. `kind` is `text` for prompts and rules, `code` for a git commit."""
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: str = "text"
+    description: str | None = None
+
+
+class ProgramInfo(ResultModel):
+    """The program under optimisation. `version` is the program's own, null where it declares none."""
+
+    name: str
+    version: str | None = None
+    components: list[ComponentInfo]
+    seed_candidate: Candidate
+
+
+class DatasetInfo(ResultModel):
+    """A split the server holds: its number of rows, and a digest that changes when any row does."""
+
+    size: Annotated[int, Field(ge=0)]
+    digest: Annotated[str, Field(min_length=1)]
+
+
+class Limits(ResultModel):
+    """What a server bears.
+
+    `max_concurrency`: examples running at once; more are queued, and beyond the queue refused as `overloaded`.
+    `max_batch_size`: examples in one call. `max_request_bytes`: bytes of one HTTP body.
+    `example_timeout_s`: seconds one example may run, queueing excluded; null where the server sets no deadline.
+    `max_batch_entries`: requests in one JSON-RPC array (capability `batch`).
+    `whole_batches`: true where the program evaluates a batch as one unit, so that a minibatch must be one call.
+    `abandon_after_s`, `keep_answers_s`: see capability `idempotency`.
+    """
+
+    max_concurrency: Annotated[int, Field(ge=1)]
+    max_batch_size: Annotated[int, Field(ge=1)]
+    max_request_bytes: Annotated[int, Field(ge=1)]
+    example_timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    max_batch_entries: Annotated[int, Field(ge=1)] | None = None
+    whole_batches: bool = False
+    abandon_after_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    keep_answers_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+class DiscoverResult(ResultModel):
+    """Everything a client must know before its first `evaluate`. Unknown capability names are to be ignored."""
+
+    protocol_versions: Annotated[list[str], Field(min_length=1)]
+    server: ServerInfo
+    program: ProgramInfo
+    datasets: dict[str, DatasetInfo] = {}
+    capabilities: list[str] = []
+    limits: Limits

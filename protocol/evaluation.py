@@ -1,0 +1,115 @@
+"""`evaluate` and `score`: examples in, one result per example out, in the same order."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, FiniteFloat, model_validator
+
+from protocol.base import Candidate, JsonValue, RequestModel, ResultModel
+from protocol.meta import Params
+
+Status = Literal["ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"]
+"""What became of an example.
+
+`ok`: it has a finite score. `program_error`, `timeout`: the candidate's fault; the optimizer scores it with its
+failure score. `infra_error`, `cancelled`: nobody's verdict, never a score, may be tried again. `rollout`: it succeeded
+and waits for another endpoint's `score`.
+"""
+
+ExampleId = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Example(RequestModel):
+    """One row: `{id, data}` when the optimizer holds the rows, `{id, split}` when the server does."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["data"]}, {"required": ["split"]}]})
+
+    id: ExampleId
+    data: JsonValue = None
+    split: str = ""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = self.model_fields_set
+        if {"data", "split"} <= given:
+            raise ValueError("give `data` or `split`, not both")
+        if not {"data", "split"} & given:
+            raise ValueError("give `data` (the row itself) or `split` (a split the server holds)")
+        return self
+
+
+class ExampleError(ResultModel):
+    """Why an example failed. `log` is the end of what the program wrote to stdout and stderr while it ran."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+    log: str | None = None
+
+
+class Usage(ResultModel):
+    """What one attempt cost. A field left out is unknown, which is not the same as zero."""
+
+    cost_usd: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    input_tokens: Annotated[int, Field(ge=0)] | None = None
+    output_tokens: Annotated[int, Field(ge=0)] | None = None
+    calls: Annotated[int, Field(ge=0)] | None = None
+
+
+class ExampleResult(ResultModel):
+    """The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"status": {"const": "ok"}}},
+            "then": {"properties": {"score": {"type": "number"}}},
+            "else": {"properties": {"score": {"type": "null"}}},
+        }
+    )
+
+    status: Status
+    score: FiniteFloat | None
+    output: JsonValue = None
+    feedback: str | None = None
+    trajectory: JsonValue = None
+    trajectory_ref: Annotated[str, Field(min_length=1)] | None = None
+    objective_scores: dict[str, FiniteFloat] | None = None
+    error: ExampleError | None = None
+    usage: Usage | None = None
+    seconds: Annotated[FiniteFloat, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _score_matches_status(self) -> Self:
+        if (self.status == "ok") != (self.score is not None):
+            raise ValueError(
+                f"status {self.status!r} with score {self.score!r}: a score goes with `ok`, and only with it"
+            )
+        if self.trajectory is not None and self.trajectory_ref is not None:
+            raise ValueError("give `trajectory` or `trajectory_ref`, not both")
+        return self
+
+
+class EvaluateParams(Params):
+    """Run the program, as this candidate makes it, on each example."""
+
+    candidate: Candidate
+    batch: list[Example]
+    capture_traces: bool = False
+
+
+class EvaluateResult(ResultModel):
+    """`results[i]` belongs to `batch[i]`; the two have the same length."""
+
+    results: list[ExampleResult]
+
+
+class ScoreParams(Params):
+    """Score outputs that another endpoint made. `results[i]` belongs to `batch[i]`."""
+
+    batch: list[Example]
+    results: list[ExampleResult]
+
+
+class ScoreResult(ResultModel):
+    """The same results with scores, in the same order."""
+
+    results: list[ExampleResult]

@@ -1,0 +1,127 @@
+"""The one table of methods and capabilities; everything that needs the list reads it."""
+
+from dataclasses import dataclass
+
+from protocol.base import ResultModel
+from protocol.calls import CancelParams, CancelResult, GetResultParams
+from protocol.datasets import ListExamplesParams, ListExamplesResult
+from protocol.discovery import DiscoverParams, DiscoverResult
+from protocol.evaluation import EvaluateParams, EvaluateResult, ScoreParams, ScoreResult
+from protocol.lifecycle import FinalizeParams, FinalizeResult
+from protocol.meta import Params
+from protocol.mutation import ApplyMutationParams, ApplyMutationResult
+from protocol.reflection import (
+    MakeReflectiveDatasetParams,
+    MakeReflectiveDatasetResult,
+    ProposeNewTextsParams,
+    ProposeNewTextsResult,
+)
+
+
+class RpcDiscoverParams(Params):
+    """`rpc.discover` takes no params of its own."""
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Something a server may offer beyond the core; it names it in `discover`."""
+
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the contract.
+
+    `result` is None where the answer has no fixed shape of its own. `capability` is None for the core.
+    `idempotent`: sending it again does no harm and costs nothing, so a client may, even without a `call_id`.
+    """
+
+    name: str
+    params: type[Params]
+    result: type[ResultModel] | None
+    summary: str
+    capability: str | None = None
+    since: str = "1"
+    idempotent: bool = False
+
+
+CAPABILITIES: dict[str, Capability] = {
+    capability.name: capability
+    for capability in (
+        Capability("batch", "JSON-RPC arrays of requests"),
+        Capability("idempotency", "`_meta.call_id`: the same call gives the same answer and runs nothing twice"),
+        Capability("async", "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it"),
+        Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
+        Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
+        Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
+        Capability("proposals", "the program proposes its own new texts"),
+        Capability("mutations", "`apply_mutation` on the program's code or texts"),
+        Capability("scoring", "`score` for outputs made elsewhere"),
+        Capability("finalize", "the program is told of the best candidate"),
+        Capability("adapter_state", "opaque state in and out of `make_reflective_dataset`"),
+        Capability("openrpc", "`rpc.discover` answers the OpenRPC document"),
+    )
+}
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("discover", DiscoverParams, DiscoverResult, "Describe server, program and limits.", idempotent=True),
+        Method("evaluate", EvaluateParams, EvaluateResult, "Run a candidate on a batch of examples."),
+        Method(
+            "make_reflective_dataset",
+            MakeReflectiveDatasetParams,
+            MakeReflectiveDatasetResult,
+            "Turn traced results into records for reflection.",
+        ),
+        Method(
+            "get_result",
+            GetResultParams,
+            None,
+            "Collect the answer of an earlier call.",
+            capability="async",
+            idempotent=True,
+        ),
+        Method("cancel", CancelParams, CancelResult, "Stop a running call.", capability="cancel", idempotent=True),
+        Method(
+            "list_examples",
+            ListExamplesParams,
+            ListExamplesResult,
+            "List rows the server holds.",
+            capability="datasets",
+            idempotent=True,
+        ),
+        Method(
+            "propose_new_texts",
+            ProposeNewTextsParams,
+            ProposeNewTextsResult,
+            "Let the program propose new texts.",
+            capability="proposals",
+        ),
+        Method(
+            "apply_mutation",
+            ApplyMutationParams,
+            ApplyMutationResult,
+            "Change a candidate's code or texts.",
+            capability="mutations",
+        ),
+        Method("score", ScoreParams, ScoreResult, "Score outputs made elsewhere.", capability="scoring"),
+        Method(
+            "finalize",
+            FinalizeParams,
+            FinalizeResult,
+            "Tell the program what the run found.",
+            capability="finalize",
+        ),
+        Method(
+            "rpc.discover",
+            RpcDiscoverParams,
+            None,
+            "The OpenRPC document of this contract.",
+            capability="openrpc",
+            idempotent=True,
+        ),
+    )
+}

@@ -1,0 +1,65 @@
+"""What the handlers ask of a program, wherever and in whatever language it runs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from protocol import Candidate, Example, ProgramInfo
+
+ResultDict = dict[str, Any]
+"""An `ExampleResult` as JSON, already checked against the contract."""
+
+
+class Program(Protocol):
+    """A running program. Its methods may be called at the same time; it queues what it cannot run at once.
+
+    `info`, `capabilities`, `max_concurrency` and `whole_batches` are as the program described itself at its start.
+    Of the contract's capabilities only those that are the program's own appear in `capabilities`: `proposals`,
+    `scoring`, `finalize`, `adapter_state`, `refs`.
+    """
+
+    @property
+    def info(self) -> ProgramInfo: ...
+
+    @property
+    def capabilities(self) -> frozenset[str]: ...
+
+    @property
+    def max_concurrency(self) -> int: ...
+
+    @property
+    def whole_batches(self) -> bool: ...
+
+    @property
+    def ready(self) -> bool:
+        """True while the program can answer; `GET /health` tells."""
+        ...
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """Run every example, calling `on_result(position, result)` once for each as it finishes, in any order.
+
+        Every example has `data`: rows the server holds have been filled in. An example's failure is a result. Cancelling
+        the coroutine stops what is still running; results given so far stand.
+
+        Raises:
+            ProgramFailed: the program cannot run at all.
+        """
+        ...
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer any other method of the program's: `make_reflective_dataset`, `propose_new_texts`, `score`, `finalize`.
+
+        Raises:
+            RpcError: what the program answered, or `ProgramFailed` where it died or raised.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End its processes; safe to call twice."""
+        ...
