@@ -14,10 +14,10 @@ Candidate = dict[str, str]
 class RequestModel(BaseModel):
     """Something a client sends. Unknown fields are refused, so that a misspelt one is never ignored."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 class ResultModel(BaseModel):
     """Something a server answers. Unknown fields are ignored, so that results can grow within a version."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")

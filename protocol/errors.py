@@ -68,11 +68,12 @@ class RpcError(Exception):
         retryable = details.pop("retryable", None)
         code = error.get("code")
         message = error.get("message")
-        kind = BY_CODE.get(code, RpcError) if isinstance(code, int) else RpcError
+        known = code if type(code) is int else None  # a peer's `true` is no code
+        kind = BY_CODE.get(known, RpcError) if known is not None else RpcError
         rebuilt = kind(
             message if isinstance(message, str) else None,
             retryable=retryable if isinstance(retryable, bool) else None,
-            code=code if isinstance(code, int) else None,
+            code=known,
         )
         rebuilt.details.update(details)
         return rebuilt

@@ -63,6 +63,10 @@ class ExampleResult(ResultModel):
             "if": {"properties": {"status": {"const": "ok"}}},
             "then": {"properties": {"score": {"type": "number"}}},
             "else": {"properties": {"score": {"type": "null"}}},
+            "not": {
+                "properties": {"trajectory": {"not": {"type": "null"}}, "trajectory_ref": {"type": "string"}},
+                "required": ["trajectory", "trajectory_ref"],
+            },
         }
     )
 

@@ -1,0 +1,152 @@
+"""The servers that `call_overhead.py` measures: `python -m benchmarks.overhead_servers raw|ours|fastapi`."""
+
+import asyncio
+import gc
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from benchmarks import payload
+from protocol import Candidate, ComponentInfo, Example, ProgramInfo
+from rpc_server.app import create_app, listening
+from rpc_server.program import ResultDict
+from rpc_server.settings import Settings
+
+MAX_BYTES = 64 * 2**20
+
+
+class EchoProgram:
+    """An in-process program: each example's trajectory is its own data."""
+
+    info = ProgramInfo(name="echo", components=[ComponentInfo(name="rules")], seed_candidate=payload.CANDIDATE)
+    capabilities: frozenset[str] = frozenset()
+    max_concurrency = 1000
+    whole_batches = False
+    ready = True
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """Answer at once."""
+        del candidate, capture_traces  # an echo is the same whatever they are
+        for position, example in enumerate(batch):
+            on_result(position, payload.result(example.data))
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Never asked here."""
+        del params
+        raise AssertionError(method)
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+async def raw_evaluate(request: web.Request) -> web.Response:
+    """The least a server can do: parse, answer, write."""
+    call = orjson.loads(await request.read())
+    results = [payload.result(example["data"]) for example in call["params"]["batch"]]
+    body = orjson.dumps({"jsonrpc": "2.0", "id": call["id"], "result": {"results": results}})
+    return web.Response(body=body, content_type="application/json")
+
+
+async def serve_raw(listener: socket.socket) -> None:
+    """Bare aiohttp and orjson."""
+    app = web.Application(client_max_size=MAX_BYTES)
+    app.router.add_post("/rpc", raw_evaluate)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    await asyncio.Event().wait()
+
+
+async def serve_ours(listener: socket.socket) -> None:
+    """The product's own stack, with the program in the same process."""
+    settings = Settings(program="unused", max_request_bytes=MAX_BYTES, max_batch_size=100_000)
+    async with listening(create_app(EchoProgram(), settings, token=payload.TOKEN), listener):
+        gc.collect()
+        gc.freeze()
+        await asyncio.Event().wait()
+
+
+def serve_fastapi(listener: socket.socket) -> None:
+    """A server in the style of the nearest peer: FastAPI, with bodies and traces typed as that peer types them."""
+    import uvicorn
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    class Prediction(BaseModel):
+        output: Any | None
+        error_message: str | None = None
+
+    class Step(BaseModel):
+        predictor: str
+        input: Any
+        output: Any
+
+    class Score(BaseModel):
+        score: float
+        feedback: str | None = None
+
+    class Trace(BaseModel):
+        example_ind: int
+        prediction: Prediction
+        trace: list[Step]
+        score: Score
+
+    class Evaluate(BaseModel):
+        batch: list[dict[str, Any]]
+        candidate: dict[str, str]
+        capture_traces: bool = False
+
+    class Evaluation(BaseModel):
+        outputs: list[Prediction]
+        scores: list[float]
+        trajectories: list[Trace]
+
+    api = FastAPI()
+
+    @api.post("/evaluate")
+    def evaluate(call: Evaluate) -> Evaluation:
+        answer = Prediction(output="pending_transfer")
+        return Evaluation(
+            outputs=[answer] * len(call.batch),
+            scores=[1.0] * len(call.batch),
+            trajectories=[
+                Trace(
+                    example_ind=number,
+                    prediction=answer,
+                    trace=[Step(predictor="route", input=example["data"], output="pending_transfer")],
+                    score=Score(score=1.0),
+                )
+                for number, example in enumerate(call.batch)
+            ],
+        )
+
+    uvicorn.Server(uvicorn.Config(api, log_level="warning")).run(sockets=[listener])
+
+
+def main(kind: str) -> None:
+    """Print the port on a line, then serve."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    print(listener.getsockname()[1], flush=True)
+    if kind == "fastapi":
+        serve_fastapi(listener)
+    elif kind == "raw":
+        asyncio.run(serve_raw(listener))
+    else:
+        asyncio.run(serve_ours(listener))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

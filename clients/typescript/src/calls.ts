@@ -1,0 +1,167 @@
+/** Calls with a `call_id`: run once, joined by whoever asks again, their answers kept for a while. */
+
+import { Cancellation } from "./cancellation.js";
+import { CallIdConflict, CallNotFound } from "./errors.js";
+import type { CancelResult } from "./generated/types.js";
+import { type Answer, answerOf, type Job, type Log, sizeOf } from "./jobs.js";
+import { afterwards } from "./timers.js";
+
+/** What a kept answer takes beyond its own bytes, about; so that many small ones are bounded too. */
+const ENTRY_BYTES = 1024;
+
+export interface CallBounds {
+  /** Seconds a running call goes on without anyone asking for it. */
+  abandonAfterS: number;
+  /** Seconds an answer is kept after it was last asked for. */
+  keepAnswersS: number;
+  /** Bytes of all kept answers; the one longest unasked goes first, the newest stays in any case. */
+  maxAnswerBytes: number;
+}
+
+interface Call {
+  readonly id: string;
+  readonly request: string;
+  readonly job: Job;
+  readonly cancellation: Cancellation;
+  readonly finished: Promise<void>;
+  watchers: number;
+  forgiven: () => void;
+  answer?: Answer;
+  bytes: number;
+  askedAt: number;
+  collected: boolean;
+}
+
+export class Calls {
+  readonly #running = new Map<string, Call>();
+  /** The longest unasked first. */
+  readonly #answered = new Map<string, Call>();
+  #bytes = 0;
+
+  constructor(private readonly bounds: CallBounds) {}
+
+  /** True while a finished answer was not given to anyone. */
+  get uncollected(): boolean {
+    this.#letGo();
+    return [...this.#answered.values()].some((call) => !call.collected);
+  }
+
+  /**
+   * The answer of a call, begun now if it is new; undefined after `waitS` seconds, or once nobody is there to hear it.
+   *
+   * `request` stands for what is asked, `start` checks and admits it; what `start` throws is not remembered.
+   */
+  async ask(
+    id: string,
+    request: string,
+    start: () => Job,
+    { waitS, listener, log }: { waitS: number | undefined; listener: Cancellation; log: Log },
+  ): Promise<Answer> {
+    const known = this.#find(id);
+    if (known !== undefined && known.request !== request) throw new CallIdConflict(undefined, { call_id: id });
+    return this.#watch(known ?? this.#begin(id, request, start(), log), waitS, listener);
+  }
+
+  /** The answer of a call that is known; throws `CallNotFound`. */
+  async get(id: string, waitS: number, listener: Cancellation): Promise<Answer> {
+    return this.#watch(this.#known(id), waitS, listener);
+  }
+
+  /** Stops a call and returns when it has ended; throws `CallNotFound`. */
+  async cancel(id: string): Promise<CancelResult> {
+    const call = this.#known(id);
+    if (call.answer !== undefined) return { status: "finished" };
+    call.cancellation.cancel();
+    await call.finished;
+    return { status: "cancelled" };
+  }
+
+  cancelAll(): void {
+    for (const call of this.#running.values()) call.cancellation.cancel();
+  }
+
+  #known(id: string): Call {
+    const call = this.#find(id);
+    if (call === undefined) throw new CallNotFound(undefined, { call_id: id });
+    return call;
+  }
+
+  #find(id: string): Call | undefined {
+    this.#letGo();
+    const call = this.#answered.get(id);
+    if (call === undefined) return this.#running.get(id);
+    call.askedAt = performance.now();
+    this.#answered.delete(id);
+    this.#answered.set(id, call);
+    return call;
+  }
+
+  #begin(id: string, request: string, job: Job, log: Log): Call {
+    const cancellation = new Cancellation();
+    const finished = answerOf(() => job.run(cancellation), log).then((answer) => this.#settle(call, answer));
+    const call: Call = {
+      id,
+      request,
+      job,
+      cancellation,
+      finished,
+      watchers: 0,
+      forgiven: () => {},
+      bytes: 0,
+      askedAt: 0,
+      collected: false,
+    };
+    this.#running.set(id, call);
+    return call;
+  }
+
+  #settle(call: Call, answer: Answer): void {
+    call.forgiven();
+    call.answer = answer;
+    call.askedAt = performance.now();
+    call.bytes = sizeOf("result" in answer ? answer.result : answer.error) + ENTRY_BYTES;
+    this.#running.delete(call.id);
+    this.#answered.set(call.id, call);
+    this.#bytes += call.bytes;
+    this.#letGo();
+  }
+
+  async #watch(call: Call, waitS: number | undefined, listener: Cancellation): Promise<Answer> {
+    call.watchers++;
+    call.forgiven();
+    await this.#finishedOrOver(call, waitS, listener);
+    call.watchers--;
+    if (call.answer !== undefined) {
+      call.collected ||= !listener.cancelled;
+      return call.answer;
+    }
+    if (call.watchers === 0) {
+      call.forgiven = afterwards(this.bounds.abandonAfterS, () => call.cancellation.cancel());
+    }
+    return { result: JSON.stringify({ pending: { call_id: call.id, progress: call.job.progress } }) };
+  }
+
+  /** Waits for the call's end, for `waitS` seconds, or until nobody listens. */
+  async #finishedOrOver(call: Call, waitS: number | undefined, listener: Cancellation): Promise<void> {
+    if (call.answer !== undefined || listener.cancelled) return;
+    await new Promise<void>((resolve) => {
+      const stopTimer = waitS === undefined ? () => {} : afterwards(waitS, () => resolve());
+      const forget = listener.onCancel(resolve);
+      call.finished.then(() => {
+        stopTimer();
+        forget();
+        resolve();
+      });
+    });
+  }
+
+  #letGo(): void {
+    const oldestKept = performance.now() - this.bounds.keepAnswersS * 1000;
+    for (const [id, call] of this.#answered) {
+      const tooMuch = this.#bytes > this.bounds.maxAnswerBytes && this.#answered.size > 1;
+      if (call.askedAt >= oldestKept && !tooMuch) return;
+      this.#answered.delete(id);
+      this.#bytes -= call.bytes;
+    }
+  }
+}

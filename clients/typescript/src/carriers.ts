@@ -1,0 +1,24 @@
+/** What each way of serving adds to a program: capabilities, and the memory they need. */
+
+import { Calls } from "./calls.js";
+import type { Carrier } from "./endpoint.js";
+import type { MemoryStore } from "./store.js";
+
+/** HTTP; without a store every call stands alone. */
+export function storeCarrier(store: MemoryStore | undefined): Carrier {
+  if (store === undefined) return { offers: ["batch"] };
+  return {
+    offers: ["batch", "idempotency", "async", "cancel", "refs"],
+    calls: store.calls,
+    traces: store.traces,
+    limits: { abandon_after_s: store.abandonAfterS, keep_answers_s: store.keepAnswersS },
+  };
+}
+
+/** A pipe to one server, which remembers for itself: calls have ids only so that they can be cancelled. */
+export function stdioCarrier(): Carrier {
+  return {
+    offers: ["cancel"],
+    calls: new Calls({ abandonAfterS: Number.POSITIVE_INFINITY, keepAnswersS: 0, maxAnswerBytes: 0 }),
+  };
+}

@@ -1,0 +1,221 @@
+/** A typed client on `fetch`: every call under a deadline, every answer bounded and checked. */
+
+import { BadResponse, ConnectionLost, Refused } from "./client-errors.js";
+import { MAX_TIMER_MS } from "./deadline.js";
+import { RpcError } from "./errors.js";
+import { METHODS, type MethodTypes } from "./generated/contract.js";
+import type { DiscoverResult, ErrorObject, EvaluateResult, Pending } from "./generated/types.js";
+import { joined } from "./handler.js";
+import { isLoopback } from "./hosts.js";
+import { isObject, parseJson } from "./json.js";
+import { checkToken } from "./token.js";
+import { faults, type WireTypeName } from "./validate.js";
+
+export interface ClientOptions {
+  /** The bearer token; the environment's GEPA_TOKEN when not given. */
+  token?: string;
+  /** Seconds a call may take, unless it says otherwise; 300 when not given. */
+  timeoutS?: number;
+  /** Whether a token may travel over plain http to another machine; false when not given. */
+  allowInsecure?: boolean;
+  /** Bytes of one answer; 256 MiB when not given. */
+  maxResponseBytes?: number;
+  /** Used in place of the global `fetch`. */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+}
+
+export interface CallOptions {
+  /** Makes the call idempotent: asked again under the same id it gives the same answer. */
+  callId?: string;
+  /** Seconds to wait before the server answers `pending`; needs a `callId`. */
+  waitS?: number;
+  /** Names a minibatch, and asks for refs in place of trajectories. */
+  group?: string;
+  /** Seconds this call may take. */
+  timeoutS?: number;
+  signal?: AbortSignal;
+}
+
+export type MethodName = keyof MethodTypes;
+export type ParamsOf<Name extends MethodName> = Omit<MethodTypes[Name]["params"], "_meta">;
+export type ResultOf<Name extends MethodName> = MethodTypes[Name]["result"];
+
+/** How long one request of `complete` waits at the server. */
+const POLL_S = 20;
+const MAX_RETRIES = 5;
+
+export class RpcClient {
+  readonly url: string;
+  readonly #token: string;
+  readonly #options: Required<Pick<ClientOptions, "timeoutS" | "maxResponseBytes" | "fetch">>;
+  #lastId = 0;
+
+  /** `url` with or without `/rpc`. Throws `Refused` for plain http beyond loopback, `TypeError` without a token. */
+  constructor(url: string, options: ClientOptions = {}) {
+    const { protocol, hostname, href, username, password } = new URL(url);
+    if (protocol !== "https:" && protocol !== "http:") throw new Refused(`${protocol} is neither http nor https`);
+    if (protocol === "http:" && !isLoopback(hostname) && !options.allowInsecure) {
+      throw new Refused(`a token over plain http to ${hostname} can be read on its way: use https, or allowInsecure`);
+    }
+    if (username !== "" || password !== "") throw new Refused("a URL carries no token: it would end up in logs");
+    const token = options.token ?? environment("GEPA_TOKEN");
+    checkToken(token);
+    this.#token = token;
+    this.url = href.endsWith("/rpc") ? href : `${href.replace(/\/$/, "")}/rpc`;
+    this.#options = {
+      timeoutS: options.timeoutS ?? 300,
+      maxResponseBytes: options.maxResponseBytes ?? 256 * 2 ** 20,
+      fetch: options.fetch ?? ((target, init) => fetch(target, init)),
+    };
+  }
+
+  discover(options?: CallOptions): Promise<DiscoverResult> {
+    return this.call("discover", {}, options);
+  }
+
+  /** Evaluates to the end, however long it takes, where the server offers `async`; else within one request. */
+  evaluate(params: ParamsOf<"evaluate">, options?: Omit<CallOptions, "waitS">): Promise<EvaluateResult> {
+    return this.complete("evaluate", params, options);
+  }
+
+  call<Name extends MethodName>(
+    method: Name,
+    params: ParamsOf<Name>,
+    options: CallOptions & { waitS: number },
+  ): Promise<ResultOf<Name> | Pending>;
+  call<Name extends MethodName>(
+    method: Name,
+    params: ParamsOf<Name>,
+    options?: Omit<CallOptions, "waitS">,
+  ): Promise<ResultOf<Name>>;
+  /** One request. Throws `RpcError` for what the server answers, `ClientError` for what goes wrong on the way. */
+  async call(method: MethodName, params: object, options: CallOptions = {}): Promise<unknown> {
+    const result = await this.#send(method, params, options);
+    const type = METHODS[method].result;
+    if (type !== null && !isPending(result)) checkResult(type, result);
+    return result;
+  }
+
+  /**
+   * A call of any length, collected under a `call_id`: a lost connection costs nothing, for what was done is not done
+   * again. Falls back to one request where the server does not offer it.
+   */
+  async complete<Name extends MethodName>(
+    method: Name,
+    params: ParamsOf<Name>,
+    options: Omit<CallOptions, "waitS"> = {},
+  ): Promise<ResultOf<Name>> {
+    const { capabilities = [] } = await this.discover(withSignal(options));
+    if (!capabilities.includes("async") || !capabilities.includes("idempotency")) {
+      return this.call(method, params, options);
+    }
+    const callId = options.callId ?? crypto.randomUUID();
+    const until = performance.now() + (options.timeoutS ?? Number.POSITIVE_INFINITY) * 1000;
+    for (let lost = 0; performance.now() < until; ) {
+      const waitS = Math.max(0, Math.min(POLL_S, (until - performance.now()) / 1000));
+      try {
+        const answer = await this.call(method, params, { ...options, callId, waitS, timeoutS: waitS + POLL_S });
+        if (!isPending(answer)) return answer;
+        lost = 0;
+      } catch (error) {
+        if (!(error instanceof ConnectionLost) || options.signal?.aborted || ++lost > MAX_RETRIES) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** lost));
+      }
+    }
+    throw new ConnectionLost(`${method} was not done in time; it goes on under call_id ${callId}`);
+  }
+
+  async #send(method: string, params: object, options: CallOptions): Promise<unknown> {
+    const { callId, waitS, group, signal } = options;
+    const meta = {
+      ...(callId === undefined ? {} : { call_id: callId }),
+      ...(waitS === undefined ? {} : { wait_s: waitS }),
+      ...(group === undefined ? {} : { group }),
+    };
+    const id = ++this.#lastId;
+    const body = JSON.stringify({
+      jsonrpc: "2.0",
+      id,
+      method,
+      params: Object.keys(meta).length === 0 ? params : { ...params, _meta: meta },
+    });
+    const timeoutMs = Math.min((options.timeoutS ?? this.#options.timeoutS) * 1000, MAX_TIMER_MS);
+    const deadline = AbortSignal.timeout(timeoutMs);
+    const stop = signal === undefined ? deadline : AbortSignal.any([deadline, signal]);
+    const { status, bytes } = await this.#exchange(body, stop);
+    return resultOf(read(status, bytes), id);
+  }
+
+  async #exchange(body: string, signal: AbortSignal): Promise<{ status: number; bytes: Uint8Array }> {
+    try {
+      const response = await this.#options.fetch(this.url, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: `Bearer ${this.#token}` },
+        body,
+        redirect: "manual",
+        signal,
+      });
+      return { status: response.status, bytes: await bounded(response, this.#options.maxResponseBytes) };
+    } catch (error) {
+      if (error instanceof BadResponse) throw error;
+      const said = error instanceof Error ? ((error.cause as Error | undefined)?.message ?? error.message) : "";
+      throw new ConnectionLost(`no answer from ${this.url}: ${said}`, { cause: error });
+    }
+  }
+}
+
+export function isPending(result: unknown): result is Pending {
+  return isObject(result) && "pending" in result && faults("Pending", result).length === 0;
+}
+
+function withSignal({ signal }: CallOptions): CallOptions & { waitS?: never } {
+  return signal === undefined ? {} : { signal };
+}
+
+async function bounded(response: Response, limit: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  const reader = response.body?.getReader();
+  for (let part = await reader?.read(); part?.value !== undefined; part = await reader?.read()) {
+    length += part.value.length;
+    if (length > limit) {
+      await reader?.cancel();
+      throw new BadResponse(`the answer is longer than ${limit} bytes`);
+    }
+    chunks.push(part.value);
+  }
+  return joined(chunks, length);
+}
+
+function read(status: number, bytes: Uint8Array): Record<string, unknown> {
+  const said = jsonOf(bytes);
+  if (isObject(said) && said.jsonrpc === "2.0") return said;
+  if ([502, 503, 504].includes(status)) throw new ConnectionLost(`HTTP ${status} without an answer`);
+  throw new BadResponse(`HTTP ${status} without a JSON-RPC answer`);
+}
+
+function jsonOf(bytes: Uint8Array): unknown {
+  try {
+    return parseJson(bytes);
+  } catch (error) {
+    if (error instanceof RpcError) return undefined;
+    throw error;
+  }
+}
+
+function resultOf(answer: Record<string, unknown>, id: number): unknown {
+  if (faults("ErrorResponse", answer).length === 0) throw RpcError.fromWire(answer.error as ErrorObject);
+  if (faults("SuccessResponse", answer).length > 0) throw new BadResponse("the answer is no JSON-RPC response");
+  if (answer.id !== id) throw new BadResponse("the answer is another request's");
+  return answer.result;
+}
+
+function checkResult(type: WireTypeName, result: unknown): void {
+  const [fault] = faults(type, result);
+  if (fault !== undefined) throw new BadResponse(`the answer breaks the contract: ${fault.path}: ${fault.message}`);
+}
+
+function environment(name: string): string | undefined {
+  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  return process?.env?.[name];
+}

@@ -1,0 +1,85 @@
+/** The program that conformance cases talk to: each example says what it wants done. */
+
+import type { BatchProgram, BatchResult, Candidate, Score } from "./program.js";
+
+/** What an example may ask for. */
+export interface ConformanceExample {
+  /** Wait so long first. */
+  sleep_ms?: number;
+  /** Fail with this message. */
+  raise?: string;
+  /** Answer the candidate in place of `output`. */
+  echo_candidate?: boolean;
+  output?: unknown;
+  /** The score to give, 1 when absent; the strings "NaN" and "Infinity" mean those numbers. */
+  score?: unknown;
+  feedback?: string;
+  objective_scores?: Record<string, number>;
+  /** How much the trajectory is padded. */
+  trace_bytes?: number;
+}
+
+const NOT_FINITE: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY };
+
+export const conformanceProgram = {
+  name: "conformance",
+  version: "1",
+  seedCandidate: { system: "seed system", style: "seed style" },
+  datasets: { train: rows(5), val: rows(3) },
+  wholeBatches: false,
+
+  evaluate(candidate, batch, { captureTraces, signal }): Promise<BatchResult[]> {
+    return Promise.all(batch.map(({ data }) => evaluated(data, candidate, captureTraces, signal)));
+  },
+
+  score(data): Score {
+    return scoreOf(data);
+  },
+
+  proposeNewTexts(candidate, _reflectiveDataset, componentsToUpdate): Record<string, string> {
+    return Object.fromEntries(componentsToUpdate.map((name) => [name, `${candidate[name]}!`]));
+  },
+
+  finalize(): string {
+    return "done";
+  },
+} satisfies BatchProgram<ConformanceExample>;
+
+async function evaluated(
+  data: ConformanceExample,
+  candidate: Candidate,
+  captureTraces: boolean,
+  signal: AbortSignal,
+): Promise<BatchResult> {
+  await asleep(data.sleep_ms ?? 0, signal);
+  if (data.raise !== undefined) throw new Error(data.raise);
+  const trajectory = { ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) };
+  return {
+    ...scoreOf(data),
+    output: data.echo_candidate ? candidate : data.output,
+    ...(captureTraces ? { trajectory } : {}),
+  };
+}
+
+function scoreOf({ score = 1, feedback, objective_scores }: ConformanceExample) {
+  return {
+    score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
+    ...(feedback === undefined ? {} : { feedback }),
+    ...(objective_scores === undefined ? {} : { objective_scores }),
+  };
+}
+
+function asleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  if (milliseconds === 0) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
+
+function rows(count: number): ConformanceExample[] {
+  return Array.from({ length: count }, (_, row) => ({ score: row / 10 }));
+}

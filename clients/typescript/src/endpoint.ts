@@ -1,0 +1,336 @@
+/** One served program: messages in, answers out, whatever carries them. */
+
+import type { Calls } from "./calls.js";
+import { Cancellation } from "./cancellation.js";
+import { readEnvelope, errorText, type RequestId, successText } from "./envelope.js";
+import {
+  InvalidRequest,
+  LimitExceeded,
+  MethodNotFound,
+  Overloaded,
+  ProgramFailed,
+  RpcError,
+  VersionNotSupported,
+} from "./errors.js";
+import { METHODS, PROTOCOL_VERSION } from "./generated/contract.js";
+import { OPENRPC } from "./generated/openrpc.js";
+import type {
+  CancelParams,
+  DiscoverResult,
+  EvaluateParams,
+  GetResultParams,
+  Limits,
+  ListExamplesParams,
+  Meta,
+} from "./generated/types.js";
+import { describeFailure } from "./failure.js";
+import { type Answer, answerOf, asRpcError, type Job, type Log } from "./jobs.js";
+import { canonicalJson, isObject, parseJson } from "./json.js";
+import { Methods } from "./methods.js";
+import { type Candidate, isBatchProgram, type Program, takesWholeBatches } from "./program.js";
+import { digestText, Rows } from "./rows.js";
+import { Runner } from "./runner.js";
+import { RETRY_AFTER_S, Slots } from "./slots.js";
+import type { Traces } from "./traces.js";
+import { checkParams, invalidParams, type WireTypeName } from "./validate.js";
+import { PACKAGE_VERSION } from "./version.js";
+
+const LONGEST_ECHO = 100;
+
+/** Limits that every way of serving shares; what is not given has a default. */
+export interface EndpointOptions {
+  /** Examples at once; 16 when not given. */
+  maxConcurrency?: number;
+  /** Examples that may wait beyond those running; 10,000 when not given. */
+  maxQueue?: number;
+  /** Examples in one call; 1,000 when not given. */
+  maxBatchSize?: number;
+  /** Requests in one JSON-RPC array; 100 when not given. */
+  maxBatchEntries?: number;
+  /** Bytes of one request; 64 MiB when not given. */
+  maxRequestBytes?: number;
+  /** Seconds one example may run, null for no deadline; 300 when not given. */
+  exampleTimeoutS?: number | null;
+  /** Whether `list_examples` gives the rows, not only their ids; true when not given. */
+  shareRows?: boolean;
+  /** Told what clients are not; `console.error` when not given. */
+  log?: Log;
+}
+
+/** What the carrier adds: capabilities of its own, and the memory they need. */
+export interface Carrier {
+  offers: readonly string[];
+  calls?: Calls;
+  traces?: Traces;
+  /** Limits that go with the memory. */
+  limits?: Pick<Limits, "abandon_after_s" | "keep_answers_s">;
+}
+
+/** What to send back; `body` is null where there is nothing to say. */
+export interface Reply {
+  body: string | null;
+  /** False where the message never got through to JSON-RPC. */
+  understood: boolean;
+}
+
+/** Throws a `TypeError` for what is no program, before anything is served. */
+export function checkProgram(program: Program): void {
+  if (typeof program !== "object" || program === null) throw new TypeError("a program is an object of functions");
+  if (typeof program.name !== "string" || program.name === "") throw new TypeError("the program needs a `name`");
+  const body = isBatchProgram(program) ? program.evaluate : program.run;
+  if (typeof body !== "function") throw new TypeError("the program needs a function `run` or `evaluate`");
+  if (program.seedCandidate === undefined) throw new TypeError("the program needs a `seedCandidate`");
+}
+
+export class Endpoint {
+  draining = false;
+  #active = 0;
+  readonly #changed = new Set<() => void>();
+
+  private constructor(
+    readonly discovery: DiscoverResult,
+    private readonly methods: Methods,
+    private readonly rows: Rows,
+    private readonly carrier: Carrier,
+    private readonly log: Log,
+  ) {}
+
+  /** Gets a program ready to be asked; throws `ProgramFailed` where its seed candidate cannot be had. */
+  static async create(program: Program, options: EndpointOptions, carrier: Carrier): Promise<Endpoint> {
+    checkProgram(program);
+    const log = options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? ""));
+    const maxConcurrency = options.maxConcurrency ?? 16;
+    const timeoutS = options.exampleTimeoutS === null ? undefined : (options.exampleTimeoutS ?? 300);
+    const seedCandidate = await seedOf(program);
+    const instanceId = crypto.randomUUID();
+    const rows = new Rows(program.datasets ?? {}, options.shareRows ?? true);
+    const slots = new Slots(maxConcurrency, options.maxQueue ?? 10_000);
+    const maxBatchSize = options.maxBatchSize ?? 1000;
+    const offers = [...carrier.offers, ...offersOf(program), ...(rows.held ? ["datasets"] : []), "openrpc"];
+    const discovery: DiscoverResult = {
+      protocol_versions: [PROTOCOL_VERSION],
+      server: { name: "evolverpc", version: PACKAGE_VERSION, language: "typescript", instance_id: instanceId },
+      program: {
+        name: program.name,
+        ...(program.version === undefined ? {} : { version: program.version }),
+        components: Object.keys(seedCandidate).map((name) => {
+          const description = program.componentDescriptions?.[name];
+          return { name, kind: "text", ...(description === undefined ? {} : { description }) };
+        }),
+        seed_candidate: seedCandidate,
+      },
+      datasets: await rows.describe(),
+      capabilities: offers,
+      limits: {
+        max_concurrency: maxConcurrency,
+        max_batch_size: maxBatchSize,
+        max_request_bytes: options.maxRequestBytes ?? 64 * 2 ** 20,
+        ...(timeoutS === undefined ? {} : { example_timeout_s: timeoutS }),
+        ...(offers.includes("batch") ? { max_batch_entries: options.maxBatchEntries ?? 100 } : {}),
+        ...(takesWholeBatches(program) ? { whole_batches: true } : {}),
+        ...carrier.limits,
+      },
+    };
+    const runner = new Runner(program, slots, timeoutS);
+    const { traces } = carrier;
+    const methods = new Methods({ program, seedCandidate, instanceId, rows, runner, slots, traces, maxBatchSize });
+    return new Endpoint(discovery, methods, rows, carrier, log);
+  }
+
+  get ready(): boolean {
+    return !this.draining;
+  }
+
+  /** Answers one body. `listener` is cancelled when whoever asked is gone. */
+  async answerBytes(body: Uint8Array, listener: Cancellation): Promise<Reply> {
+    try {
+      return await this.#answerMessage(parseJson(body), listener);
+    } catch (error) {
+      return { body: errorText(null, asRpcError(error, this.log)), understood: false };
+    } finally {
+      this.#notify();
+    }
+  }
+
+  /** From now on takes no new work; resolves when none is running and every answer by `call_id` was collected. */
+  async drain(): Promise<void> {
+    this.draining = true;
+    while (this.#active > 0 || this.carrier.calls?.uncollected) {
+      await new Promise<void>((resolve) => this.#changed.add(resolve));
+    }
+  }
+
+  #notify(): void {
+    for (const resolve of this.#changed) resolve();
+    this.#changed.clear();
+  }
+
+  async #answerMessage(message: unknown, listener: Cancellation): Promise<Reply> {
+    if (!Array.isArray(message)) return { body: await this.#answerOne(message, listener), understood: true };
+    const allowed = this.discovery.limits.max_batch_entries ?? 0;
+    if (!this.#offers("batch")) throw new InvalidRequest("Invalid Request: arrays of requests are not taken here");
+    if (message.length === 0) return refusal(new InvalidRequest("Invalid Request: an empty array"));
+    if (message.length > allowed) {
+      const details = { limit: "max_batch_entries", allowed, given: message.length };
+      return refusal(new LimitExceeded(undefined, details));
+    }
+    const answers = await Promise.all(message.map((entry) => this.#answerEntry(entry, listener)));
+    const said = answers.filter((answer) => answer !== null);
+    return { body: said.length === 0 ? null : `[${said.join(",")}]`, understood: true };
+  }
+
+  async #answerEntry(entry: unknown, listener: Cancellation): Promise<string | null> {
+    try {
+      return await this.#answerOne(entry, listener);
+    } catch (error) {
+      return errorText(null, asRpcError(error, this.log));
+    }
+  }
+
+  /** The text of the answer, null for a notification; throws `InvalidRequest` where there is no envelope. */
+  async #answerOne(message: unknown, listener: Cancellation): Promise<string | null> {
+    const { method, params, id } = readEnvelope(message);
+    const answer = await this.#answer(method, params, listener).catch((error: unknown): Answer => {
+      return { error: JSON.stringify(asRpcError(error, this.log).toWire()) };
+    });
+    return id === undefined ? null : answerText(id, answer);
+  }
+
+  async #answer(name: string, params: unknown, listener: Cancellation): Promise<Answer> {
+    const row = Object.hasOwn(METHODS, name) ? METHODS[name as keyof typeof METHODS] : undefined;
+    if (row === undefined || (row.capability !== null && !this.#offers(row.capability))) {
+      throw new MethodNotFound(undefined, { method: name.slice(0, LONGEST_ECHO).toWellFormed() });
+    }
+    if (!isObject(params)) throw invalidParams({ path: "", message: "params are given by name, as an object" });
+    checkVersion(params);
+    checkParams(row.params as WireTypeName, params);
+    if (this.#offers("async")) checkWaitsForACall(params);
+    switch (name) {
+      case "discover":
+        return answerOf(() => this.discovery, this.log);
+      case "rpc.discover":
+        return answerOf(() => OPENRPC, this.log);
+      case "list_examples": {
+        const { split, offset = 0, limit = 100 } = params as unknown as ListExamplesParams;
+        return answerOf(() => this.rows.list(split, offset, limit), this.log);
+      }
+      case "get_result": {
+        const { call_id, wait_s = 0 } = params as unknown as GetResultParams;
+        return this.#calls.get(call_id, wait_s, listener);
+      }
+      case "cancel": {
+        const { call_id } = params as unknown as CancelParams;
+        return answerOf(() => this.#calls.cancel(call_id), this.log);
+      }
+      default:
+        return this.#work(name, params, listener);
+    }
+  }
+
+  /** Runs what is work for the program: once for each `call_id`, or for as long as somebody listens. */
+  async #work(method: string, params: Record<string, unknown>, listener: Cancellation): Promise<Answer> {
+    const { _meta, ...asked } = params as { _meta?: Meta | null };
+    const callId = this.carrier.calls === undefined ? undefined : (_meta?.call_id ?? undefined);
+    const waitS = this.#offers("async") ? (_meta?.wait_s ?? undefined) : undefined;
+    const start = (): Job => this.#counted(this.#prepare(method, params));
+    if (callId === undefined) {
+      const job = start();
+      return answerOf(() => job.run(listener), this.log);
+    }
+    const request = await digestText(canonicalJson([method, asked]));
+    return this.#calls.ask(callId, request, start, { waitS, listener, log: this.log });
+  }
+
+  #prepare(method: string, params: object): Job {
+    if (this.draining) throw new Overloaded("Overloaded: shutting down", { retry_after_s: RETRY_AFTER_S });
+    const sized = params as { batch?: unknown[]; eval_batch?: { batch: unknown[] } };
+    const given = (sized.batch ?? sized.eval_batch?.batch)?.length ?? 0;
+    const allowed = this.discovery.limits.max_batch_size;
+    if (given > allowed) throw new LimitExceeded(undefined, { limit: "max_batch_size", allowed, given });
+    switch (method) {
+      case "evaluate":
+        return this.methods.evaluate(params as EvaluateParams);
+      case "make_reflective_dataset":
+        return this.methods.makeReflectiveDataset(params as Parameters<Methods["makeReflectiveDataset"]>[0]);
+      case "propose_new_texts":
+        return this.methods.proposeNewTexts(params as Parameters<Methods["proposeNewTexts"]>[0]);
+      case "score":
+        return this.methods.score(params as Parameters<Methods["score"]>[0]);
+      case "finalize":
+        return this.methods.finalize(params as Parameters<Methods["finalize"]>[0]);
+      default:
+        throw new MethodNotFound(undefined, { method });
+    }
+  }
+
+  /** The same job, counted among what a drain waits for. */
+  #counted(job: Job): Job {
+    const run = async (cancellation: Cancellation): Promise<unknown> => {
+      this.#active++;
+      try {
+        return await job.run(cancellation);
+      } finally {
+        this.#active--;
+        this.#notify();
+      }
+    };
+    return { progress: job.progress, run };
+  }
+
+  get #calls(): Calls {
+    if (this.carrier.calls === undefined) throw new Error("a method that needs memory is offered without any");
+    return this.carrier.calls;
+  }
+
+  #offers(capability: string): boolean {
+    return this.discovery.capabilities?.includes(capability) ?? false;
+  }
+}
+
+function refusal(error: RpcError): Reply {
+  return { body: errorText(null, error), understood: true };
+}
+
+function answerText(id: RequestId, answer: Answer): string {
+  if ("result" in answer) return successText(id, answer.result);
+  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"error":${answer.error}}`;
+}
+
+/** Before the fields: a newer version may well have fields that this one does not know. */
+function checkVersion(params: Record<string, unknown>): void {
+  const requested = isObject(params._meta) ? params._meta.protocol_version : undefined;
+  if (typeof requested !== "string" || requested === PROTOCOL_VERSION) return;
+  throw new VersionNotSupported(undefined, {
+    supported: [PROTOCOL_VERSION],
+    requested: requested.slice(0, LONGEST_ECHO).toWellFormed(),
+  });
+}
+
+function checkWaitsForACall(params: Record<string, unknown>): void {
+  const { _meta } = params as { _meta?: Meta | null };
+  if (typeof _meta?.wait_s !== "number" || typeof _meta.call_id === "string") return;
+  throw invalidParams({ path: "_meta.wait_s", message: "needs a `_meta.call_id` to collect the answer with" });
+}
+
+function offersOf(program: Program): string[] {
+  return [
+    ...(program.proposeNewTexts ? ["proposals"] : []),
+    ...(program.score ? ["scoring"] : []),
+    ...(program.finalize ? ["finalize"] : []),
+  ];
+}
+
+async function seedOf({ seedCandidate }: Program): Promise<Candidate> {
+  let seed: unknown;
+  try {
+    seed = typeof seedCandidate === "function" ? await seedCandidate() : seedCandidate;
+  } catch (error) {
+    const { type, message, traceback } = describeFailure(error);
+    throw new ProgramFailed(`${type}: ${message}`, { stage: "seed_candidate", log_tail: traceback ?? "" });
+  }
+  const texts = isObject(seed) ? Object.values(seed) : [];
+  if (texts.length === 0 || texts.some((text) => typeof text !== "string")) {
+    throw new ProgramFailed("seedCandidate must map at least one component to its text", { stage: "seed_candidate" });
+  }
+  return { ...(seed as Candidate) };
+}

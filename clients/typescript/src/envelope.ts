@@ -1,0 +1,47 @@
+/** The JSON-RPC 2.0 envelope: which messages are requests, and what goes around an answer. */
+
+import { InvalidRequest, type RpcError } from "./errors.js";
+import { isObject } from "./json.js";
+
+export type RequestId = string | number | null;
+
+/** A request whose envelope is sound; `id` is undefined for a notification. `params` may still be positional. */
+export interface Envelope {
+  method: string;
+  params: Record<string, unknown> | unknown[];
+  id: RequestId | undefined;
+}
+
+const KEYS = new Set(["jsonrpc", "method", "params", "id"]);
+
+/** The envelope of one message; throws `InvalidRequest`, to be answered under id null as JSON-RPC has it. */
+export function readEnvelope(message: unknown): Envelope {
+  if (!isObject(message)) throw invalid("a request is a JSON object");
+  const { jsonrpc, method, params = {}, id } = message;
+  if (jsonrpc !== "2.0") throw invalid('`jsonrpc` must be "2.0"');
+  if (typeof method !== "string") throw invalid("`method` must be a string");
+  if (typeof params !== "object" || params === null) throw invalid("`params` must be an object");
+  if (id !== undefined && !isRequestId(id)) throw invalid("`id` must be a string, null or an integer within 2^53 - 1");
+  if (Object.keys(message).some((key) => !KEYS.has(key))) {
+    throw invalid("a request has the members jsonrpc, method, params and id, and no others");
+  }
+  return { method, params: params as Envelope["params"], id };
+}
+
+function invalid(problem: string): InvalidRequest {
+  return new InvalidRequest(`Invalid Request: ${problem}`);
+}
+
+function isRequestId(id: unknown): id is RequestId {
+  return id === null || typeof id === "string" || Number.isSafeInteger(id);
+}
+
+/** The text of an answer; `result` is JSON already. */
+export function successText(id: RequestId, result: string): string {
+  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`;
+}
+
+/** The text of a refusal. */
+export function errorText(id: RequestId, error: RpcError): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, error: error.toWire() });
+}

@@ -1,0 +1,463 @@
+// Generated from the contract's schema by `npm run generate`; do not edit.
+
+/**
+ * Every type of the wire by its name.
+ */
+export interface WireTypes {
+  ApplyMutationParams: ApplyMutationParams;
+  ApplyMutationResult: ApplyMutationResult;
+  CancelParams: CancelParams;
+  CancelResult: CancelResult;
+  ChangeRequest: ChangeRequest;
+  ComponentInfo: ComponentInfo;
+  DatasetInfo: DatasetInfo;
+  DiscoverParams: DiscoverParams;
+  DiscoverResult: DiscoverResult;
+  ErrorObject: ErrorObject;
+  ErrorResponse: ErrorResponse;
+  EvalBatch: EvalBatch;
+  EvaluateParams: EvaluateParams;
+  EvaluateResult: EvaluateResult;
+  Example: Example;
+  ExampleError: ExampleError;
+  ExampleResult: ExampleResult;
+  FinalizeParams: FinalizeParams;
+  FinalizeResult: FinalizeResult;
+  GetResultParams: GetResultParams;
+  Limits: Limits;
+  ListExamplesParams: ListExamplesParams;
+  ListExamplesResult: ListExamplesResult;
+  ListedExample: ListedExample;
+  MakeReflectiveDatasetParams: MakeReflectiveDatasetParams;
+  MakeReflectiveDatasetResult: MakeReflectiveDatasetResult;
+  Merge: Merge;
+  Meta: Meta;
+  Patch: Patch;
+  Pending: Pending;
+  PendingCall: PendingCall;
+  ProgramInfo: ProgramInfo;
+  Progress: Progress;
+  ProposeNewTextsParams: ProposeNewTextsParams;
+  ProposeNewTextsResult: ProposeNewTextsResult;
+  Request: Request;
+  RpcDiscoverParams: RpcDiscoverParams;
+  RunInfo: RunInfo;
+  ScoreParams: ScoreParams;
+  ScoreResult: ScoreResult;
+  ServerInfo: ServerInfo;
+  SuccessResponse: SuccessResponse;
+  Texts: Texts;
+  Usage: Usage;
+}
+/**
+ * Apply one mutation to a candidate; all of it or nothing.
+ */
+export interface ApplyMutationParams {
+  _meta?: Meta | null;
+  candidate: {
+    [k: string]: string;
+  };
+  mutation: ChangeRequest | Patch | Texts | Merge;
+}
+/**
+ * Optional in every request; unknown keys are always allowed, so that tracing headers and the like may ride along.
+ *
+ * `protocol_version`: the version this request is written in; without it, the server's newest.
+ * `call_id`: makes the call idempotent (capability `idempotency`).
+ * `wait_s`: seconds to wait before answering `pending` (capability `async`); needs a `call_id`.
+ * `group`: names a minibatch; asks for `trajectory_ref` in place of inline trajectories (capability `refs`).
+ */
+export interface Meta {
+  protocol_version?: string | null;
+  call_id?: string | null;
+  wait_s?: number | null;
+  group?: string | null;
+  [k: string]: unknown;
+}
+/**
+ * A change in natural language, for a coding agent; `location` says where to look first.
+ */
+export interface ChangeRequest {
+  kind: "change_request";
+  request: string;
+  location?: string | null;
+}
+/**
+ * A unified diff against the candidate's commit.
+ */
+export interface Patch {
+  kind: "patch";
+  diff: string;
+}
+/**
+ * Component texts, written to where the program keeps them.
+ */
+export interface Texts {
+  kind: "texts";
+  texts: {
+    [k: string]: string;
+  };
+}
+/**
+ * Join this candidate's code with another's.
+ */
+export interface Merge {
+  kind: "merge";
+  other: {
+    [k: string]: string;
+  };
+}
+/**
+ * The new candidate, and what was done to make it.
+ */
+export interface ApplyMutationResult {
+  candidate: {
+    [k: string]: string;
+  };
+  commit: string;
+  parent: string;
+  diff: string;
+  files: string[];
+  summary: string;
+  usage?: Usage | null;
+  components_added?: string[];
+  components_removed?: string[];
+}
+/**
+ * What one attempt cost. A field left out is unknown, which is not the same as zero.
+ */
+export interface Usage {
+  cost_usd?: number | null;
+  input_tokens?: number | null;
+  output_tokens?: number | null;
+  calls?: number | null;
+}
+/**
+ * Stop a call. Its finished examples keep their results, the others become `cancelled`.
+ */
+export interface CancelParams {
+  _meta?: Meta | null;
+  call_id: string;
+}
+/**
+ * `cancelled`: it was running and has been stopped. `finished`: it was already done, its answer stands.
+ */
+export interface CancelResult {
+  status: "cancelled" | "finished";
+}
+/**
+ * One named component of the candidate. `kind` is `text` for prompts and rules, `code` for a git commit.
+ */
+export interface ComponentInfo {
+  name: string;
+  kind?: string;
+  description?: string | null;
+}
+/**
+ * A split the server holds: its number of rows, and a digest that changes when any row does.
+ */
+export interface DatasetInfo {
+  size: number;
+  digest: string;
+}
+/**
+ * `discover` takes no params of its own.
+ */
+export interface DiscoverParams {
+  _meta?: Meta | null;
+}
+/**
+ * Everything a client must know before its first `evaluate`. Unknown capability names are to be ignored.
+ */
+export interface DiscoverResult {
+  /**
+   * @minItems 1
+   */
+  protocol_versions: [string, ...string[]];
+  server: ServerInfo;
+  program: ProgramInfo;
+  datasets?: {
+    [k: string]: DatasetInfo;
+  };
+  capabilities?: string[];
+  limits: Limits;
+}
+/**
+ * The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance.
+ */
+export interface ServerInfo {
+  name: string;
+  version: string;
+  language: string;
+  instance_id: string;
+}
+/**
+ * The program under optimisation. `version` is the program's own, null where it declares none.
+ */
+export interface ProgramInfo {
+  name: string;
+  version?: string | null;
+  components: ComponentInfo[];
+  seed_candidate: {
+    [k: string]: string;
+  };
+}
+/**
+ * What a server bears.
+ *
+ * `max_concurrency`: examples running at once; more are queued, and beyond the queue refused as `overloaded`.
+ * `max_batch_size`: examples in one call. `max_request_bytes`: bytes of one HTTP body.
+ * `example_timeout_s`: seconds one example may run, queueing excluded; null where the server sets no deadline.
+ * `max_batch_entries`: requests in one JSON-RPC array (capability `batch`).
+ * `whole_batches`: true where the program evaluates a batch as one unit, so that a minibatch must be one call.
+ * `abandon_after_s`, `keep_answers_s`: see capability `idempotency`.
+ */
+export interface Limits {
+  max_concurrency: number;
+  max_batch_size: number;
+  max_request_bytes: number;
+  example_timeout_s?: number | null;
+  max_batch_entries?: number | null;
+  whole_batches?: boolean;
+  abandon_after_s?: number | null;
+  keep_answers_s?: number | null;
+}
+/**
+ * An error: `data.retryable` says whether the same request, later or elsewhere, can succeed.
+ */
+export interface ErrorObject {
+  code: number;
+  message: string;
+  data?: unknown;
+}
+/**
+ * A refusal; `id` is null where the request's could not be read.
+ */
+export interface ErrorResponse {
+  jsonrpc: "2.0";
+  id: string | number | null;
+  error: ErrorObject;
+}
+/**
+ * An evaluated minibatch: the examples as sent and the results as received, `results[i]` for `batch[i]`.
+ */
+export interface EvalBatch {
+  batch: Example[];
+  results: ExampleResult[];
+}
+/**
+ * One row: `{id, data}` when the optimizer holds the rows, `{id, split}` when the server does.
+ */
+export interface Example {
+  id: string;
+  data?: unknown;
+  split?: string;
+}
+/**
+ * The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
+ */
+export interface ExampleResult {
+  status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
+  score: number | null;
+  output?: unknown;
+  feedback?: string | null;
+  trajectory?: unknown;
+  trajectory_ref?: string | null;
+  objective_scores?: {
+    [k: string]: number;
+  } | null;
+  error?: ExampleError | null;
+  usage?: Usage | null;
+  seconds: number;
+}
+/**
+ * Why an example failed. `log` is the end of what the program wrote to stdout and stderr while it ran.
+ */
+export interface ExampleError {
+  type: string;
+  message: string;
+  traceback?: string | null;
+  log?: string | null;
+}
+/**
+ * Run the program, as this candidate makes it, on each example.
+ */
+export interface EvaluateParams {
+  _meta?: Meta | null;
+  candidate: {
+    [k: string]: string;
+  };
+  batch: Example[];
+  capture_traces?: boolean;
+}
+/**
+ * `results[i]` belongs to `batch[i]`; the two have the same length.
+ */
+export interface EvaluateResult {
+  results: ExampleResult[];
+}
+/**
+ * The best candidate of a finished run and its mean validation score.
+ */
+export interface FinalizeParams {
+  _meta?: Meta | null;
+  best_candidate: {
+    [k: string]: string;
+  };
+  best_score: number;
+  run: RunInfo;
+}
+/**
+ * The run that ended. Scores are means over the validation rows.
+ */
+export interface RunInfo {
+  id: string;
+  metric_calls: number;
+  candidates: number;
+  seed_score: number;
+}
+/**
+ * `message`: what the program wants said to the person who ran the optimisation, for instance where it wrote.
+ */
+export interface FinalizeResult {
+  message?: string | null;
+}
+/**
+ * Collect the answer of an earlier call; it has the shape, or the error, of that call's own answer.
+ */
+export interface GetResultParams {
+  _meta?: Meta | null;
+  call_id: string;
+  wait_s?: number;
+}
+/**
+ * One page of a split.
+ */
+export interface ListExamplesParams {
+  _meta?: Meta | null;
+  split: string;
+  offset?: number;
+  limit?: number;
+}
+/**
+ * A page in the split's own order; `total` rows in all.
+ */
+export interface ListExamplesResult {
+  examples: ListedExample[];
+  total: number;
+}
+/**
+ * A row by its id; `data` is left out where rows do not leave the server.
+ */
+export interface ListedExample {
+  id: string;
+  split: string;
+  data?: unknown;
+}
+/**
+ * Turn traced results into records for the components to update.
+ *
+ * `adapter_state` (capability `adapter_state`): opaque; sent back as the last answer gave it.
+ */
+export interface MakeReflectiveDatasetParams {
+  _meta?: Meta | null;
+  candidate: {
+    [k: string]: string;
+  };
+  eval_batch: EvalBatch;
+  components_to_update: string[];
+  adapter_state?: unknown;
+}
+/**
+ * Records for each component asked for; `adapter_state` where the program keeps any.
+ */
+export interface MakeReflectiveDatasetResult {
+  dataset: {
+    [k: string]: {
+      [k: string]: unknown;
+    }[];
+  };
+  adapter_state?: unknown;
+}
+/**
+ * The answer of any call that is still running when its `wait_s` is over.
+ */
+export interface Pending {
+  pending: PendingCall;
+}
+/**
+ * A call that was not done within `wait_s`; ask `get_result` with its `call_id`.
+ */
+export interface PendingCall {
+  call_id: string;
+  progress: Progress;
+}
+/**
+ * How far a pending call is, in examples.
+ */
+export interface Progress {
+  done: number;
+  total: number;
+}
+/**
+ * Ask the program itself for new texts (capability `proposals`).
+ */
+export interface ProposeNewTextsParams {
+  _meta?: Meta | null;
+  candidate: {
+    [k: string]: string;
+  };
+  reflective_dataset: {
+    [k: string]: {
+      [k: string]: unknown;
+    }[];
+  };
+  components_to_update: string[];
+}
+/**
+ * Component name -> new text, for components that were asked for.
+ */
+export interface ProposeNewTextsResult {
+  texts: {
+    [k: string]: string;
+  };
+}
+/**
+ * A request; without `id` a notification, which gets no answer.
+ */
+export interface Request {
+  jsonrpc: "2.0";
+  method: string;
+  params?: {
+    [k: string]: unknown;
+  };
+  id?: string | number | null;
+}
+/**
+ * `rpc.discover` takes no params of its own.
+ */
+export interface RpcDiscoverParams {
+  _meta?: Meta | null;
+}
+/**
+ * Score outputs that another endpoint made. `results[i]` belongs to `batch[i]`.
+ */
+export interface ScoreParams {
+  _meta?: Meta | null;
+  batch: Example[];
+  results: ExampleResult[];
+}
+/**
+ * The same results with scores, in the same order.
+ */
+export interface ScoreResult {
+  results: ExampleResult[];
+}
+/**
+ * An answer.
+ */
+export interface SuccessResponse {
+  jsonrpc: "2.0";
+  id: string | number | null;
+  result: unknown;
+}

@@ -1,0 +1,90 @@
+/** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and whatever else speaks fetch. */
+
+import { Cancellation } from "./cancellation.js";
+import { Door, type Exchange, type HttpReply } from "./door.js";
+import { checkProgram, Endpoint, type EndpointOptions } from "./endpoint.js";
+import type { Program } from "./program.js";
+import type { MemoryStore } from "./store.js";
+import { storeCarrier } from "./carriers.js";
+import { checkToken } from "./token.js";
+
+export interface HandlerOptions extends EndpointOptions {
+  /** The bearer token callers must show; without one `handler` throws. */
+  token: string;
+  /** The path the handler is mounted at, so that methods are at `${basePath}/rpc`; "" when not given. */
+  basePath?: string;
+  /** The only `Host` names answered; when not given, whichever the platform routes here. */
+  allowedHosts?: readonly string[];
+  /** Origins of web pages that may call; none when not given. */
+  allowedOrigins?: readonly string[];
+  /** Adds calls that outlive their connection, `cancel` and refs; without it every call stands alone. */
+  store?: MemoryStore;
+}
+
+export type FetchHandler = (request: Request) => Promise<Response>;
+
+/** Serves a program wherever `fetch` is spoken. Throws a `TypeError` without a token or without a program. */
+export function handler<Data, Output>(program: Program<Data, Output>, options: HandlerOptions): FetchHandler {
+  checkToken(options?.token);
+  const { token, basePath = "", allowedHosts, allowedOrigins = [], store } = options;
+  const served = program as Program;
+  checkProgram(served);
+  const allowsHost = (host: string | null): boolean => {
+    return allowedHosts === undefined || (host !== null && allowedHosts.includes(host.toLowerCase()));
+  };
+  let endpoint: Promise<Endpoint> | undefined;
+  // Not before the first request: some platforms allow neither random numbers nor waiting while modules load.
+  const open = (): Promise<Endpoint> => {
+    endpoint ??= Endpoint.create(served, options, storeCarrier(store)).catch((error: unknown) => {
+      endpoint = undefined; // what failed may work at the next request
+      throw error;
+    });
+    return endpoint;
+  };
+  const door = new Door(open, { token, basePath, allowsHost, allowedOrigins });
+  return async (request) => toResponse(await door.answer(toExchange(request)));
+}
+
+function toExchange(request: Request): Exchange {
+  const url = new URL(request.url);
+  return {
+    method: request.method,
+    path: url.pathname,
+    header: (name) => request.headers.get(name) ?? (name === "host" ? url.host : null),
+    body: (limit) => bodyOf(request, limit),
+    closed: Cancellation.of(request.signal),
+  };
+}
+
+async function bodyOf(request: Request, limit: number): Promise<Uint8Array | undefined> {
+  if (Number(request.headers.get("content-length") ?? 0) > limit) return undefined;
+  if (request.body === null) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  const reader = request.body.getReader();
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    length += part.value.length;
+    if (length > limit) {
+      await reader.cancel();
+      return undefined;
+    }
+    chunks.push(part.value);
+  }
+  return joined(chunks, length);
+}
+
+/** The chunks as one array. */
+export function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+}
+
+function toResponse({ status, headers, body }: HttpReply): Response {
+  return new Response(body, { status, headers });
+}

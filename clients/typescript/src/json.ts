@@ -1,0 +1,130 @@
+/** JSON in both directions: strict about what is read, and about what a program may call JSON. */
+
+import { ParseError } from "./errors.js";
+
+export type JsonValue = null | boolean | number | string | JsonValue[] | { [key: string]: JsonValue };
+
+/** Levels of arrays and objects a message may nest. */
+export const MAX_DEPTH = 512;
+
+/** Levels left to a program's own values: the message around them takes a few. */
+const MAX_VALUE_DEPTH = MAX_DEPTH - 16;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+
+/** Throws `ParseError` unless the bytes are one JSON value in UTF-8 that nests no deeper than `MAX_DEPTH`. */
+export function parseJson(bytes: Uint8Array): unknown {
+  if (nestsTooDeep(bytes)) throw new ParseError(`Parse error: nested beyond ${MAX_DEPTH} levels`);
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    if (error instanceof TypeError) throw new ParseError("Parse error: not UTF-8");
+    throw error;
+  }
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    // The engine's own message quotes the body, which may hold what no log should.
+    if (error instanceof SyntaxError) throw new ParseError("Parse error: not JSON");
+    throw error;
+  }
+}
+
+/** Counted on the bytes, before anything is built: brackets inside strings do not count. */
+function nestsTooDeep(bytes: Uint8Array): boolean {
+  let depth = 0;
+  let inString = false;
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at];
+    if (inString) {
+      if (byte === BACKSLASH) at++;
+      else if (byte === QUOTE) inString = false;
+    } else if (byte === QUOTE) inString = true;
+    else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
+      depth++;
+      if (depth > MAX_DEPTH) return true;
+    } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth--;
+  }
+  return false;
+}
+
+/** Why a value a program gave cannot travel. */
+export class NotJson extends Error {
+  constructor(where: readonly (string | number)[], problem: string) {
+    super(where.length === 0 ? problem : `${problem} (at ${pathText(where)})`);
+    this.name = "NotJson";
+  }
+}
+
+/** `["batch", 0, "data"]` as people write it: `batch[0].data`. */
+export function pathText(where: readonly (string | number)[]): string {
+  return where.map((key, at) => (typeof key === "number" ? `[${key}]` : at === 0 ? key : `.${key}`)).join("");
+}
+
+/**
+ * A copy of a program's value as JSON, so that what the program does with its own afterwards changes nothing here.
+ *
+ * `undefined` becomes null, or is left out of an object; `toJSON` is honoured; half surrogate pairs, which strict JSON
+ * readers refuse, become U+FFFD. Throws `NotJson`, which calls the value `name`, for what JSON would lose: BigInt, NaN, functions, maps, cycles.
+ */
+export function toJsonValue(value: unknown, name?: string): JsonValue {
+  return copied(value, name === undefined ? [] : [name]);
+}
+
+function copied(value: unknown, where: (string | number)[]): JsonValue {
+  switch (typeof value) {
+    case "string":
+      return wellFormed(value);
+    case "boolean":
+      return value;
+    case "number":
+      if (!Number.isFinite(value)) throw new NotJson(where, `${value} has no JSON form`);
+      return value;
+    case "undefined":
+      return null;
+    case "object":
+      return value === null ? null : copiedObject(value, where);
+    default:
+      throw new NotJson(where, `a ${typeof value} has no JSON form`);
+  }
+}
+
+function copiedObject(value: object, where: (string | number)[]): JsonValue {
+  if (where.length >= MAX_VALUE_DEPTH) throw new NotJson(where.slice(0, 4), "cyclic, or nested too deep");
+  const at = (key: string | number, item: unknown): JsonValue => {
+    where.push(key);
+    const copy = copied(item, where);
+    where.pop();
+    return copy;
+  };
+  if ("toJSON" in value && typeof value.toJSON === "function") return at("toJSON()", value.toJSON());
+  if (Array.isArray(value)) return value.map((item, index) => at(index, item));
+  if (value instanceof Map || value instanceof Set || value instanceof Promise || ArrayBuffer.isView(value)) {
+    throw new NotJson(where, `a ${value.constructor.name} has no JSON form`);
+  }
+  const fields = Object.entries(value).filter(([, item]) => item !== undefined);
+  return Object.fromEntries(fields.map(([key, item]) => [wellFormed(key), at(key, item)]));
+}
+
+/** Where a bounded text was cut in the middle of a pair, a strict reader would refuse the whole message. */
+export function wellFormed(text: string): string {
+  return text.toWellFormed();
+}
+
+/** The same text for equal values, whatever the order of their keys. */
+export function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const fields = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
+  return `{${fields.map(([key, item]) => `${JSON.stringify(key)}:${canonicalJson(item)}`).join(",")}}`;
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

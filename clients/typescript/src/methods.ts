@@ -1,0 +1,166 @@
+/** The work behind each method, as jobs: checked in full before anything runs. */
+
+import type { Cancellation } from "./cancellation.js";
+import { within } from "./deadline.js";
+import { CallCancelled, ProgramFailed, UnknownCandidate } from "./errors.js";
+import { describeFailure, isTransient } from "./failure.js";
+import type {
+  EvalBatch,
+  EvaluateParams,
+  ExampleResult,
+  FinalizeParams,
+  MakeReflectiveDatasetParams,
+  Progress,
+  ProposeNewTextsParams,
+  ScoreParams,
+} from "./generated/types.js";
+import { NotJson, toJsonValue } from "./json.js";
+import type { Job } from "./jobs.js";
+import { failedResult, InvalidResult, readScore } from "./outcome.js";
+import { type CallContext, type Candidate, isBatchProgram, type Program } from "./program.js";
+import { defaultReflectiveDataset } from "./reflection.js";
+import type { Rows } from "./rows.js";
+import type { Row, Runner } from "./runner.js";
+import type { Slots } from "./slots.js";
+import type { Traces } from "./traces.js";
+import { faults, invalidParams, type WireTypeName } from "./validate.js";
+
+/** What the methods work with. `traces` is undefined where no refs are offered. */
+export interface Workshop {
+  program: Program;
+  seedCandidate: Candidate;
+  instanceId: string;
+  rows: Rows;
+  runner: Runner;
+  slots: Slots;
+  traces: Traces | undefined;
+  maxBatchSize: number;
+}
+
+/** The jobs a program's methods become; each throws an `RpcError` where the params cannot be worked on. */
+export class Methods {
+  constructor(private readonly shop: Workshop) {}
+
+  evaluate({ candidate, batch, capture_traces: captureTraces = false, _meta }: EvaluateParams): Job {
+    const { runner, slots, rows, traces, instanceId } = this.shop;
+    this.#checkCandidate(candidate);
+    const filled = rows.fill(batch);
+    slots.admit(filled.length);
+    const results: (ExampleResult | undefined)[] = filled.map(() => undefined);
+    const progress: Progress = { done: 0, total: filled.length };
+    const group = _meta?.group ?? undefined;
+    const onResult = (position: number, result: ExampleResult): void => {
+      const keeps = captureTraces && traces !== undefined && group !== undefined;
+      results[position] = keeps ? traces.outgoing(result, group, instanceId) : result;
+      progress.done++;
+      slots.dismiss(1);
+    };
+    const run = async (cancellation: Cancellation): Promise<unknown> => {
+      await runner.evaluate({ candidate, batch: filled, captureTraces, onResult }, cancellation);
+      return { results };
+    };
+    return { progress, run };
+  }
+
+  makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {
+    const { candidate, eval_batch: sent, components_to_update: components } = params;
+    const { program, traces } = this.shop;
+    this.#checkCandidate(candidate);
+    checkComponents(components, candidate);
+    const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
+    const evalBatch: EvalBatch = { batch: rows, results: traces?.inline(sent.results) ?? sent.results };
+    return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
+      const hasSteps = isBatchProgram(program) ? () => true : Array.isArray;
+      const dataset = program.makeReflectiveDataset
+        ? await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context)
+        : defaultReflectiveDataset(evalBatch, components, hasSteps);
+      return { dataset };
+    });
+  }
+
+  proposeNewTexts(params: ProposeNewTextsParams): Job {
+    const { candidate, reflective_dataset: dataset, components_to_update: components } = params;
+    const { program } = this.shop;
+    this.#checkCandidate(candidate);
+    checkComponents(components, candidate);
+    return oneStep("propose_new_texts", "ProposeNewTextsResult", async (context) => {
+      const texts = (await program.proposeNewTexts?.({ ...candidate }, dataset, components, context)) ?? {};
+      return { texts: Object.fromEntries(Object.entries(texts).filter(([name]) => components.includes(name))) };
+    });
+  }
+
+  score({ batch, results }: ScoreParams): Job {
+    const rows = this.#paired(batch, results, "results");
+    const { program } = this.shop;
+    return oneStep("score", "ScoreResult", async () => ({
+      results: await Promise.all(results.map((result, at) => rescored(program, rows[at] as Row, result))),
+    }));
+  }
+
+  finalize({ best_candidate: best, best_score: score, run }: FinalizeParams): Job {
+    const { program } = this.shop;
+    this.#checkCandidate(best);
+    return oneStep("finalize", "FinalizeResult", async (context) => {
+      const message = await program.finalize?.({ ...best }, score, run, context);
+      return message === undefined || message === null ? {} : { message };
+    });
+  }
+
+  #checkCandidate(candidate: Candidate): void {
+    const { seedCandidate } = this.shop;
+    const unknown = Object.keys(candidate).filter((name) => !Object.hasOwn(seedCandidate, name));
+    const missing = Object.keys(seedCandidate).filter((name) => !Object.hasOwn(candidate, name));
+    if (unknown.length + missing.length > 0) throw new UnknownCandidate(undefined, { unknown, missing });
+  }
+
+  /** The rows of `batch`, which must be as many as the results. */
+  #paired(batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): Row[] {
+    if (batch.length !== results.length) {
+      throw invalidParams({ path, message: `${results.length} results for ${batch.length} examples` });
+    }
+    return this.shop.rows.fill(batch);
+  }
+}
+
+function checkComponents(components: readonly string[], candidate: Candidate): void {
+  const unknown = components.filter((name) => !Object.hasOwn(candidate, name));
+  if (unknown.length > 0) throw new UnknownCandidate(undefined, { unknown });
+}
+
+/** The same result with a score; one that failed, or was never run, has nothing to score. */
+async function rescored(program: Program, { data }: Row, result: ExampleResult): Promise<ExampleResult> {
+  if (result.status !== "rollout" && result.status !== "ok") return result;
+  try {
+    return { ...result, status: "ok", ...readScore(await program.score?.(data, result.output)) };
+  } catch (error) {
+    const { status, score, error: said } = failedResult(error, { seconds: result.seconds });
+    return { ...result, status, score, error: said ?? null };
+  }
+}
+
+/** A job that is one call into the program, whose failure has no example to blame. */
+function oneStep(method: string, type: WireTypeName, work: (context: CallContext) => Promise<unknown>): Job {
+  const progress: Progress = { done: 0, total: 1 };
+  const run = async (cancellation: Cancellation): Promise<unknown> => {
+    const ending = await within(async (signal) => checked(await work({ signal }), type), cancellation);
+    progress.done = 1;
+    if (ending.kind === "done") return ending.value;
+    if (ending.kind !== "failed") throw new CallCancelled();
+    throw programFailed(method, ending.error);
+  };
+  return { progress, run };
+}
+
+function checked(given: unknown, type: WireTypeName): unknown {
+  const answer = toJsonValue(given);
+  const [fault] = faults(type, answer);
+  if (fault !== undefined) throw new InvalidResult(`the answer does not fit the contract: ${fault.path}: ${fault.message}`);
+  return answer;
+}
+
+function programFailed(stage: string, error: unknown): ProgramFailed {
+  if (error instanceof InvalidResult || error instanceof NotJson) return new ProgramFailed(error.message, { stage });
+  const { type, message, traceback } = describeFailure(error);
+  return new ProgramFailed(`${type}: ${message}`, { stage, log_tail: traceback ?? "" }, isTransient(error));
+}
+

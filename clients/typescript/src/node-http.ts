@@ -1,0 +1,93 @@
+/** The door on Node's own HTTP server: bodies are bounded while they arrive, and left alone where nobody wants them. */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Cancellation } from "./cancellation.js";
+import type { Door, Exchange, HttpReply } from "./door.js";
+
+/** How long a client may go on sending what nobody reads, so that it comes to read its answer. */
+const LINGER_MS = 1000;
+/** A body this small is read and dropped to keep the connection. */
+const SMALL_BODY = 64 * 1024;
+
+/** Answers one request of Node's. */
+export async function answerNode(door: Door, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const closed = new Cancellation();
+  response.on("close", () => closed.cancel());
+  const reply = await door.answer(toExchange(request, response, closed));
+  if (!response.destroyed) await send(request, response, reply);
+}
+
+function toExchange(request: IncomingMessage, response: ServerResponse, closed: Cancellation): Exchange {
+  return {
+    method: request.method ?? "",
+    path: (request.url ?? "").split("?", 1)[0] ?? "",
+    header: (name) => {
+      const value = request.headers[name];
+      return value === undefined ? null : String(value);
+    },
+    body: (limit) => bodyOf(request, response, limit),
+    closed,
+  };
+}
+
+async function bodyOf(request: IncomingMessage, response: ServerResponse, limit: number): Promise<Buffer | undefined> {
+  if (declaredLength(request) > limit) return undefined;
+  if (request.headers.expect?.toLowerCase() === "100-continue") response.writeContinue();
+  const chunks: Buffer[] = [];
+  let length = 0;
+  return new Promise((resolve, reject) => {
+    request.on("data", (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > limit) {
+        request.pause();
+        request.removeAllListeners("data");
+        resolve(undefined);
+      } else chunks.push(chunk);
+    });
+    request.on("end", () => resolve(Buffer.concat(chunks, length)));
+    request.on("error", reject);
+  });
+}
+
+function declaredLength(request: IncomingMessage): number {
+  return Number(request.headers["content-length"] ?? 0);
+}
+
+async function send(request: IncomingMessage, response: ServerResponse, reply: HttpReply): Promise<void> {
+  const body = reply.body === null ? undefined : Buffer.from(reply.body);
+  const unread = !request.readableEnded && !request.complete && !isSmall(request);
+  response.writeHead(reply.status, {
+    ...reply.headers,
+    ...(body === undefined ? {} : { "content-length": body.length }),
+    ...(unread ? { connection: "close" } : {}),
+  });
+  if (unread) {
+    // Closing at once would reset the connection under a client that is still sending, before it reads the answer.
+    response.write(body ?? "");
+    await lingered(request);
+    response.end();
+    request.destroy();
+  } else {
+    response.end(body);
+  }
+}
+
+function isSmall(request: IncomingMessage): boolean {
+  return request.headers["transfer-encoding"] === undefined && declaredLength(request) <= SMALL_BODY;
+}
+
+/** Drops what still arrives, for a while. */
+function lingered(request: IncomingMessage): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, LINGER_MS);
+    request.on("close", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    request.on("end", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    request.resume();
+  });
+}

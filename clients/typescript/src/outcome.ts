@@ -1,0 +1,135 @@
+/** From what a program returned or threw to an `ExampleResult` that fits the contract. */
+
+import { describeFailure, isTransient } from "./failure.js";
+import type { ExampleError, ExampleResult, Usage } from "./generated/types.js";
+import { isObject, type JsonValue, NotJson, toJsonValue, wellFormed } from "./json.js";
+import { faults } from "./validate.js";
+
+/** A program's answer that breaks the contract: the candidate's example fails, with this said. */
+export class InvalidResult extends Error {}
+
+/** A score as the wire has it. */
+export interface ReadScore {
+  score: number;
+  feedback?: string;
+  objective_scores?: Record<string, number>;
+}
+
+const SCORE_KEYS = ["score", "feedback", "objective_scores"];
+
+/** A number, `[number, feedback]` or `{score, feedback?, objective_scores?}`; throws `InvalidResult` for all else. */
+export function readScore(given: unknown): ReadScore {
+  if (Array.isArray(given)) return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])));
+  if (!isObject(given)) return { score: finite(given, "the score") };
+  const unknown = Object.keys(given).find((key) => !SCORE_KEYS.includes(key));
+  if (unknown !== undefined) throw new InvalidResult(`a score has ${SCORE_KEYS.join(", ")}, and no ${unknown}`);
+  const { score, feedback, objective_scores: objectives } = given;
+  const read: ReadScore = { score: finite(score, "the score") };
+  if (feedback !== undefined && feedback !== null) {
+    if (typeof feedback !== "string") throw new InvalidResult(`the feedback must be a string, not ${shown(feedback)}`);
+    read.feedback = wellFormed(feedback);
+  }
+  if (objectives !== undefined && objectives !== null) {
+    if (!isObject(objectives)) throw new InvalidResult(`objective_scores must be an object, not ${shown(objectives)}`);
+    const scores = Object.entries(objectives).map(([name, value]) => [wellFormed(name), finite(value, `objective ${name}`)]);
+    read.objective_scores = Object.fromEntries(scores);
+  }
+  return read;
+}
+
+/** A verdict of true or false counts as 1 or 0, as it does in Python. */
+function finite(value: unknown, what: string): number {
+  if (typeof value === "boolean") return Number(value);
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw new InvalidResult(`${what} must be a finite number, not ${shown(value)}`);
+}
+
+function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 80));
+  return typeof value === "number" || value === null ? String(value) : typeof value;
+}
+
+/** What is said of an attempt, whatever became of it. */
+export interface Attempt {
+  seconds: number;
+  usage?: unknown;
+  trajectory?: unknown;
+}
+
+/** The result of an example that threw. */
+export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
+  if (error instanceof InvalidResult || error instanceof NotJson) {
+    return unscored("program_error", { type: "invalid_result", message: wellFormed(error.message) }, attempt);
+  }
+  return unscored(isTransient(error) ? "infra_error" : "program_error", describeFailure(error), attempt);
+}
+
+/** The result of an example whose deadline was over. */
+export function timedOutResult(timeoutS: number | undefined, attempt: Attempt): ExampleResult {
+  return unscored("timeout", { type: "timeout", message: `not done within ${timeoutS} s` }, attempt);
+}
+
+/** The result of an example that was stopped, or never begun. */
+export function cancelledResult(seconds: number): ExampleResult {
+  return { status: "cancelled", score: null, output: null, seconds };
+}
+
+function unscored(status: ExampleResult["status"], error: ExampleError, attempt: Attempt): ExampleResult {
+  return { status, score: null, output: null, error, ...extras(attempt) };
+}
+
+/** The optional parts of a result that have something to say; what cannot travel is left out of a failed attempt. */
+function extras({ seconds, usage, trajectory }: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory"> {
+  const spent = orUndefined(() => readUsage(usage));
+  const steps = orUndefined(() => toJsonValue(trajectory));
+  return {
+    ...(steps === undefined || steps === null ? {} : { trajectory: steps }),
+    ...(spent === undefined ? {} : { usage: spent }),
+    seconds,
+  };
+}
+
+/** The value, or nothing where it is not JSON. */
+function orUndefined<Value>(read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof NotJson) return undefined;
+    throw error;
+  }
+}
+
+/** The usage a program noted; undefined where it noted none, or none that makes sense. */
+function readUsage(noted: unknown): Usage | undefined {
+  if (!isObject(noted) || Object.keys(noted).length === 0) return undefined;
+  const usage = toJsonValue(noted);
+  return faults("Usage", usage).length === 0 ? (usage as Usage) : undefined;
+}
+
+/** The result of an example that ran to its end; a `rollout` where nothing scored it. Throws `NotJson` for its trace. */
+export function finishedResult(output: JsonValue, score: ReadScore | undefined, attempt: Attempt): ExampleResult {
+  return {
+    status: score === undefined ? "rollout" : "ok",
+    ...(score ?? { score: null }),
+    output,
+    ...extras({ ...attempt, trajectory: toJsonValue(attempt.trajectory, "trace") }),
+  };
+}
+
+/** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
+export function readBatchResult(given: unknown, seconds: number, captureTraces: boolean): ExampleResult {
+  if (!isObject(given)) return { status: "ok", ...readScore(given), output: null, seconds };
+  const { status = "ok", output, error, trajectory, usage, seconds: measured = seconds, ...scored } = given;
+  const result = {
+    status,
+    ...(status === "ok" ? readScore(scored) : { ...scored, score: null }),
+    output: toJsonValue(output, "output"),
+    ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
+    ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),
+    ...(usage === undefined ? {} : { usage: toJsonValue(usage, "usage") }),
+    seconds: measured,
+  };
+  const [fault] = faults("ExampleResult", result);
+  if (fault !== undefined) throw new InvalidResult(`${fault.path}: ${fault.message}`);
+  return result as unknown as ExampleResult;
+}

@@ -1,0 +1,109 @@
+/** What a program is: a few functions, and the candidate always an argument, never set on anything shared. */
+
+import type { EvalBatch, RunInfo, Usage } from "./generated/types.js";
+
+/** Component name -> component text. */
+export type Candidate = Record<string, string>;
+
+/** Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}`. */
+export type ReflectiveDataset = Record<string, Record<string, unknown>[]>;
+
+/** A finite number; with feedback; or with feedback and scores per objective. */
+export type Score =
+  | number
+  | readonly [score: number, feedback: string]
+  | { score: number; feedback?: string | null; objective_scores?: Record<string, number> | null };
+
+/** What `run` is handed besides the example and the candidate. */
+export interface RunContext {
+  /** Aborted when the example's deadline is over or the call was cancelled; hand it to `fetch` and the like. */
+  signal: AbortSignal;
+  /** True where the caller wants a trajectory. */
+  captureTraces: boolean;
+  /** Append JSON steps here: they become part of the trajectory. */
+  trace: unknown[];
+  /** Fill in what the attempt cost: `cost_usd`, `input_tokens`, `output_tokens`, `calls`. */
+  usage: Usage;
+}
+
+/** What the other functions are handed besides their arguments. */
+export interface CallContext {
+  /** Aborted when the call was cancelled. */
+  signal: AbortSignal;
+}
+
+/** One result of a program's own `evaluate`: a score, or as much of an `ExampleResult` as there is to say. */
+export type BatchResult =
+  | Score
+  | {
+      status?: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
+      score?: number | null;
+      output?: unknown;
+      feedback?: string | null;
+      trajectory?: unknown;
+      objective_scores?: Record<string, number> | null;
+      error?: { type: string; message: string; traceback?: string | null };
+      usage?: Usage;
+      seconds?: number;
+    };
+
+interface ProgramBase<Data, Output> {
+  name: string;
+  version?: string;
+  /** The candidate to start from, or a function that makes it; called once. */
+  seedCandidate: Candidate | (() => Candidate | Promise<Candidate>);
+  /** Component name -> what it is for, told to whoever writes new texts. */
+  componentDescriptions?: Record<string, string>;
+  /** Rows this program holds: split -> rows; their ids are their positions. */
+  datasets?: Record<string, readonly Data[]>;
+  score?(example: Data, output: Output): Score | Promise<Score>;
+  /** Records for reflection; `evalBatch` has data and trajectories inline. Without it, sensible records are made. */
+  makeReflectiveDataset?(
+    candidate: Candidate,
+    evalBatch: EvalBatch,
+    componentsToUpdate: string[],
+    context: CallContext,
+  ): ReflectiveDataset | Promise<ReflectiveDataset>;
+  proposeNewTexts?(
+    candidate: Candidate,
+    reflectiveDataset: ReflectiveDataset,
+    componentsToUpdate: string[],
+    context: CallContext,
+  ): Record<string, string> | Promise<Record<string, string>>;
+  /** Called once at the end of a run; the text it returns is shown to whoever started it. */
+  finalize?(
+    bestCandidate: Candidate,
+    bestScore: number,
+    run: RunInfo,
+    context: CallContext,
+  ): string | undefined | null | Promise<string | undefined | null>;
+}
+
+/** A program that runs one example at a time; without `score` its results wait for another endpoint's. */
+export interface FunctionProgram<Data = unknown, Output = unknown> extends ProgramBase<Data, Output> {
+  run(example: Data, candidate: Candidate, context: RunContext): Output | Promise<Output>;
+}
+
+/** A program that evaluates a batch itself; results in the batch's order and of its length. */
+export interface BatchProgram<Data = unknown, Output = unknown> extends ProgramBase<Data, Output> {
+  evaluate(
+    candidate: Candidate,
+    batch: { id: string; data: Data }[],
+    context: CallContext & { captureTraces: boolean },
+  ): BatchResult[] | Promise<BatchResult[]>;
+  /**
+   * True (the default): a minibatch reaches `evaluate` as one call, with the deadline of one example times its length.
+   * False: `evaluate` is called with one example at a time, as many at once as `maxConcurrency` allows.
+   */
+  wholeBatches?: boolean;
+}
+
+export type Program<Data = unknown, Output = unknown> = FunctionProgram<Data, Output> | BatchProgram<Data, Output>;
+
+export function isBatchProgram(program: Program): program is BatchProgram {
+  return "evaluate" in program;
+}
+
+export function takesWholeBatches(program: Program): boolean {
+  return isBatchProgram(program) && program.wholeBatches !== false;
+}

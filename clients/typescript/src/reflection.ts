@@ -1,0 +1,58 @@
+/** The default records for reflection, word for word those of the Python worker. */
+
+import type { EvalBatch, ExampleResult } from "./generated/types.js";
+import type { ReflectiveDataset } from "./program.js";
+
+/**
+ * The same records for every component asked for: inputs, outputs and feedback of each example.
+ *
+ * `hasSteps`: whether a trajectory is one the program recorded itself, to be shown as `Trace`.
+ */
+export function defaultReflectiveDataset(
+  { batch, results }: EvalBatch,
+  components: readonly string[],
+  hasSteps: (trajectory: unknown) => boolean,
+): ReflectiveDataset {
+  const records = results.map((result, at) => record(batch[at]?.data, result, hasSteps));
+  return Object.fromEntries(components.map((component) => [component, records]));
+}
+
+function record(data: unknown, result: ExampleResult, hasSteps: (trajectory: unknown) => boolean) {
+  const { trajectory } = result;
+  const traced = trajectory !== undefined && trajectory !== null && hasSteps(trajectory);
+  return {
+    Inputs: data,
+    "Generated Outputs": result.output ?? "",
+    Feedback: feedback(result),
+    ...(traced ? { Trace: trajectory } : {}),
+  };
+}
+
+function feedback({ feedback, error, score }: ExampleResult): string {
+  if (feedback) return feedback;
+  if (!error) return `Score: ${score === null ? "None" : floatText(score)}`;
+  const said = `The program failed: ${error.type}: ${error.message}`;
+  return error.traceback ? `${said}\n${error.traceback}` : said;
+}
+
+/** A number as Python's `repr` writes a float, so that the same scores give the same prompts in both languages. */
+export function floatText(value: number): string {
+  const [digits = "", exponent] = value.toExponential().split("e");
+  const power = Number(exponent);
+  if (value !== 0 && (power < -4 || power >= 16)) {
+    const sign = power < 0 ? "-" : "+";
+    return `${digits}e${sign}${String(Math.abs(power)).padStart(2, "0")}`;
+  }
+  const text = Object.is(value, -0) ? "-0" : plainDecimal(digits, power);
+  return text.includes(".") ? text : `${text}.0`;
+}
+
+/** `1.5e-3` without its exponent. */
+function plainDecimal(digits: string, power: number): string {
+  const sign = digits.startsWith("-") ? "-" : "";
+  const bare = digits.replace("-", "").replace(".", "");
+  if (power < 0) return `${sign}0.${"0".repeat(-power - 1)}${bare}`;
+  const whole = bare.padEnd(power + 1, "0");
+  const fraction = whole.slice(power + 1);
+  return `${sign}${whole.slice(0, power + 1)}${fraction === "" ? "" : `.${fraction}`}`;
+}

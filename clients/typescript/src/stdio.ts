@@ -1,0 +1,78 @@
+/** Serves a program over standard input and output, one JSON message a line: for `gepa-server --command`. */
+
+import type { Readable } from "node:stream";
+import { Cancellation } from "./cancellation.js";
+import { stdioCarrier } from "./carriers.js";
+import { Endpoint, type EndpointOptions } from "./endpoint.js";
+import { errorText } from "./envelope.js";
+import { LimitExceeded } from "./errors.js";
+import type { Program } from "./program.js";
+
+const NEWLINE = 0x0a;
+const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
+
+/**
+ * Answers until the input ends; then, or at SIGTERM, the process exits.
+ *
+ * What the program prints goes to the standard error: the standard output carries messages only. There is no deadline
+ * per example unless one is given: the server in front has its own.
+ */
+export async function serveStdio<Data, Output>(
+  program: Program<Data, Output>,
+  options: EndpointOptions = {},
+): Promise<never> {
+  const write = claimStdout();
+  process.on("SIGTERM", () => process.exit(0));
+  const settings = {
+    ...options,
+    exampleTimeoutS: options.exampleTimeoutS ?? null,
+    maxRequestBytes: options.maxRequestBytes ?? DEFAULT_MAX_LINE_BYTES,
+  };
+  const endpoint = await Endpoint.create(program as Program, settings, stdioCarrier());
+  const open = new Cancellation();
+  for await (const line of linesOf(process.stdin, settings.maxRequestBytes)) {
+    if (line === undefined) {
+      const details = { limit: "max_request_bytes", allowed: settings.maxRequestBytes };
+      write(errorText(null, new LimitExceeded(undefined, details)));
+    } else {
+      endpoint.answerBytes(line, open).then(({ body }) => {
+        if (body !== null) write(body);
+      });
+    }
+  }
+  open.cancel();
+  process.exit(0);
+}
+
+/** How to write a frame, from now on the only way to the standard output: all else goes to the standard error. */
+function claimStdout(): (frame: string) => void {
+  const write = process.stdout.write.bind(process.stdout);
+  process.stdout.write = process.stderr.write.bind(process.stderr) as typeof process.stdout.write;
+  return (frame) => {
+    write(`${frame}\n`);
+  };
+}
+
+/** The lines of a stream without blank ones; undefined for one longer than `maxBytes`, which is passed over. */
+export async function* linesOf(stream: Readable, maxBytes: number): AsyncGenerator<Buffer | undefined> {
+  let parts: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    let from = 0;
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, from)) {
+      parts.push(chunk.subarray(from, end));
+      const line = length + end - from <= maxBytes ? Buffer.concat(parts) : undefined;
+      if (line === undefined || !isBlank(line)) yield line;
+      parts = [];
+      length = 0;
+      from = end + 1;
+    }
+    length += chunk.length - from;
+    if (length <= maxBytes) parts.push(chunk.subarray(from));
+    else parts = [];
+  }
+}
+
+function isBlank(line: Buffer): boolean {
+  return line.every((byte) => byte === 0x20 || byte === 0x0d || byte === 0x09);
+}

@@ -1,0 +1,11 @@
+/** Timers that no process stays alive for. */
+
+import { MAX_TIMER_MS } from "./deadline.js";
+
+/** Calls `action` once after so many seconds; returns how to prevent it. */
+export function afterwards(seconds: number, action: () => void): () => void {
+  const timer: unknown = setTimeout(action, Math.min(seconds * 1000, MAX_TIMER_MS));
+  // Node and Bun hand out objects that can be told so, other runtimes plain numbers.
+  (timer as { unref?: () => void }).unref?.();
+  return () => clearTimeout(timer as ReturnType<typeof setTimeout>);
+}

@@ -1,0 +1,30 @@
+/** The bearer token: compared in a time that says nothing about it. */
+
+const encoder = new TextEncoder();
+
+/** Whether an `Authorization` header carries the token. */
+export function isAuthorized(header: string | null, token: string): boolean {
+  const given = /^bearer +(\S+)\s*$/i.exec(header ?? "")?.[1] ?? "";
+  return sameText(given, token);
+}
+
+/** Takes as long as `expected` is, wherever the two differ. */
+function sameText(given: string, expected: string): boolean {
+  const left = encoder.encode(given);
+  const right = encoder.encode(expected);
+  let difference = left.length ^ right.length;
+  for (let at = 0; at < right.length; at++) difference |= (left[at] ?? 0) ^ (right[at] as number);
+  return difference === 0;
+}
+
+/** A token nobody can guess. */
+export function randomToken(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(32));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Throws a `TypeError` for a token that no header could carry, or that is none. */
+export function checkToken(token: unknown): asserts token is string {
+  if (typeof token !== "string" || token === "") throw new TypeError("a token is needed: a server without one is open");
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new TypeError("a token is printable ASCII without spaces");
+}

@@ -1,0 +1,24 @@
+/** What runs wherever `fetch` does: no part of it knows Node. */
+
+export { RpcClient, isPending } from "./client.js";
+export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client.js";
+export { BadResponse, ClientError, ConnectionLost, Refused } from "./client-errors.js";
+export { type ConformanceExample, conformanceProgram } from "./conformance.js";
+export type { EndpointOptions } from "./endpoint.js";
+export * from "./errors.js";
+export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
+export type * from "./generated/types.js";
+export { type FetchHandler, handler, type HandlerOptions } from "./handler.js";
+export type {
+  BatchProgram,
+  BatchResult,
+  CallContext,
+  Candidate,
+  FunctionProgram,
+  Program,
+  ReflectiveDataset,
+  RunContext,
+  Score,
+} from "./program.js";
+export { MemoryStore, type StoreOptions } from "./store.js";
+export { PACKAGE_VERSION } from "./version.js";

@@ -1,0 +1,100 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { RpcClient } from "../src/client.js";
+import { BadResponse, ConnectionLost, Refused } from "../src/client-errors.js";
+import { CallNotFound, RpcError, Unauthorized, UnknownCandidate } from "../src/errors.js";
+import { gate, programOf, served } from "./support.js";
+
+const params = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
+
+/** A client of a server that answers every request so. */
+async function answering(status: number, body: string, headers: Record<string, string> = {}): Promise<RpcClient> {
+  const server = createServer((_, response) => response.writeHead(status, headers).end(body));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => new Promise((resolve) => server.close(() => resolve(undefined))));
+  onTestFinished(() => server.closeAllConnections());
+  return new RpcClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { token: "t", maxResponseBytes: 1000 });
+}
+
+describe("a call", () => {
+  it("gives the result of its method, typed", async () => {
+    const server = await served(programOf());
+    const client = new RpcClient(server.url, { token: server.token });
+    expect((await client.discover()).program.name).toBe("test");
+    const { results } = await client.evaluate(params);
+    expect(results[0]?.output).toBe("x");
+    expect(await client.call("cancel", { call_id: "a" }).catch((error: unknown) => error)).toBeInstanceOf(CallNotFound);
+  });
+
+  it("throws the error that the code stands for, with its details", async () => {
+    const server = await served(programOf());
+    const client = new RpcClient(server.url.replace("/rpc", ""), { token: server.token });
+    const error = await client.call("evaluate", { ...params, candidate: { colour: "" } }).catch((thrown) => thrown);
+    expect(error).toBeInstanceOf(UnknownCandidate);
+    expect(error).toMatchObject({ code: -32022, retryable: false, details: { unknown: ["colour"], missing: ["rules"] } });
+    await expect(new RpcClient(server.url, { token: "wrong" }).discover()).rejects.toBeInstanceOf(Unauthorized);
+  });
+
+  it("has a deadline, after which its outcome is unknown", async () => {
+    const server = await served(programOf({ run: () => new Promise(() => {}) }));
+    const client = new RpcClient(server.url, { token: server.token });
+    await expect(client.call("evaluate", params, { timeoutS: 0.05 })).rejects.toBeInstanceOf(ConnectionLost);
+  });
+
+  it("may be pending, and is collected", async () => {
+    const { opened, open } = gate();
+    const server = await served(programOf({ run: () => opened }));
+    const client = new RpcClient(server.url, { token: server.token });
+    const pending = await client.call("evaluate", params, { callId: "c", waitS: 0 });
+    expect(pending).toMatchObject({ pending: { call_id: "c" } });
+    const collected = client.evaluate(params, { callId: "c" });
+    open();
+    expect((await collected).results[0]?.status).toBe("ok");
+  });
+
+  it("asked to the end is asked again under the same id when the connection is lost", async () => {
+    let ran = 0;
+    const server = await served(programOf({ run: () => ++ran }));
+    let lost = 0;
+    const unreliable = async (url: string, init: RequestInit): Promise<Response> => {
+      const response = await fetch(url, init);
+      if (String(init.body).includes("evaluate") && lost++ < 2) throw new TypeError("fetch failed");
+      return response;
+    };
+    const client = new RpcClient(server.url, { token: server.token, fetch: unreliable });
+    expect((await client.evaluate(params)).results[0]?.status).toBe("ok");
+    expect(ran).toBe(1);
+  });
+});
+
+describe("a client", () => {
+  it("sends no token over plain http to another machine, nor one from a URL", () => {
+    expect(() => new RpcClient("http://example.com", { token: "t" })).toThrow(Refused);
+    expect(() => new RpcClient("https://user:t@example.com", { token: "t" })).toThrow(Refused);
+    expect(() => new RpcClient("ftp://example.com", { token: "t" })).toThrow(Refused);
+    expect(new RpcClient("https://example.com/", { token: "t" }).url).toBe("https://example.com/rpc");
+    expect(new RpcClient("http://example.com", { token: "t", allowInsecure: true }).url).toBe("http://example.com/rpc");
+    expect(() => new RpcClient("https://example.com")).toThrow(/token/);
+  });
+
+  it.each([
+    ["a redirect", 302, "", BadResponse],
+    ["a page", 200, "<html>", BadResponse],
+    ["too long an answer", 200, " ".repeat(2000), BadResponse],
+    ["a proxy's time-out", 504, "<html>", ConnectionLost],
+    ["another request's answer", 200, '{"jsonrpc":"2.0","id":99,"result":{}}', BadResponse],
+    ["a result that breaks the contract", 200, '{"jsonrpc":"2.0","id":1,"result":{"server":{}}}', BadResponse],
+    ["neither result nor error", 200, '{"jsonrpc":"2.0","id":1}', BadResponse],
+    ["an error with a code nobody knows", 200, '{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"m"}}', RpcError],
+  ])("tells %s apart", async (_, status, body, kind) => {
+    const client = await answering(status, body, { location: "http://127.0.0.1:1/rpc" });
+    await expect(client.discover()).rejects.toBeInstanceOf(kind);
+  });
+
+  it("knows a lost connection from an answer", async () => {
+    const server = await served(programOf());
+    await server.close();
+    await expect(new RpcClient(server.url, { token: server.token }).discover()).rejects.toBeInstanceOf(ConnectionLost);
+  });
+});

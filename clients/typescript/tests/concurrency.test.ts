@@ -1,0 +1,66 @@
+import { expect, it } from "vitest";
+import { call, evaluate, gate, programOf, raw, served } from "./support.js";
+
+it("overlapping evaluations never mix candidates, and a program that changes its candidate changes nobody's", async () => {
+  const run = async (data: any, candidate: Record<string, string>) => {
+    const seen = candidate.rules;
+    await new Promise((resolve) => setTimeout(resolve, data.turn % 5));
+    const still = candidate.rules;
+    candidate.rules = "spoilt";
+    return { turn: data.turn, seen, still };
+  };
+  const server = await served(programOf({ run }), { maxConcurrency: 8 });
+  const turns = Array.from({ length: 40 }, (_, turn) => turn);
+  const all = await Promise.all(
+    turns.map((turn) => evaluate(server, [{ turn }, { turn }], { candidate: { rules: `rules ${turn}` } })),
+  );
+  for (const [turn, results] of all.entries()) {
+    for (const { output } of results) expect(output).toEqual({ turn, seen: `rules ${turn}`, still: `rules ${turn}` });
+  }
+});
+
+it("no more examples run at once than it says", async () => {
+  let running = 0;
+  let most = 0;
+  const run = async () => {
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => setTimeout(resolve, 3));
+    running--;
+  };
+  const server = await served(programOf({ run }), { maxConcurrency: 3 });
+  await Promise.all([evaluate(server, Array(10).fill(0)), evaluate(server, Array(10).fill(0))]);
+  expect(most).toBe(3);
+  expect((await call(server, "discover")).result.limits.max_concurrency).toBe(3);
+});
+
+it("what would wait beyond the queue is refused as overloaded, and room is given back", async () => {
+  const { opened, open } = gate();
+  const server = await served(programOf({ run: () => opened }), { maxConcurrency: 1, maxQueue: 1 });
+  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
+  for (const call_id of ["runs", "waits"]) {
+    expect((await call(server, "evaluate", params, { call_id, wait_s: 0 })).result.pending).toBeDefined();
+  }
+  const { error } = await call(server, "evaluate", params);
+  expect(error).toMatchObject({ code: -32030, data: { retryable: true, retry_after_s: 1 } });
+  open();
+  await call(server, "get_result", { call_id: "waits", wait_s: 10 });
+  expect((await evaluate(server, [1]))[0].status).toBe("ok");
+});
+
+it("a batch larger than all the room there is gets in when nothing else runs", async () => {
+  const server = await served(programOf(), { maxConcurrency: 1, maxQueue: 0 });
+  expect(await evaluate(server, [1, 2, 3])).toHaveLength(3);
+});
+
+it("examples that never wait do not keep the server from answering others", async () => {
+  const run = () => {
+    const until = performance.now() + 5;
+    while (performance.now() < until);
+  };
+  const server = await served(programOf({ run }));
+  const order: string[] = [];
+  const long = evaluate(server, Array(60).fill(0)).then(() => order.push("evaluated"));
+  const health = raw(server, { path: "/health", method: "GET" }).then(() => order.push("healthy"));
+  await Promise.all([long, health]);
+  expect(order).toEqual(["healthy", "evaluated"]);
+});

@@ -1,0 +1,135 @@
+import { createContext, runInContext } from "node:vm";
+import { buildSync } from "esbuild";
+import { expect, it } from "vitest";
+import { handler } from "../src/handler.js";
+import { MemoryStore } from "../src/store.js";
+import { programOf } from "./support.js";
+
+const token = "secret";
+const params = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
+
+function request(method: string, sent: object = {}, headers: Record<string, string> = {}): Request {
+  return new Request("https://example.com/rpc", {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json", ...headers },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: sent }),
+  });
+}
+
+async function answered(response: Promise<Response>): Promise<any> {
+  return (await response).json();
+}
+
+it("throws without a token, and without a program", () => {
+  expect(() => handler(programOf(), {} as never)).toThrow(/token/);
+  expect(() => handler(programOf(), { token: "" })).toThrow(/token/);
+  expect(() => handler({ name: "x", seedCandidate: { a: "" } } as never, { token })).toThrow(/run/);
+});
+
+it("serves the core, and what the program offers, without a store", async () => {
+  const handle = handler(programOf({ datasets: { train: [1] } }), { token });
+  const { result } = await answered(handle(request("discover")));
+  expect(result.capabilities).toEqual(["batch", "scoring", "datasets", "openrpc"]);
+  expect((await answered(handle(request("evaluate", params)))).result.results[0].output).toBe("x");
+  for (const method of ["get_result", "cancel"]) {
+    expect((await answered(handle(request(method, { call_id: "a" })))).error.code).toBe(-32601);
+  }
+});
+
+it("ignores what it does not offer in `_meta`", async () => {
+  const handle = handler(programOf(), { token });
+  const sent = { ...params, capture_traces: true, _meta: { call_id: "a", group: "g" } };
+  expect((await answered(handle(request("evaluate", sent)))).result.results[0].trajectory).toBeDefined();
+});
+
+it("offers with a store what needs memory", async () => {
+  let ran = 0;
+  const handle = handler(programOf({ run: () => ++ran }), { token, store: new MemoryStore() });
+  const { capabilities } = (await answered(handle(request("discover")))).result;
+  expect(capabilities).toEqual(expect.arrayContaining(["idempotency", "async", "cancel", "refs"]));
+  const sent = { ...params, _meta: { call_id: "a" } };
+  const first = await answered(handle(request("evaluate", sent)));
+  expect(await answered(handle(request("evaluate", sent)))).toEqual(first);
+  expect(await answered(handle(request("get_result", { call_id: "a" })))).toEqual(first);
+  expect(ran).toBe(1);
+});
+
+it("refuses what the server refuses", async () => {
+  const handle = handler(programOf(), { token, maxRequestBytes: 1000, allowedHosts: ["example.com"] });
+  const status = async (sent: Request): Promise<number> => (await handle(sent)).status;
+  expect(await status(request("discover", {}, { authorization: "Bearer no" }))).toBe(401);
+  expect(await status(request("discover", {}, { origin: "https://attacker.example" }))).toBe(403);
+  expect(await status(request("discover", {}, { "content-type": "text/plain" }))).toBe(415);
+  expect(await status(request("discover", { _meta: { pad: "x".repeat(1000) } }))).toBe(413);
+  expect(await status(new Request("https://example.com/rpc"))).toBe(405);
+  expect(await status(new Request("https://example.com/other", { method: "POST" }))).toBe(404);
+  expect(await status(new Request("https://other.example/health"))).toBe(403);
+  expect(await status(new Request("https://example.com/health"))).toBe(200);
+  expect(await status(request("discover"))).toBe(200);
+});
+
+it("answers web pages that are listed, and only those", async () => {
+  const handle = handler(programOf(), { token, allowedOrigins: ["https://ours.example"] });
+  const listed = await handle(request("discover", {}, { origin: "https://ours.example" }));
+  expect(listed.headers.get("access-control-allow-origin")).toBe("https://ours.example");
+  const headers = { origin: "https://ours.example", "access-control-request-method": "POST" };
+  const preflight = await handle(new Request("https://example.com/rpc", { method: "OPTIONS", headers }));
+  expect([preflight.status, preflight.headers.get("access-control-allow-headers")]).toEqual([204, "authorization, content-type"]);
+});
+
+it("may be mounted below a path", async () => {
+  const handle = handler(programOf(), { token, basePath: "/api/gepa" });
+  expect((await handle(new Request("https://example.com/api/gepa/health"))).status).toBe(200);
+  expect((await handle(new Request("https://example.com/health"))).status).toBe(404);
+});
+
+it("a program without a seed answers with why, is not healthy, and is asked again", async () => {
+  let attempts = 0;
+  const seedCandidate = () => {
+    if (++attempts < 3) throw new Error("no such table");
+    return { rules: "" };
+  };
+  const handle = handler(programOf({ seedCandidate }), { token });
+  const { error } = await answered(handle(request("discover")));
+  expect(error).toMatchObject({ code: -32025, message: "Error: no such table", data: { stage: "seed_candidate" } });
+  expect((await handle(new Request("https://example.com/health"))).status).toBe(503);
+  expect((await handle(new Request("https://example.com/health"))).status).toBe(200);
+});
+
+it("stops the program when the request is aborted", async () => {
+  const controller = new AbortController();
+  const aborted = new Promise((resolve) => {
+    const run = (_: unknown, __: unknown, { signal }: { signal: AbortSignal }) => {
+      signal.addEventListener("abort", resolve);
+      controller.abort();
+      return new Promise(() => {});
+    };
+    handler(programOf({ run }), { token })(new Request(request("evaluate", params), { signal: controller.signal }));
+  });
+  await aborted;
+});
+
+it("runs where there is nothing but web standards", async () => {
+  const bundle = buildSync({
+    entryPoints: [new URL("../src/web.ts", import.meta.url).pathname],
+    bundle: true,
+    platform: "neutral",
+    format: "iife",
+    globalName: "evolverpc",
+    write: false,
+  });
+  const web = { AbortController, AbortSignal, ArrayBuffer, DOMException, Headers, Request, Response, TextDecoder, TextEncoder, URL, Uint8Array };
+  const context = createContext(
+    { ...web, clearTimeout, console, crypto, performance, setTimeout, structuredClone },
+    // As Workers have it: nothing is compiled from text.
+    { codeGeneration: { strings: false, wasm: false } },
+  );
+  runInContext(bundle.outputFiles[0]?.text ?? "", context);
+  const handle: (sent: Request) => Promise<Response> = runInContext(
+    `evolverpc.handler(evolverpc.conformanceProgram, { token: "secret", store: new evolverpc.MemoryStore() })`,
+    context,
+  );
+  const sent = { candidate: { system: "a", style: "b" }, batch: [{ id: "a", data: { echo_candidate: true } }] };
+  const { result } = await answered(handle(request("evaluate", { ...sent, _meta: { call_id: "a" } })));
+  expect(result.results).toMatchObject([{ status: "ok", output: { system: "a", style: "b" } }]);
+});

@@ -1,0 +1,270 @@
+import { describe, expect, it } from "vitest";
+import { batchProgramOf, call, evaluate, gate, programOf, served } from "./support.js";
+
+class RateLimitError extends Error {}
+
+/** The one result of a program whose `run` is this. */
+async function resultOf(run: () => unknown, more: object = {}): Promise<any> {
+  const [result, neighbour] = await evaluate(await served(programOf({ run: (data) => (data === "odd" ? run() : 1) })), [
+    "odd",
+    "even",
+  ], more);
+  expect(neighbour.status).toBe("ok");
+  return result;
+}
+
+describe("a score", () => {
+  it.each([
+    ["a number", 0.5, { score: 0.5 }],
+    ["zero", 0, { score: 0 }],
+    ["a verdict", true, { score: 1 }],
+    ["a number with feedback", [0.25, "so so"], { score: 0.25, feedback: "so so" }],
+    ["an object", { score: 1, feedback: "f", objective_scores: { a: 2 } }, { score: 1, feedback: "f", objective_scores: { a: 2 } }],
+  ])("may be %s", async (_, score, expected) => {
+    const [result] = await evaluate(await served(programOf({ score: () => score as never })), [1]);
+    expect(result).toMatchObject({ status: "ok", output: 1, ...expected });
+  });
+
+  it.each([
+    ["NaN", Number.NaN],
+    ["infinite", Number.POSITIVE_INFINITY],
+    ["a string", "0.5"],
+    ["missing", undefined],
+    ["null", null],
+    ["missing from its object", { feedback: "f" }],
+    ["an object with a key that means nothing", { score: 1, reason: "f" }],
+    ["with feedback that is no text", [1, 2]],
+    ["with an objective that is NaN", { score: 1, objective_scores: { a: Number.NaN } }],
+  ])("that is %s is the program's error", async (_, score) => {
+    const program = programOf({ score: (data) => (data === "odd" ? (score as never) : 1) });
+    const [result, neighbour] = await evaluate(await served(program), ["odd", "even"]);
+    expect(result).toMatchObject({ status: "program_error", score: null, error: { type: "invalid_result" } });
+    expect(neighbour.status).toBe("ok");
+  });
+
+  it("that nobody gives leaves a rollout", async () => {
+    const { score: _, ...unscored } = programOf();
+    const server = await served(unscored);
+    expect(await evaluate(server, ["x"])).toMatchObject([{ status: "rollout", score: null, output: "x" }]);
+    expect((await call(server, "discover")).result.capabilities).not.toContain("scoring");
+  });
+});
+
+describe("an output", () => {
+  const cyclic: Record<string, unknown> = {};
+  cyclic.self = cyclic;
+  it.each([
+    ["a BigInt", 1n],
+    ["cyclic", cyclic],
+    ["a function inside", { a: [() => 1] }],
+    ["NaN inside", { a: Number.NaN }],
+    ["a Map", new Map()],
+    ["a symbol", Symbol("s")],
+  ])("that is %s is the program's error", async (_, output) => {
+    expect(await resultOf(() => output)).toMatchObject({
+      status: "program_error",
+      score: null,
+      output: null,
+      error: { type: "invalid_result", message: expect.stringContaining("output") },
+    });
+  });
+  it.each([
+    ["undefined", undefined, null],
+    ["a date", new Date(0), "1970-01-01T00:00:00.000Z"],
+    ["half a character", "a\ud83d", "a\ufffd"],
+    ["undefined inside", { a: undefined, b: [undefined] }, { b: [null] }],
+    ["a key that means something to JavaScript", JSON.parse('{"__proto__": {"a": 1}}'), JSON.parse('{"__proto__": {"a": 1}}')],
+  ])("that is %s has a JSON form", async (_, output, expected) => {
+    expect((await resultOf(() => output)).output).toStrictEqual(expected);
+  });
+  it("is taken when it is returned, whatever the program does to it afterwards", async () => {
+    const shared = { turn: 0 };
+    const run = (turn: number) => Object.assign(shared, { turn });
+    const server = await served(programOf({ run }), { maxConcurrency: 1 });
+    expect((await evaluate(server, [1, 2, 3])).map(({ output }) => output.turn)).toEqual([1, 2, 3]);
+  });
+});
+
+describe("an error", () => {
+  it("that is thrown is the program's, with its class, its message and where it was thrown", async () => {
+    class RulesError extends Error {}
+    function inRules(): never {
+      throw new RulesError("no such label");
+    }
+    const result = await resultOf(inRules);
+    expect(result).toMatchObject({ status: "program_error", score: null, error: { type: "RulesError", message: "no such label" } });
+    expect(result.error.traceback).toContain("inRules");
+    expect(result.error.traceback).not.toContain("invokeProgram");
+  });
+  it("need not be an Error", async () => {
+    expect(await resultOf(() => Promise.reject("just text"))).toMatchObject({
+      status: "program_error",
+      error: { type: "string", message: "just text" },
+    });
+  });
+  it.each([
+    ["says so itself", Object.assign(new Error("busy"), { retryable: true })],
+    ["is a provider's rate limit by its class", new RateLimitError("slow down")],
+    ["has the status of an outage", Object.assign(new Error("bad gateway"), { status: 502 })],
+    ["is the network's, behind fetch", new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "ECONNREFUSED" }) })],
+    ["is the network's, from a socket", Object.assign(new Error(), { code: "ECONNRESET" })],
+    ["is undici's own", new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) })],
+  ])("that %s is nobody's", async (_, error) => {
+    expect(await resultOf(() => Promise.reject(error))).toMatchObject({ status: "infra_error", score: null });
+  });
+  it.each([
+    ["says it is not worth trying again", Object.assign(new RateLimitError("spent"), { retryable: false })],
+    ["has the status of a bad request", Object.assign(new Error("bad"), { status: 400 })],
+    ["is a plain TypeError", new TypeError("x is undefined")],
+  ])("that %s is the program's", async (_, error) => {
+    expect((await resultOf(() => Promise.reject(error))).status).toBe("program_error");
+  });
+  it("thrown by `score` is the program's", async () => {
+    const score = () => {
+      throw new RangeError("metric");
+    };
+    expect(await evaluate(await served(programOf({ score })), [1])).toMatchObject([
+      { status: "program_error", error: { type: "RangeError" } },
+    ]);
+  });
+});
+
+describe("a deadline", () => {
+  it("ends an example that never settles, tells it, and leaves its neighbours alone", async () => {
+    const told = gate<string>();
+    const run = (data: unknown, _: unknown, { signal }: { signal: AbortSignal }) => {
+      if (data !== "hang") return data;
+      signal.addEventListener("abort", () => told.open(signal.reason.name));
+      return new Promise(() => {});
+    };
+    const server = await served(programOf({ run }), { exampleTimeoutS: 0.05, maxConcurrency: 1 });
+    expect(await evaluate(server, ["a", "hang", "b"])).toMatchObject([
+      { status: "ok" },
+      { status: "timeout", score: null, error: { type: "timeout" } },
+      { status: "ok" },
+    ]);
+    expect(await told.opened).toBe("TimeoutError");
+  });
+  it("is over, too, for an example that kept the event loop to itself", async () => {
+    const run = () => {
+      const until = performance.now() + 60;
+      while (performance.now() < until);
+    };
+    const server = await served(programOf({ run }), { exampleTimeoutS: 0.03 });
+    expect(await evaluate(server, [1])).toMatchObject([{ status: "timeout" }]);
+  });
+});
+
+describe("a program with an `evaluate` of its own", () => {
+  it("gets a minibatch whole, and says so", async () => {
+    const sizes: number[] = [];
+    const server = await served(
+      batchProgramOf({
+        evaluate: (_, batch) => {
+          sizes.push(batch.length);
+          return batch.map(({ data }) => data);
+        },
+      }),
+    );
+    const results = await evaluate(server, [0.5, [1, "f"], { score: 2, output: "o" }, { status: "infra_error", error: { type: "E", message: "m" } }]);
+    expect(sizes).toEqual([4]);
+    expect(results).toMatchObject([
+      { status: "ok", score: 0.5, output: null },
+      { status: "ok", score: 1, feedback: "f" },
+      { status: "ok", score: 2, output: "o" },
+      { status: "infra_error", score: null, error: { type: "E" } },
+    ]);
+    expect((await call(server, "discover")).result.limits.whole_batches).toBe(true);
+  });
+  it("may ask for single examples", async () => {
+    const sizes: number[] = [];
+    const evaluateBatch = (_: unknown, batch: unknown[]) => {
+      sizes.push(batch.length);
+      return batch.map(() => 1);
+    };
+    await evaluate(await served(batchProgramOf({ evaluate: evaluateBatch, wholeBatches: false })), [1, 2, 3]);
+    expect(sizes).toEqual([1, 1, 1]);
+  });
+  it.each([
+    ["too short", () => [1]],
+    ["too long", () => [1, 1, 1]],
+    ["not a list", () => 1 as never],
+  ])("fails for every example where its list is %s", async (_, returns) => {
+    const results = await evaluate(await served(batchProgramOf({ evaluate: returns })), [1, 2]);
+    expect(results).toHaveLength(2);
+    for (const result of results) expect(result).toMatchObject({ status: "program_error", error: { type: "invalid_result" } });
+  });
+  it.each([
+    ["a score that is NaN", { score: Number.NaN }],
+    ["no score", { output: 1 }],
+    ["an unknown status", { status: "splendid" }],
+    ["usage that makes no sense", { score: 1, usage: { calls: -1 } }],
+  ])("fails for the one example with %s", async (_, odd) => {
+    const results = await evaluate(await served(batchProgramOf({ evaluate: () => [odd as never, 1] })), [1, 2]);
+    expect(results).toMatchObject([{ status: "program_error", error: { type: "invalid_result" } }, { status: "ok" }]);
+  });
+  it("has the deadline of one example times their number", async () => {
+    const evaluateBatch = async (_: unknown, batch: unknown[]) => {
+      await new Promise((resolve) => setTimeout(resolve, 120));
+      return batch.map(() => 1);
+    };
+    const server = await served(batchProgramOf({ evaluate: evaluateBatch }), { exampleTimeoutS: 0.08 });
+    expect(await evaluate(server, [1])).toMatchObject([{ status: "timeout" }]);
+    expect(await evaluate(server, [1, 2, 3])).toMatchObject([{ status: "ok" }, { status: "ok" }, { status: "ok" }]);
+  });
+});
+
+describe("trajectories and usage", () => {
+  it("a program that traces has its steps, another one what went in and came out", async () => {
+    const run = (data: any, _: unknown, { trace, usage }: any) => {
+      if (data.traced) trace.push({ step: "looked" });
+      usage.input_tokens = 7;
+      if (data.fails) throw new Error("no");
+      return "out";
+    };
+    const server = await served(programOf({ run, score: () => [1, "fine"] }));
+    const data = [{ traced: true }, {}, { traced: true, fails: true }];
+    const results = await evaluate(server, data, { capture_traces: true });
+    expect(results.map(({ trajectory }) => trajectory)).toEqual([
+      [{ step: "looked" }],
+      { data: {}, output: "out", score: 1, feedback: "fine" },
+      [{ step: "looked" }],
+    ]);
+    for (const result of results) expect(result.usage).toEqual({ input_tokens: 7 });
+    for (const result of await evaluate(server, data)) expect(result).not.toHaveProperty("trajectory");
+  });
+  it("usage that makes no sense is left out", async () => {
+    const run = (_: unknown, __: unknown, { usage }: any) => {
+      usage.cost_usd = Number.NaN;
+    };
+    expect((await evaluate(await served(programOf({ run })), [1]))[0]).not.toHaveProperty("usage");
+  });
+});
+
+describe("calls without an example to blame", () => {
+  it("a program that throws there has failed the call, by stage", async () => {
+    const server = await served(
+      programOf({
+        finalize: () => {
+          throw new Error("disk full");
+        },
+      }),
+    );
+    const run = { id: "r", metric_calls: 1, candidates: 1, seed_score: 0 };
+    const answer = await call(server, "finalize", { best_candidate: { rules: "" }, best_score: 1, run });
+    expect(answer.error).toMatchObject({ code: -32025, message: "Error: disk full", data: { stage: "finalize", retryable: false } });
+  });
+  it("an answer that breaks the contract is the program's failure", async () => {
+    const server = await served(programOf({ makeReflectiveDataset: () => ({ rules: "no list" }) as never }));
+    const params = { candidate: { rules: "" }, eval_batch: { batch: [], results: [] }, components_to_update: ["rules"] };
+    expect((await call(server, "make_reflective_dataset", params)).error).toMatchObject({
+      code: -32025,
+      data: { stage: "make_reflective_dataset" },
+    });
+  });
+  it("new texts for components that were not asked for go nowhere", async () => {
+    const server = await served(programOf({ seedCandidate: { a: "", b: "" }, proposeNewTexts: () => ({ a: "x", b: "y" }) }));
+    const params = { candidate: { a: "", b: "" }, reflective_dataset: {}, components_to_update: ["b"] };
+    expect((await call(server, "propose_new_texts", params)).result).toEqual({ texts: { b: "y" } });
+  });
+});

@@ -1,0 +1,58 @@
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import * as errors from "../src/errors.js";
+import { ERRORS } from "../src/generated/contract.js";
+import { RpcError } from "../src/errors.js";
+import * as everything from "../src/index.js";
+import { PACKAGE_VERSION } from "../src/version.js";
+
+const root = new URL("../", import.meta.url);
+
+it("the version is the one in package.json", () => {
+  expect(JSON.parse(readFileSync(new URL("package.json", root), "utf8")).version).toBe(PACKAGE_VERSION);
+});
+
+it("the generated files are what the schema says", () => {
+  const { status, stderr } = spawnSync("npx", ["tsx", "scripts/generate.ts", "--check"], { cwd: root, encoding: "utf8" });
+  expect({ status, stderr: status === 0 ? "" : stderr }).toEqual({ status: 0, stderr: "" });
+});
+
+it("every error of the contract has a class, exported, that survives the wire", () => {
+  for (const [name, row] of Object.entries(ERRORS)) {
+    const kind = errors[name as keyof typeof ERRORS];
+    expect(everything[name as keyof typeof ERRORS]).toBe(kind);
+    const wire = new kind(undefined, { extra: 1 }).toWire();
+    expect(wire).toEqual({ code: row.code, message: row.message, data: { retryable: row.retryable, extra: 1 } });
+    const back = RpcError.fromWire(wire);
+    expect(back).toBeInstanceOf(kind);
+    expect(back.toWire()).toEqual(wire);
+  }
+});
+
+it("what it exports is what it means to", () => {
+  const own = Object.keys(everything).filter((name) => !(name in ERRORS));
+  expect(own.sort()).toEqual(
+    [
+      "BadResponse",
+      "ClientError",
+      "ConnectionLost",
+      "METHODS",
+      "MemoryStore",
+      "PACKAGE_VERSION",
+      "PROTOCOL_VERSION",
+      "Refused",
+      "RpcClient",
+      "RpcError",
+      "conformanceProgram",
+      "handler",
+      "isPending",
+      "serve",
+      "serveStdio",
+    ].sort(),
+  );
+});
+
+it("the lock file names no address to download from", () => {
+  expect(readFileSync(new URL("package-lock.json", root), "utf8")).not.toContain('"resolved"');
+});

@@ -1,0 +1,14 @@
+// A program that loses a promise.
+import { serve } from "../../src/serve.js";
+
+await serve(
+  {
+    name: "careless",
+    seedCandidate: { rules: "" },
+    run: () => {
+      Promise.reject(new Error("left alone"));
+    },
+    score: () => 1,
+  },
+  { json: true },
+);

@@ -1,0 +1,106 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { type RunningServer, serve } from "../src/serve.js";
+import { nextMessage, started } from "./processes.js";
+import { call, gate, programOf, raw, served } from "./support.js";
+
+const quiet = { announce: () => {}, ownsProcess: false };
+
+it("a random token is in a file that only its owner reads, gone when the server is", async () => {
+  let line = "";
+  const server = await serve(programOf(), { ...quiet, announce: (said) => (line = said) });
+  const file = line.match(/^evolverpc \S+ · test \(typescript\) ready on (\S+) · token in (\S+)$/);
+  expect(file?.[1]).toBe(server.url);
+  expect(readFileSync(file?.[2] ?? "", "utf8").trim()).toBe(server.token);
+  expect(statSync(file?.[2] ?? "").mode & 0o777).toBe(0o600);
+  await server.close();
+  expect(existsSync(file?.[2] ?? "")).toBe(false);
+});
+
+it("a given token comes from a file or the environment, and is left for nobody to see", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const tokenFile = join(folder, "token");
+  writeFileSync(tokenFile, "from-the-file\n");
+  expect((await served(programOf(), { tokenFile })).token).toBe("from-the-file");
+
+  process.env.GEPA_TOKEN = "from-the-environment";
+  let line = "";
+  const server = await served(programOf(), { json: true, announce: (said) => (line = said) });
+  expect(server.token).toBe("from-the-environment");
+  expect(process.env.GEPA_TOKEN).toBeUndefined();
+  expect(JSON.parse(line)).toEqual({
+    event: "ready",
+    url: server.url,
+    token: null,
+    token_file: null,
+    instance_id: server.instanceId,
+    pid: process.pid,
+  });
+});
+
+it("refuses to start without a given token on any other address", async () => {
+  await expect(serve(programOf(), { ...quiet, host: "0.0.0.0" })).rejects.toThrow(/token/);
+});
+
+it("says what is wrong with what it cannot serve", async () => {
+  await expect(serve({ name: "x", seedCandidate: { a: "" } } as never, quiet)).rejects.toThrow(/run/);
+  await expect(serve(programOf({ seedCandidate: {} }), quiet)).rejects.toThrow(/seedCandidate/);
+  const taken = await served(programOf());
+  await expect(serve(programOf(), { ...quiet, port: Number(new URL(taken.url).port) })).rejects.toThrow(/EADDRINUSE/);
+});
+
+it("a drain finishes what runs, refuses what is new, and waits for answers to be collected", async () => {
+  const { opened, open } = gate();
+  const server = await served(programOf({ run: () => opened }));
+  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
+  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  let drained = false;
+  const drain = server.drain().then(() => {
+    drained = true;
+  });
+  expect((await raw(server, { path: "/health", method: "GET" })).status).toBe(503);
+  expect((await call(server, "evaluate", params)).error).toMatchObject({ code: -32030, data: { retry_after_s: 1 } });
+  expect((await call(server, "discover")).result).toBeDefined();
+  expect((await call(server, "evaluate", params, { call_id: "a", wait_s: 0 })).result.pending).toBeDefined();
+  open();
+  expect(drained).toBe(false);
+  expect((await call(server, "get_result", { call_id: "a", wait_s: 10 })).result.results[0].status).toBe("ok");
+  await drain;
+  await expect(call(server, "discover")).rejects.toThrow(/ECONNREFUSED/);
+});
+
+it("a drain does not wait longer than it may", async () => {
+  const server = await served(programOf({ run: () => new Promise(() => {}) }), { drainS: 0.05 });
+  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
+  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  await server.drain();
+});
+
+it("a process that serves announces itself in JSON, drains at SIGTERM and exits", async () => {
+  const child = started("src/bin/conformance.ts", ["--json", "--drain-s", "10"], { GEPA_TOKEN: "t" });
+  const ready = await nextMessage(child);
+  expect(ready).toMatchObject({ event: "ready", token: null, pid: child.process.pid });
+  const server = { url: ready.url, token: "t" } as RunningServer;
+  const batch = [{ id: "a", data: { sleep_ms: 300, output: "finished" } }];
+  const params = { candidate: { system: "a", style: "b" }, batch };
+  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  child.process.kill("SIGTERM");
+  let health = 200;
+  while (health === 200) health = (await raw(server, { path: "/health", method: "GET" })).status;
+  expect(health).toBe(503);
+  const { result } = await call(server, "get_result", { call_id: "a", wait_s: 10 });
+  expect(result.results[0].output).toBe("finished");
+  expect(await child.ended).toBe(0);
+});
+
+it("a promise the program leaves rejected does not end the server", async () => {
+  const child = started("tests/programs/careless.ts");
+  const server = (await nextMessage(child)) as RunningServer;
+  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
+  expect((await call(server, "evaluate", params)).result.results[0].status).toBe("ok");
+  expect((await call(server, "evaluate", params)).result.results[0].status).toBe("ok");
+  expect(child.stderr()).toContain("left alone");
+});

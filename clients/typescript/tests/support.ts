@@ -1,0 +1,90 @@
+// Servers on ephemeral ports, and a client that can say anything, the wrong things above all.
+import { type ClientRequest, type IncomingMessage, request } from "node:http";
+import { Readable } from "node:stream";
+import { onTestFinished } from "vitest";
+import type { BatchProgram, FunctionProgram, Program } from "../src/program.js";
+import { type RunningServer, serve, type ServeOptions } from "../src/serve.js";
+
+/** Serves a program until the test is over. */
+export async function served<Data, Output>(
+  program: Program<Data, Output>,
+  options: ServeOptions = {},
+): Promise<RunningServer> {
+  const server = await serve(program, { announce: () => {}, ownsProcess: false, ...options });
+  onTestFinished(() => server.close());
+  return server;
+}
+
+/** A program of one component whose functions a test overrides. */
+export function programOf(parts: Partial<FunctionProgram<any, any>> = {}): FunctionProgram<any, any> {
+  return { name: "test", seedCandidate: { rules: "" }, run: (example) => example, score: () => 1, ...parts };
+}
+
+export function batchProgramOf(parts: Partial<BatchProgram<any, any>>): BatchProgram<any, any> {
+  return { name: "test", seedCandidate: { rules: "" }, evaluate: (_, batch) => batch.map(() => 1), ...parts };
+}
+
+export interface Said {
+  status: number;
+  headers: IncomingMessage["headers"];
+  text: string;
+  json: any;
+}
+
+export interface RawRequest {
+  path?: string;
+  method?: string;
+  headers?: Record<string, string | undefined>;
+  body?: string | Buffer | Readable;
+  /** The request may be left unfinished. */
+  onRequest?: (request: ClientRequest) => void;
+}
+
+/** One HTTP request, with the right token and content type unless told otherwise (undefined leaves a header out). */
+export function raw(server: RunningServer, { path = "/rpc", method = "POST", ...rest }: RawRequest): Promise<Said> {
+  const headers = Object.entries({
+    authorization: `Bearer ${server.token}`,
+    "content-type": "application/json",
+    ...rest.headers,
+  }).filter(([, value]) => value !== undefined);
+  return new Promise((resolve, reject) => {
+    const sent = request(new URL(path, server.url), { method, headers: Object.fromEntries(headers) as never });
+    sent.on("response", async (response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of response) chunks.push(chunk);
+      const text = Buffer.concat(chunks).toString();
+      resolve({ status: response.statusCode ?? 0, headers: response.headers, text, json: jsonOrNull(text) });
+    });
+    sent.on("error", reject);
+    if (rest.onRequest) rest.onRequest(sent);
+    else if (rest.body instanceof Readable) rest.body.pipe(sent);
+    else sent.end(rest.body ?? "");
+  });
+}
+
+function jsonOrNull(text: string): unknown {
+  return text === "" ? null : JSON.parse(text);
+}
+
+/** One call; the whole JSON-RPC answer. */
+export async function call(server: RunningServer, method: string, params: object = {}, meta?: object): Promise<any> {
+  const sent = meta === undefined ? params : { ...params, _meta: meta };
+  return (await raw(server, { body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: sent }) })).json;
+}
+
+/** The results of evaluating examples of such data with a candidate of one component. */
+export async function evaluate(server: RunningServer, data: unknown[], more: object = {}, meta?: object): Promise<any[]> {
+  const batch = data.map((item, at) => ({ id: String(at), data: item }));
+  const answer = await call(server, "evaluate", { candidate: { rules: "" }, batch, ...more }, meta);
+  if (answer.error) throw new Error(JSON.stringify(answer.error));
+  return answer.result.results;
+}
+
+/** A promise to be settled by hand. */
+export function gate<Value = void>(): { opened: Promise<Value>; open: (value: Value) => void } {
+  let open: (value: Value) => void = () => {};
+  const opened = new Promise<Value>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
+}

@@ -1,0 +1,94 @@
+"""Starts the tickets program in either language, and optimises it where it runs."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_runtime import Endpoint, running_server
+
+HERE = Path(__file__).resolve().parent
+TYPESCRIPT = HERE / "typescript"
+BIN = Path(sys.executable).parent
+LANGUAGES = ("python", "typescript")
+
+
+class NotSetUp(Exception):
+    """Something the example needs is not there; the message says how to get it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One optimisation that has ended. `result` is the run's `result.json`."""
+
+    language: str
+    folder: Path
+    seconds: float
+    result: dict[str, Any]
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        """Seed and best on the rows held out."""
+        tested = self.result["test_scores"]
+        return tested["0"], tested[str(self.result["best_idx"])]
+
+    @property
+    def line(self) -> str:
+        """`python: score 0.00 -> 0.91, 412 metric calls, 6.2 s`."""
+        seed, best = self.scores
+        calls = self.result["total_metric_calls"]
+        return f"{self.language}: score {seed:.2f} -> {best:.2f}, {calls} metric calls, {self.seconds:.1f} s"
+
+
+def build_typescript() -> None:
+    """Install and compile the TypeScript program where that has not been done.
+
+    Raises:
+        NotSetUp: the package it is written with has not been built, or npm fails.
+    """
+    npm = shutil.which("npm")
+    package = HERE.parents[1] / "clients" / "typescript" / "dist" / "index.js"
+    if npm is None or not package.is_file():
+        raise NotSetUp("Node, npm and the TypeScript package are needed: make setup")
+    if not (TYPESCRIPT / "node_modules" / ".bin" / "tsc").exists():
+        _npm(npm, "ci", "--no-audit", "--no-fund", "--loglevel=error")
+    built = TYPESCRIPT / "dist" / "serve.js"
+    if not built.is_file() or built.stat().st_mtime < max(path.stat().st_mtime for path in TYPESCRIPT.glob("*.ts")):
+        _npm(npm, "run", "--silent", "build")
+
+
+def _npm(npm: str, *arguments: str) -> None:
+    done = subprocess.run([npm, *arguments], cwd=TYPESCRIPT, check=False)  # noqa: S603  a fixed command
+    if done.returncode != 0:
+        raise NotSetUp(f"`npm {' '.join(arguments)}` failed in {TYPESCRIPT}")
+
+
+@contextlib.contextmanager
+def serving(language: str) -> Iterator[Endpoint]:
+    """A server of the program while the block runs: `gepa-server` in front of Python, Node by itself."""
+    if language == "python":
+        argv = [str(BIN / "gepa-server"), "--json", "--python", sys.executable]
+    else:
+        argv = ["node", "dist/serve.js"]
+    with running_server(argv, cwd=HERE / language) as endpoint:
+        yield endpoint
+
+
+def optimize(language: str, endpoint: Endpoint, folder: Path, flags: Sequence[str]) -> Run:
+    """Run `gepa-client optimize`, which shows how it goes.
+
+    Raises:
+        subprocess.CalledProcessError: it failed, and has said why.
+    """
+    command = [str(BIN / "gepa-client"), "optimize", endpoint.url, "--name", language, "--output", str(folder), *flags]
+    started = time.monotonic()
+    subprocess.run(command, env={**os.environ, "GEPA_TOKEN": endpoint.token}, check=True)  # noqa: S603  ours
+    seconds = time.monotonic() - started
+    return Run(language, folder, seconds, json.loads((folder / "result.json").read_text(encoding="utf-8")))

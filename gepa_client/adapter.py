@@ -1,0 +1,350 @@
+"""A GEPA adapter whose program lives behind a server: evaluation, reflective datasets, state, rows."""
+
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from gepa.core.adapter import EvaluationBatch
+
+from gepa_client.bridge import Bridge
+from gepa_client.errors import BadResponse, ClientError, Interrupted
+from gepa_client.failures import Failures
+from gepa_client.retry import Retries
+from gepa_client.rows import HeldRow, RowLoader, wire_example
+from gepa_client.rpc import RpcClient
+from gepa_client.tracing import TraceParents
+from gepa_client.window import ExampleDone, Item, Results, Tally, Window
+from protocol import Candidate, DiscoverResult, JsonValue
+from protocol.errors import ProgramFailed, RpcError, TrajectoryExpired
+
+if TYPE_CHECKING:
+    from gepa_client.reflection import ProgramReflection
+
+T = TypeVar("T")
+
+STATE_KEY = "adapter_state"
+PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What reflection needs of one traced example: the example as sent and its result as received."""
+
+    example: dict[str, Any]
+    result: dict[str, Any]
+
+
+Batch = EvaluationBatch[Trajectory, JsonValue]
+
+
+class RemoteAdapter:
+    """Give it to `gepa.optimize(adapter=...)`; the program behind `url` is evaluated over the network.
+
+    Use it in a `with` block, or `close` it. Its methods are synchronous, as GEPA's loop is; they may be called from a
+    notebook, where another event loop runs.
+
+    `token`, `token_file`, `allow_insecure`: see `RpcClient`. `failure_score`: what an example that failed by the
+    candidate's fault scores, in every objective too. `max_attempts`: calls for one example before the run pauses.
+    `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
+    `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
+
+    `discovery`: what the server said of itself. `tally`, `retraced`: what evaluations took, and, apart from them, what
+    it took to trace minibatches again whose trajectories were lost. `failures`: what GEPA swallowed.
+
+    Raises:
+        Refused, ConnectionLost, BadResponse, RpcError: the server cannot be used; nothing is left open.
+    """
+
+    propose_new_texts = None  # the engine reads it unconditionally; the program's proposals are `program_reflection`
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: Path | str | None = None,
+        failure_score: float = 0.0,
+        max_attempts: int = 5,
+        on_example: Callable[[ExampleDone], None] | None = None,
+        allow_insecure: bool = False,
+        call_timeout_s: float = 600.0,
+    ) -> None:
+        self.failure_score = failure_score
+        self.call_timeout_s = call_timeout_s
+        self.tally = Tally()
+        self.retraced = Tally()
+        self.failures = Failures()
+        self.client = RpcClient(url, token=token, token_file=token_file, allow_insecure=allow_insecure)
+        self.retries = Retries(max_attempts=max_attempts)
+        self._tracing = TraceParents()
+        self._objectives: dict[str, None] = {}  # every objective name seen, in the order of appearance
+        self._state: JsonValue = None
+        self._state_instance: str | None = None  # the instance that made the state, None where we were given it
+        self._bridge = Bridge()
+        self._closing = weakref.finalize(self, _close, self._bridge, self.client)  # also when nobody closes it
+        try:
+            self.discovery: DiscoverResult = self._bridge.run(_open(self.client))
+        except BaseException:
+            self.close()
+            raise
+        self._window = Window(self.client, self.discovery.limits, self.retries, on_example)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what runs and close the connection; safe to call twice."""
+        self._closing()
+
+    @property
+    def seed_candidate(self) -> Candidate:
+        """The program's own first candidate."""
+        return dict(self.discovery.program.seed_candidate)
+
+    @property
+    def in_flight(self) -> int:
+        """Examples being waited for at this moment."""
+        return self._window.in_flight
+
+    @property
+    def callbacks(self) -> list[TraceParents]:
+        """For `gepa.optimize(callbacks=[*adapter.callbacks, ...])`: then only what GEPA reads is traced."""
+        return [self._tracing]
+
+    # --- evaluation --------------------------------------------------------------------------------------------------
+
+    def evaluate(self, batch: Sequence[Any], candidate: Candidate, capture_traces: bool = False) -> Batch:
+        """Run a candidate on rows (`Row`, `HeldRow`, or any JSON values); scores are in the rows' order.
+
+        Raises:
+            Interrupted: an example got no result. RpcError, ClientError: the call is wrong or the program cannot run.
+        """
+        return self._evaluate([(candidate, batch)], trace=capture_traces)[0]
+
+    def batch_evaluate(
+        self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
+    ) -> list[Batch]:
+        """Run several candidates on their batches at once, within the server's limits; in the items' order.
+
+        Without `capture_traces` everything is traced, as GEPA expects, unless `callbacks` are installed and tell that
+        nobody will read the traces (a program that wants whole batches is always asked for them).
+        """
+        wanted = self._tracing.wanted()
+        if capture_traces is None:
+            # A GEPA adapter's `evaluate` may behave otherwise when it traces, and in one process GEPA has it trace
+            # everything it evaluates here: the same run needs the same request.
+            capture_traces = wanted or self.discovery.limits.whole_batches
+        return self._evaluate(items, trace=capture_traces)
+
+    def _evaluate(self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool) -> list[Batch]:
+        items = [Item(candidate, [wire_example(row) for row in rows], trace) for candidate, rows in pairs]
+        try:
+            evaluated = self.wait_for(self._window.evaluate(items, self.tally))
+        except ProgramFailed as error:
+            self.failures.record("evaluate", error)
+            raise
+        return [self._as_batch(item, done) for item, done in zip(items, evaluated, strict=True)]
+
+    def _as_batch(self, item: Item, results: Results) -> Batch:
+        if any(result["status"] == "rollout" for result in results):
+            raise BadResponse("the program has no score function: its results are rollouts that another must score")
+        return EvaluationBatch(
+            outputs=[result.get("output") for result in results],
+            scores=[self._score(result) for result in results],
+            trajectories=_trajectories(item, results) if item.trace else None,
+            objective_scores=self._objective_scores(results),
+            num_metric_calls=_metric_calls(results),
+        )
+
+    def _score(self, result: Mapping[str, Any]) -> float:
+        return float(result["score"]) if result["status"] == "ok" else self.failure_score
+
+    def _objective_scores(self, results: Sequence[Mapping[str, Any]]) -> list[dict[str, float]] | None:
+        """One mapping per result, failures filled in; None unless every result that has a score has objectives."""
+        for result in results:
+            self._objectives.update(dict.fromkeys(result.get("objective_scores") or ()))
+        scored = [result for result in results if result["status"] == "ok"]
+        if not self._objectives or any(not result.get("objective_scores") for result in scored):
+            return None
+        failed = dict.fromkeys(self._objectives, self.failure_score)
+        return [dict(result["objective_scores"]) if result["status"] == "ok" else dict(failed) for result in results]
+
+    # --- reflection --------------------------------------------------------------------------------------------------
+
+    def make_reflective_dataset(
+        self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
+    ) -> dict[str, list[dict[str, JsonValue]]]:
+        """Records for each component, made by the program from its traces.
+
+        Trajectories that the server has let go are traced once more, for reflection only: the scores stand.
+
+        Raises:
+            ProgramFailed: the program could not make them; also kept in `failures`, as GEPA swallows it.
+            Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
+        """
+        try:
+            return self.wait_for(self._reflective_dataset(candidate, eval_batch, list(components_to_update)))
+        except ProgramFailed as error:
+            self.failures.record("make_reflective_dataset", error)
+            raise
+        except (RpcError, ClientError) as error:
+            raise Interrupted("failed", f"make_reflective_dataset: {type(error).__name__}: {error}") from error
+
+    async def _reflective_dataset(
+        self, candidate: Candidate, eval_batch: Batch, components: list[str]
+    ) -> dict[str, list[dict[str, JsonValue]]]:
+        traced = eval_batch.trajectories
+        if traced is None:
+            raise BadResponse("the batch was evaluated without traces")
+        try:
+            return await self._ask_for_records(candidate, traced, components)
+        except TrajectoryExpired:
+            await self.client.discover()  # most often another instance answers now
+            item = Item(candidate, [trajectory.example for trajectory in traced], trace=True)
+            [fresh] = await self._window.evaluate([item], self.retraced)
+            traced[:] = _trajectories(item, fresh)
+        try:
+            return await self._ask_for_records(candidate, traced, components)
+        except TrajectoryExpired as error:
+            raise Interrupted(
+                "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
+            ) from error
+
+    async def _ask_for_records(
+        self, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
+    ) -> dict[str, list[dict[str, JsonValue]]]:
+        params: dict[str, Any] = {
+            "candidate": candidate,
+            "eval_batch": {
+                "batch": [trajectory.example for trajectory in traced],
+                "results": [trajectory.result for trajectory in traced],
+            },
+            "components_to_update": components,
+        }
+        instance = _instance_of(traced) or self.client.instance_id
+        if self._state is not None and self._state_instance != instance:
+            params[STATE_KEY] = self._state
+        answer = await self.ask(
+            "make_reflective_dataset",
+            lambda call_id: self.client.make_reflective_dataset(params, call_id=call_id, timeout_s=self.call_timeout_s),
+        )
+        if self.client.offers(STATE_KEY):
+            self._state, self._state_instance = answer.adapter_state, instance
+        return answer.dataset
+
+    async def ask(self, what: str, call: Callable[[str | None], Awaitable[T]]) -> T:
+        """One call that runs no examples, repeated by the same rules; `call` takes the call id, None where unknown."""
+
+        async def attempt(call_id: str, _number: int) -> T:
+            return await call(call_id if self.client.offers("idempotency") else None)
+
+        return await self.retries.run(what, attempt)
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
+        try:
+            return self._bridge.run(work)
+        except (Interrupted, KeyboardInterrupt):
+            self._tracing.reset()  # the run is over, and GEPA will not say so
+            raise
+
+    def program_reflection(self) -> "ProgramReflection":
+        """A GEPA `reflection_strategy` on the program's own `propose_new_texts`.
+
+        Raises:
+            ValueError: the program proposes nothing (capability `proposals`).
+        """
+        from gepa_client.reflection import ProgramReflection
+
+        return ProgramReflection(self)
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    def get_adapter_state(self) -> dict[str, JsonValue]:
+        """For GEPA's checkpoint: the state the program last gave, empty where it keeps none."""
+        return {} if self._state is None else {STATE_KEY: self._state}
+
+    def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
+        """Restore what `get_adapter_state` returned; it goes to the program with the next reflective dataset."""
+        if not self.client.offers(STATE_KEY):
+            if state:
+                raise ValueError("the server keeps no adapter state, but there is one to restore")
+            return
+        self._state, self._state_instance = state.get(STATE_KEY), None
+
+    # --- rows and the end of a run -----------------------------------------------------------------------------------
+
+    def dataset(self, split: str, first_id: int = 0) -> RowLoader:
+        """A loader over a split the server holds; the rows stay there.
+
+        Raises:
+            RpcError: no such split, or the server holds none.
+        """
+        return RowLoader(self.wait_for(self._held_rows(split)), first_id)
+
+    async def _held_rows(self, split: str) -> list[HeldRow]:
+        rows: list[HeldRow] = []
+        while True:
+            page = await self.client.list_examples(split, offset=len(rows), limit=PAGE)
+            rows += [HeldRow(example.id, example.split, example.data) for example in page.examples]
+            if len(rows) >= page.total:
+                return rows
+            if not page.examples:
+                raise BadResponse(f"{split}: the server says it has {page.total} rows, but lists only {len(rows)}")
+
+    def finalize(self, best_candidate: Candidate, best_score: float, run: Mapping[str, Any]) -> str | None:
+        """Tell the program what the run found (`run` as the contract's `RunInfo`); returns what it wants said, if any.
+
+        Does nothing where the program does not want to know.
+        """
+        if not self.client.offers("finalize"):
+            return None
+        params = {"best_candidate": best_candidate, "best_score": best_score, "run": dict(run)}
+        return self.wait_for(
+            self.ask(
+                "finalize",
+                lambda call_id: self.client.finalize(params, call_id=call_id, timeout_s=self.call_timeout_s),
+            )
+        )
+
+
+def _trajectories(item: Item, results: Results) -> list[Trajectory]:
+    return [Trajectory(example, result) for example, result in zip(item.examples, results, strict=True)]
+
+
+def _metric_calls(results: Results) -> int | None:
+    """What the batch counts for in GEPA's budget, where every result says its share in `metric_calls`."""
+    total = 0
+    for result in results:
+        share = result.get("metric_calls")
+        if not isinstance(share, int) or isinstance(share, bool) or share < 0:
+            return None
+        total += share
+    return total
+
+
+def _instance_of(traced: Sequence[Trajectory]) -> str | None:
+    """The instance that holds these trajectories, as the first reference names it."""
+    for trajectory in traced:
+        ref = trajectory.result.get("trajectory_ref")
+        if isinstance(ref, str):
+            return ref.partition("/")[0]
+    return None
+
+
+async def _open(client: RpcClient) -> DiscoverResult:
+    await client.__aenter__()
+    return await client.discover()
+
+
+def _close(bridge: Bridge, client: RpcClient) -> None:
+    bridge.run(client.aclose())
+    bridge.close()

@@ -1,0 +1,66 @@
+"""The commands of `gepa-client`; each loads what it needs when it is run, so that `--help` is there at once."""
+
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
+
+Give the server's token in the environment as GEPA_TOKEN, or in a file with --token-file.
+"""
+
+COMMANDS = {
+    "optimize": "Improve a program; write its best candidate and a report.",
+    "check": "Try a server on a few rows; say what a run would take.",
+    "call": "Make one call and print the answer.",
+    "conformance": "Test a server against the contract.",
+}
+
+
+def build(loaded: str | None) -> typer.Typer:
+    """The application; only the command `loaded` has its code and its own flags, the others a line of help."""
+    app = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich" if loaded is not None else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def common(
+        version: Annotated[
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        ] = False,
+    ) -> None:
+        pass
+
+    for name, summary in COMMANDS.items():
+        if name == loaded:
+            command = getattr(import_module(f"gepa_client.cli.{name}"), name)
+            app.command(name, help=summary)(command)
+        else:
+            app.command(name, help=summary)(_not_loaded)
+    return app
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    arguments = sys.argv[1:]
+    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    build(named)(prog_name="gepa-client")
+
+
+def _not_loaded() -> None:
+    raise AssertionError("main() loads the command that is named")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"gepa-client {version('evolverpc')}")
+        raise typer.Exit

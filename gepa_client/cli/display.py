@@ -1,0 +1,271 @@
+"""Three ways to watch a run: a live display on a terminal, plain lines elsewhere, and its events as JSON."""
+
+import sys
+from collections import deque
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from gepa_client.cli.console import safe, safe_line, say
+from gepa_client.events import (
+    Budget,
+    CandidateFound,
+    Event,
+    Failure,
+    Finalized,
+    Finished,
+    NoProposal,
+    Phase,
+    Progress,
+    Rejected,
+    Started,
+    Tested,
+    Warned,
+)
+from gepa_client.record import RunRecord
+
+PHASES = {
+    "connecting": "connecting",
+    "seed": "scoring the seed",
+    "optimizing": "optimizing",
+    "testing": "scoring the test rows",
+    "finalizing": "telling the program",
+}
+PLAIN_EVERY_S = 10.0
+
+
+class Display(Protocol):
+    """Shows a run as it goes."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Show an event that `record` already knows."""
+        ...
+
+    def tick(self, record: RunRecord) -> None:
+        """Time has passed."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something that is not an event; `text` is markup."""
+        ...
+
+
+class _Quiet:
+    """What displays without a frame of their own share."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+    def tick(self, record: RunRecord) -> None:
+        """Nothing moves by itself."""
+
+
+class JsonDisplay(_Quiet):
+    """Every event as a line of JSON on stdout."""
+
+    def event(self, event: Event, _record: RunRecord) -> None:
+        """Print it as it came."""
+        print(event.model_dump_json(), flush=True)
+
+    def note(self, text: str) -> None:
+        """Notes are for people: stderr."""
+        print(text, file=sys.stderr, flush=True)
+
+
+class PlainDisplay(_Quiet):
+    """One line for each thing worth telling; proposals that were not kept are counted every ten seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told_s = 0.0
+
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Print what happened, if anybody would want to read it."""
+        if isinstance(event, Progress):
+            if event.seconds - self._told_s < PLAIN_EVERY_S:
+                return
+            self._told_s = event.seconds
+            told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
+        elif isinstance(event, Rejected | NoProposal):
+            return
+        else:
+            told = told_plainly(event)
+        if told:
+            self._told_s = event.seconds
+            self.note(f"{event.seconds:7.1f} s  {told}")
+
+    def note(self, text: str) -> None:
+        """Print a line; `text` is markup."""
+        say(self._console, text)
+
+
+class LiveDisplay:
+    """A frame that is redrawn in place, with the latest events below it."""
+
+    LINES = 6
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._record = RunRecord()
+        self._latest: deque[str] = deque(maxlen=self.LINES)
+        self._live = Live(console=console, get_renderable=self._frame, refresh_per_second=8)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Remember it; the frame is redrawn by itself. Warnings stay above it."""
+        self._record = record
+        told = told_plainly(event)
+        if isinstance(event, Warned | Finalized):
+            say(self._console, told)
+        elif told and not isinstance(event, Phase):
+            self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {told}")
+
+    def tick(self, record: RunRecord) -> None:
+        """Keep the clock going while nothing arrives."""
+        self._record = record
+
+    def note(self, text: str) -> None:
+        """Print a line above the frame."""
+        say(self._console, text)
+
+    def _frame(self) -> RenderableType:
+        return frame(self._record, list(self._latest))
+
+
+def frame(record: RunRecord, latest: list[str]) -> RenderableType:
+    """The picture of a run: five lines of facts and the latest events."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(ratio=1)
+    facts.add_row("score", Text.from_markup(_scores(record)))
+    bar = Table.grid(padding=(0, 2))
+    bar.add_column()
+    bar.add_column(no_wrap=True)
+    if record.budget is not None:
+        done = min(record.metric_calls, record.budget)
+        bar.add_row(ProgressBar(total=record.budget, completed=done, width=24), calls(record))
+    else:
+        bar.add_row(calls(record))
+    facts.add_row("calls", bar)
+    facts.add_row("pace", _pace(record))
+    facts.add_row("pool", _pool(record))
+    latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
+    for text in latest_lines:
+        text.no_wrap = True
+    phase = record.finished.status if record.finished is not None else PHASES[record.phase]
+    title = safe_line(record.started.program, 40) if record.started else "gepa-client"
+    return Panel(
+        Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
+        title=f"[bold]{title}[/]",
+        title_align="left",
+        subtitle=f"{phase} · {clock(record.seconds)}",
+        subtitle_align="left",
+        border_style="dim",
+    )
+
+
+def _scores(record: RunRecord) -> str:
+    if record.seed is None or record.best is None:
+        return "[dim]not known yet[/]"
+    best = "the seed itself" if record.best.index == 0 else f"candidate {record.best.index}"
+    return f"seed {record.seed.score:.2f} · best [bold green]{record.best.score:.2f}[/] ({best})"
+
+
+def calls(record: RunRecord) -> str:
+    """`412 of 3,000 metric calls`."""
+    of = f" of {record.budget:,}" if record.budget is not None else ""
+    return f"{record.metric_calls:,}{of} metric calls"
+
+
+def _pace(record: RunRecord) -> str:
+    rate, left = record.rate(), record.seconds_left()
+    parts = [f"{record.in_flight} in flight"]
+    if rate:
+        parts.append(f"{rate:,.1f} examples/s")
+    if left is not None:
+        parts.append(f"about {clock(left)} left")
+    return " · ".join(parts)
+
+
+def _pool(record: RunRecord) -> str:
+    count = len(record.candidates)
+    parts = [f"{count} candidate{'' if count == 1 else 's'}", f"{len(record.front)} on the front"]
+    if record.rejected:
+        parts.append(f"{len(record.rejected)} rejected")
+    if record.without_proposal:
+        parts.append(f"{record.without_proposal} without a proposal")
+    if record.failures:
+        parts.append(f"{len(record.failures)} failed")
+    return " · ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """`0:42`, `1:02:03`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def told_plainly(event: Event) -> str:
+    """The event as one line of markup, everything that others wrote escaped; empty where it needs no telling."""
+    match event:
+        case Started():
+            rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
+            return (
+                f"[bold]{safe_line(event.program)}[/] behind {safe_line(event.server)}: {rows} rows; "
+                f"components {safe_line(', '.join(event.components))}; proposals by {safe_line(event.proposer)}"
+            )
+        case Warned():
+            return f"[yellow]warning:[/] {safe(event.message)}"
+        case Phase(phase="connecting"):
+            return ""
+        case Phase():
+            return PHASES[event.phase]
+        case CandidateFound(index=0):
+            return f"seed {event.score:.4g} on validation"
+        case CandidateFound():
+            parents = " and ".join(str(parent) for parent in event.parents)
+            best = " [green]best so far[/]" if event.best == event.index else ""
+            return f"candidate {event.index} from {parents}: {event.score:.4g}{best}"
+        case Rejected(old_score=float(), new_score=float()):
+            return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g} on its minibatch[/]"
+        case Rejected():
+            return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
+        case NoProposal():
+            return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
+        case Failure():
+            return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
+        case Tested():
+            what = "seed" if event.index == 0 else f"candidate {event.index}"
+            return f"{what}: {event.score:.4g} on {event.rows} test rows"
+        case Finalized(error=str()):
+            return f"[yellow]the program could not be told:[/] {safe_line(event.error or '')}"
+        case Finalized():
+            return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
+        case Budget() | Progress() | Finished():
+            return ""

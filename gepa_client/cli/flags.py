@@ -1,0 +1,73 @@
+"""Makes the flags of a command from the settings, so that a setting and its flag can never differ."""
+
+import inspect
+import types
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+
+from gepa_client.config import GROUPS, RunConfig
+
+_WRITTEN_AS_TEXT = {"reflection_lm_kwargs", "wandb_init_kwargs", "reflection_prompt_template"}
+
+
+def parameter(name: str) -> inspect.Parameter:
+    """The keyword parameter for the setting `name`: None where the flag is not given."""
+    field = RunConfig.model_fields[name]
+    kind = str if name in _WRITTEN_AS_TEXT else _kind(field.annotation)
+    default = field.default
+    flag = f"--{name.replace('_', '-')}"
+    option = typer.Option(
+        f"{flag}/--no-{flag[2:]}" if kind is bool and not name.startswith("no_") else flag,
+        help=_help(field.description or "", default),
+        rich_help_panel=_panel(name),
+        show_default=False,
+        metavar=_metavar(kind, name),
+    )
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def parameters(names: Iterable[str]) -> list[inspect.Parameter]:
+    """One parameter per setting, in the order given."""
+    return [parameter(name) for name in names]
+
+
+def setting_names() -> list[str]:
+    """Every setting but `url`, which is an argument, group by group."""
+    return [name for group in GROUPS for name in group.model_fields if name != "url"]
+
+
+def _panel(name: str) -> str:
+    group = next(group for group in GROUPS if name in group.model_fields)
+    return (group.__doc__ or "").rstrip(".")
+
+
+def _kind(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
+    if get_origin(annotation) is tuple:
+        return list[str]
+    if get_origin(annotation) is Literal or annotation in (bool, int, float, str, Path):
+        return annotation
+    raise TypeError(f"no flag can be made for {annotation!r}")
+
+
+def _metavar(kind: Any, name: str) -> str | None:
+    if name in ("reflection_lm_kwargs", "wandb_init_kwargs"):
+        return "JSON"
+    if name in ("trainset", "valset", "testset"):
+        return "FILE|SPLIT"
+    if get_origin(kind) is Literal or kind is bool:
+        return None
+    return {int: "N", float: "X", str: "TEXT", Path: "PATH"}.get(kind, "TEXT")
+
+
+def _help(description: str, default: Any) -> str:
+    if default is None or default is False or default in ((), ""):
+        return description
+    return f"{description} (default {'yes' if default is True else default})"

@@ -1,0 +1,145 @@
+"""The conformance cases as models: what a check is, what its steps send, what they expect."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Matcher = Any
+"""A value that an answer is held against; the language is in `protocol/conformance/README.md`."""
+
+
+class CaseModel(BaseModel):
+    """Cases are data written by hand: a misspelt key must not turn into a check that checks nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Bounds(CaseModel):
+    """Seconds from sending to the whole answer; `at_most` also bounds how long the step waits."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+class ErrorExpectation(CaseModel):
+    """A JSON-RPC error by its code; `path` is among the paths that `data.errors` names."""
+
+    code: int
+    path: str | None = None
+    data: Matcher = None
+
+
+class Expectation(CaseModel):
+    """What an answer must be. A field that is not given expects nothing, except as `Step.expect` says.
+
+    `status`: HTTP statuses allowed. `headers`: matchers by lower-case name. `id`, `result`: of the JSON-RPC answer.
+    `body`: the whole body as JSON. `empty`: no body. `or_lost`: the server may instead close the connection.
+    """
+
+    status: list[int] | None = None
+    headers: dict[str, Matcher] = {}
+    id: Matcher = None
+    result: Matcher = None
+    error: ErrorExpectation | None = None
+    body: Matcher = None
+    empty: bool = False
+    or_lost: bool = False
+    elapsed: Bounds = Bounds()
+
+
+class Http(CaseModel):
+    """What differs from `POST /rpc` with the token and `Content-Type: application/json`.
+
+    `path` is the server's, in place of the RPC path. `headers`: added or replaced; null leaves one out.
+    `upload`: `chunked` sends the body without its length; `withheld` declares one byte more than `max_request_bytes`
+    and sends only the body given; `endless` goes on in chunks to twice that limit.
+    """
+
+    verb: str = "POST"
+    path: str | None = None
+    query: str | None = None
+    headers: dict[str, str | None] = {}
+    upload: Literal["chunked", "withheld", "endless"] | None = None
+
+
+class Step(CaseModel):
+    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel` and `compare`.
+
+    `call`: a request for this method with `params` and a fresh id. `send`: this JSON as the body. `raw`: this text, or
+    list of texts and generators, as the body. `parallel`: steps at the same time. `compare`: a value held `with` a
+    matcher. `times`: this step so many times at once. `after_s`: wait before it. `disconnect_after_s`: close the
+    connection then, expecting nothing. `save`: name -> path in the answer (`elapsed` for the seconds it took).
+    Without `expect`, a request must have a result.
+    """
+
+    call: str | None = None
+    params: Any = None
+    send: Any = None
+    raw: Any = None
+    parallel: "list[Step] | None" = None
+    compare: Any = None
+    with_: Matcher = Field(default=None, alias="with")
+    times: int = 1
+    after_s: float = 0.0
+    http: Http = Http()
+    disconnect_after_s: float | None = None
+    save: dict[str, str] = {}
+    expect: Expectation | None = None
+
+    @property
+    def kind(self) -> str:
+        """Which of the five kinds of step this is."""
+        return next(iter(self.model_fields_set & KINDS))
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if len(self.model_fields_set & KINDS) != 1:
+            raise ValueError(f"a step is exactly one of {', '.join(sorted(KINDS))}")
+        return self
+
+
+KINDS = frozenset({"call", "send", "raw", "parallel", "compare"})
+
+
+class Check(CaseModel):
+    """One sentence about an endpoint, and the steps that find out whether it holds.
+
+    `requires`, `lacks`: capabilities that must, must not, be advertised for the check to apply. `when`: matchers by
+    path in the answer of `discover`. `program`: the program that must be served. `needs_token`: the runner must hold a
+    token. `section`: where `docs/protocol.md` says it. `timeout_s`: seconds for all of it.
+    """
+
+    id: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z0-9_]+)+$")]
+    title: str
+    level: Literal["must", "should"]
+    section: str
+    requires: list[str] = []
+    lacks: list[str] = []
+    when: dict[str, Matcher] = {}
+    program: str | None = None
+    needs_token: bool = False
+    timeout_s: float = 60.0
+    steps: Annotated[list[Step], Field(min_length=1)]
+
+
+class Area(CaseModel):
+    """One file of cases."""
+
+    area: str
+    about: str
+    checks: list[Check]
+
+
+@cache
+def load_areas() -> tuple[Area, ...]:
+    """Every file of cases, by name."""
+    folder = files("protocol") / "conformance"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
+    return tuple(Area.model_validate_json((folder / name).read_bytes()) for name in names)
+
+
+def load_checks() -> tuple[Check, ...]:
+    """Every check, in the order of the files."""
+    return tuple(check for area in load_areas() for check in area.checks)

@@ -1,0 +1,192 @@
+"""Holds a JSON value against a matcher; the language is described in `protocol/conformance/README.md`."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+ABSENT: Any = object()
+"""Stands for a key that an object does not have."""
+
+SHOWN_CHARACTERS = 160
+
+
+def mismatches(actual: Any, matcher: Any, path: str = "") -> list[str]:
+    """What is wrong with `actual`, one line each, with its path; empty where it matches."""
+    if isinstance(matcher, dict):
+        operators = [key for key in matcher if key.startswith("$")]
+        if operators:
+            if len(operators) != len(matcher):
+                raise ValueError(f"a matcher mixes operators and keys: {sorted(matcher)}")
+            return [line for key in operators for line in _operate(key, matcher[key], actual, path)]
+        return _object(actual, matcher, path)
+    if isinstance(matcher, list):
+        return _array(actual, matcher, path)
+    return [] if same(actual, matcher) else [_said(path, f"expected {shown(matcher)}, found {shown(actual)}")]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, the order of keys is nothing."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def shown(value: Any) -> str:
+    """A value as short text for a report."""
+    text = "nothing" if value is ABSENT else json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _said(path: str, text: str) -> str:
+    return f"{path}: {text}" if path else text
+
+
+def _object(actual: Any, matcher: dict[str, Any], path: str) -> list[str]:
+    if not isinstance(actual, dict):
+        return [_said(path, f"expected an object, found {shown(actual)}")]
+    lines: list[str] = []
+    for key, expected in matcher.items():
+        below = f"{path}.{key}" if path else key
+        lines += mismatches(actual.get(key, ABSENT), expected, below)
+    return lines
+
+
+def _array(actual: Any, matcher: list[Any], path: str) -> list[str]:
+    if not isinstance(actual, list):
+        return [_said(path, f"expected an array, found {shown(actual)}")]
+    if len(actual) != len(matcher):
+        return [_said(path, f"expected {len(matcher)} items, found {len(actual)}")]
+    return [
+        line
+        for position, (item, expected) in enumerate(zip(actual, matcher, strict=True))
+        for line in mismatches(item, expected, f"{path}[{position}]")
+    ]
+
+
+def _operate(operator: str, argument: Any, actual: Any, path: str) -> list[str]:
+    if operator in DEEP:
+        return DEEP[operator](actual, argument, path)
+    if operator not in FLAT:
+        raise ValueError(f"unknown operator {operator}")
+    holds, complaint = FLAT[operator]
+    return [] if holds(actual, argument) else [_said(path, f"{shown(actual)} {complaint} {shown(argument)}")]
+
+
+def _every(actual: Any, matcher: Any, path: str) -> list[str]:
+    if isinstance(actual, dict):
+        return [line for key, value in actual.items() for line in mismatches(value, matcher, f"{path}.{key}")]
+    if isinstance(actual, list):
+        return [line for at, value in enumerate(actual) for line in mismatches(value, matcher, f"{path}[{at}]")]
+    return [_said(path, f"expected an array or an object, found {shown(actual)}")]
+
+
+def _some(actual: Any, matcher: Any, path: str) -> list[str]:
+    if isinstance(actual, list) and any(not mismatches(value, matcher) for value in actual):
+        return []
+    return [_said(path, f"no item of {shown(actual)} is as expected")]
+
+
+def _unordered(actual: Any, matchers: list[Any], path: str) -> list[str]:
+    if not isinstance(actual, list):
+        return [_said(path, f"expected an array, found {shown(actual)}")]
+    if len(actual) != len(matchers):
+        return [_said(path, f"expected {len(matchers)} items, found {len(actual)}: {shown(actual)}")]
+    fitting = [[at for at, item in enumerate(actual) if not mismatches(item, matcher)] for matcher in matchers]
+    taken: dict[int, int] = {}
+    for number in range(len(matchers)):
+        if not _place(number, fitting, taken, set()):
+            return [_said(path, f"no item of {shown(actual)} is as expected at position {number} of the expectation")]
+    return []
+
+
+def _place(number: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
+    """Find an item for matcher `number`, moving earlier ones where that makes room (bipartite matching)."""
+    for at in fitting[number]:
+        if at not in tried:
+            tried.add(at)
+            if at not in taken or _place(taken[at], fitting, taken, tried):
+                taken[at] = number
+                return True
+    return False
+
+
+def _one_of(actual: Any, matchers: list[Any], path: str) -> list[str]:
+    if any(not mismatches(actual, matcher) for matcher in matchers):
+        return []
+    return [_said(path, f"{shown(actual)} is none of {shown(matchers)}")]
+
+
+def _not(actual: Any, matcher: Any, path: str) -> list[str]:
+    return [] if mismatches(actual, matcher) else [_said(path, f"{shown(actual)} is what it must not be")]
+
+
+def _length(actual: Any, matcher: Any, path: str) -> list[str]:
+    if not isinstance(actual, str | list | dict):
+        return [_said(path, f"{shown(actual)} has no length")]
+    return mismatches(len(actual), matcher, f"{path or 'value'} (length)")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_type(actual: Any, name: str) -> bool:
+    kinds: dict[str, Callable[[], bool]] = {
+        "string": lambda: isinstance(actual, str),
+        "number": lambda: _is_number(actual),
+        "integer": lambda: isinstance(actual, int) and not isinstance(actual, bool),
+        "boolean": lambda: isinstance(actual, bool),
+        "object": lambda: isinstance(actual, dict),
+        "array": lambda: isinstance(actual, list),
+        "null": lambda: actual is None,
+    }
+    return kinds[name]()
+
+
+def _holds(actual: Any, part: Any) -> bool:
+    if isinstance(actual, str):
+        return isinstance(part, str) and part in actual
+    return isinstance(actual, list) and any(same(item, part) for item in actual)
+
+
+def _distinct(actual: Any, wanted: bool) -> bool:
+    found = isinstance(actual, list) and all(
+        not same(item, other) for at, item in enumerate(actual) for other in actual[:at]
+    )
+    return found is wanted
+
+
+DEEP: dict[str, Callable[[Any, Any, str], list[str]]] = {
+    "$every": _every,
+    "$some": _some,
+    "$unordered": _unordered,
+    "$one_of": _one_of,
+    "$not": _not,
+    "$length": _length,
+}
+
+FLAT: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "$absent": (lambda actual, wanted: (actual is ABSENT) is wanted, "is there or not, against"),
+    "$type": (_is_type, "is not of type"),
+    "$exactly": (same, "is not exactly"),
+    "$approx": (lambda actual, near: _is_number(actual) and abs(actual - near) <= 1e-9, "is not about"),
+    "$at_least": (lambda actual, bound: _is_number(actual) and actual >= bound, "is not at least"),
+    "$at_most": (lambda actual, bound: _is_number(actual) and actual <= bound, "is not at most"),
+    "$contains": (_holds, "does not contain"),
+    "$lacks": (lambda actual, text: actual is ABSENT or text not in json.dumps(actual), "holds"),
+    "$starts": (lambda actual, text: isinstance(actual, str) and actual.startswith(text), "does not begin with"),
+    "$keys": (lambda actual, keys: isinstance(actual, dict) and actual.keys() == set(keys), "has not the keys"),
+    "$key_order": (
+        lambda actual, keys: isinstance(actual, dict) and list(actual) == keys,
+        "has not, in order, the keys",
+    ),
+    "$distinct": (_distinct, "are not all distinct:"),
+}

@@ -1,0 +1,169 @@
+"""What a run tells while it goes on: one JSON object per event, the same on every way out."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Status = Literal["finished", "cancelled", "paused", "failed"]
+"""How a run ended. `finished`: as its settings say. `cancelled`: somebody stopped it. `paused`: the infrastructure
+failed and nothing is wrong with the run itself. `failed`: it cannot go on as it is."""
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
+
+    seconds: float = 0.0
+    """Since the run began."""
+
+
+class Started(_Event):
+    """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test."""
+
+    event: Literal["started"] = "started"
+    run_id: str
+    url: str
+    program: str
+    program_version: str | None
+    server: str
+    components: list[str]
+    splits: dict[str, int]
+    max_metric_calls: int | None
+    proposer: str
+    config: dict[str, Any]
+    hash_seed: str | None
+
+
+class Warned(_Event):
+    """Something the reader should know; the run goes on."""
+
+    event: Literal["warning"] = "warning"
+    message: str
+
+
+class Phase(_Event):
+    """What the run is busy with now."""
+
+    event: Literal["phase"] = "phase"
+    phase: Literal["connecting", "seed", "optimizing", "testing", "finalizing"]
+
+
+class Progress(_Event):
+    """Examples evaluated so far and in flight at this moment; a few times a second."""
+
+    event: Literal["progress"] = "progress"
+    evaluated: int
+    in_flight: int
+
+
+class Budget(_Event):
+    """Metric calls as GEPA counts them."""
+
+    event: Literal["budget"] = "budget"
+    metric_calls: int
+
+
+class CandidateFound(_Event):
+    """A candidate entered the pool; index 0 is the seed. `score` is its mean over the validation rows.
+
+    `front`: the indices now on the Pareto front. `best`: the index with the best score. `metric_calls`: GEPA's count
+    when the candidate had been scored.
+    """
+
+    event: Literal["candidate"] = "candidate"
+    index: int
+    parents: list[int]
+    iteration: int
+    score: float
+    texts: dict[str, str]
+    front: list[int]
+    best: int
+    metric_calls: int
+    objective_scores: dict[str, float] | None = None
+
+
+class Rejected(_Event):
+    """A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge."""
+
+    event: Literal["rejected"] = "rejected"
+    iteration: int
+    old_score: float | None = None
+    new_score: float | None = None
+    reason: str
+
+
+class NoProposal(_Event):
+    """An iteration ended with nothing to evaluate: all scores perfect, or no new text."""
+
+    event: Literal["no_proposal"] = "no_proposal"
+    iteration: int
+    reason: str
+
+
+class Failure(_Event):
+    """A step of an iteration failed; GEPA goes on with the next one."""
+
+    event: Literal["failure"] = "failure"
+    iteration: int
+    step: str
+    message: str
+    details: str | None = None
+
+
+class Tested(_Event):
+    """A candidate's mean score over the test rows."""
+
+    event: Literal["tested"] = "tested"
+    index: int
+    score: float
+    rows: int
+
+
+class Finalized(_Event):
+    """The program was told of the best candidate; `error` says why it could not be."""
+
+    event: Literal["finalized"] = "finalized"
+    message: str | None = None
+    error: str | None = None
+
+
+class Finished(_Event):
+    """The last event. `files` are the names written into the output folder; costs are those that were reported."""
+
+    event: Literal["finished"] = "finished"
+    status: Status
+    reason: str | None = None
+    details: str | None = None
+    metric_calls: int
+    evaluation_usd: float | None = None
+    reflection_usd: float | None = None
+    files: list[str] = []
+
+
+Event = (
+    Started
+    | Warned
+    | Phase
+    | Progress
+    | Budget
+    | CandidateFound
+    | Rejected
+    | NoProposal
+    | Failure
+    | Tested
+    | Finalized
+    | Finished
+)
+
+Emit = Callable[[Event], None]
+
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+def from_json(line: str | bytes) -> Event:
+    """The event in one line of JSON.
+
+    Raises:
+        pydantic.ValidationError: the line is not an event.
+    """
+    return _ADAPTER.validate_json(line)

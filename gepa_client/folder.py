@@ -1,0 +1,58 @@
+"""The folder a run writes into: every file complete or absent, none of its names taken from a server."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+BEST_CANDIDATE = "best_candidate.json"
+RESULT = "result.json"
+CONFIG = "config.json"
+EVENTS = "events.jsonl"
+LOG = "run.log"
+REPORT = "report.md"
+REPORT_PAGE = "report.html"
+
+
+def default_path(name: str | None, started: str) -> Path:
+    """`runs/<started>-<name>`; `started` as `20250131-235959`; other than letters, digits, - and _ become -."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:60]
+    return Path("runs") / (f"{started}-{slug}" if slug else started)
+
+
+def create(path: Path) -> Path:
+    """Make the folder; returns its absolute path.
+
+    Raises:
+        FileExistsError: it is there and holds something: a run never writes over another's results.
+        OSError: it cannot be made.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise FileExistsError(f"{path} is not empty; results of another run are never written over")
+    return path.resolve()
+
+
+def create_default(name: str | None, started: str) -> Path:
+    """Make a folder of this run's own under `runs/`; a second run in the same second gets a number."""
+    path = default_path(name, started)
+    for number in range(1, 1000):
+        numbered = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        try:
+            numbered.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return numbered.resolve()
+    raise FileExistsError(f"{path} and 998 more of its kind exist")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+    draft.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON as `write_text` does; keys keep their order."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")

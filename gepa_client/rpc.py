@@ -1,0 +1,385 @@
+"""One endpoint over HTTP: a deadline for every call, typed errors, finished work collected and not repeated."""
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from gepa_client.address import find_token, rpc_url
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
+from protocol import (
+    CURRENT_VERSION,
+    METHODS,
+    CancelResult,
+    Candidate,
+    DiscoverResult,
+    EvaluateResult,
+    FinalizeResult,
+    JsonValue,
+    ListExamplesResult,
+    MakeReflectiveDatasetResult,
+    ProposeNewTextsResult,
+)
+from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized, VersionNotSupported
+
+RESENDS = 3
+Model = TypeVar("Model", bound=BaseModel)
+
+FIRST_PAUSE_S = 0.1
+CONNECT_TIMEOUT_S = 10.0
+CANCEL_TIMEOUT_S = 2.0
+ANSWER_GRACE_S = 15.0
+"""Seconds beyond `wait_s` that a server may take to write `pending` before the connection counts as lost."""
+
+KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """One HTTP answer as it came; `body` complete and within the bound."""
+
+    status: int
+    retry_after: str
+    body: bytes
+
+
+class RpcClient:
+    """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
+
+    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
+    `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
+    call before the server answers `pending` (capability `async`), which the client then follows up by itself.
+
+    Raises:
+        Refused: the address or the token cannot be used; see `gepa_client.address`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: Path | str | None = None,
+        timeout_s: float = 60.0,
+        wait_s: float = 20.0,
+        allow_insecure: bool = False,
+        max_response_bytes: int = 256 * 2**20,
+    ) -> None:
+        self.url = rpc_url(url, allow_insecure=allow_insecure)
+        self.timeout_s = timeout_s
+        self.wait_s = wait_s
+        self.max_response_bytes = max_response_bytes
+        self.discovery: DiscoverResult | None = None
+        found = find_token(token, token_file)
+        self._headers = {"Content-Type": "application/json"}
+        if found is not None:
+            self._headers["Authorization"] = f"Bearer {found}"
+        self._session: aiohttp.ClientSession | None = None
+        self._ids = itertools.count(1)
+        self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
+
+    def __repr__(self) -> str:
+        return f"RpcClient({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the session; safe to call twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def offers(self, capability: str) -> bool:
+        """Whether the last `discover` named this capability; False before the first."""
+        return self.discovery is not None and capability in self.discovery.capabilities
+
+    @property
+    def instance_id(self) -> str | None:
+        """The server process that answered the last `discover`."""
+        return self.discovery.server.instance_id if self.discovery is not None else None
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        call_id: str | None = None,
+        wait_s: float | None = None,
+        group: str | None = None,
+        timeout_s: float | None = None,
+    ) -> JsonValue:
+        """Make one call and return its result, unvalidated.
+
+        A lost connection is tried again where that can do no harm: the method is idempotent, the request never left,
+        or a `call_id` lets the server answer what it already knows. `pending` answers are followed until the deadline.
+        Cancelling the coroutine cancels the call on the server, where it can.
+
+        Raises:
+            RpcError: the server's own error. ConnectionLost, BadResponse, Refused: see `gepa_client.errors`.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        if wait_s is None and call_id is not None and self.offers("async"):
+            wait_s = self.wait_s
+        meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
+        try:
+            answer = await self._until_answered(method, dict(params or {}), meta, deadline)
+            while call_id is not None and method in METHODS and method != "get_result" and _is_pending(answer):
+                if time.monotonic() >= deadline:
+                    raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
+                collect = {"call_id": call_id, "wait_s": min(self.wait_s, max(deadline - time.monotonic(), 0.0))}
+                answer = await self._until_answered("get_result", collect, {}, deadline)
+        except asyncio.CancelledError:
+            if call_id is not None and self.offers("cancel"):
+                await self._cancel_quietly(call_id)
+            raise
+        return answer
+
+    async def _until_answered(
+        self, method: str, params: dict[str, Any], meta: dict[str, Any], deadline: float
+    ) -> JsonValue:
+        """Send the request, again where the outcome is unknown and a repetition is harmless."""
+        known = METHODS.get(method)
+        harmless = meta.get("call_id") is not None or (known is not None and known.idempotent)
+        for resend in itertools.count():
+            try:
+                return await self._post(method, params, meta, deadline)
+            except ConnectionLost as lost:
+                pause = FIRST_PAUSE_S * 2**resend * self._random.uniform(0.5, 1.5)
+                if resend == RESENDS or time.monotonic() + pause >= deadline or (lost.sent and not harmless):
+                    raise
+                await asyncio.sleep(pause)
+                if meta.get("call_id") is not None and lost.sent:
+                    await self._check_instance()
+        raise AssertionError("unreachable")
+
+    async def _check_instance(self) -> None:
+        """Make sure the process that knows our `call_id` still answers; silence gets the benefit of the doubt."""
+        before = self.instance_id
+        if before is None:
+            return
+        try:
+            now = await self._discover_once()
+        except (ConnectionLost, Overloaded):
+            return
+        if now.server.instance_id != before:
+            raise InstanceChanged(f"the server was replaced: instance {before} is gone")
+
+    async def _cancel_quietly(self, call_id: str) -> None:
+        with contextlib.suppress(ClientError, RpcError):
+            await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
+
+    async def _post(self, method: str, params: dict[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise ConnectionLost(f"{method} was not answered by its deadline")
+        wait_s = meta.get("wait_s") if method != "get_result" else params.get("wait_s")
+        timeout_s = remaining if wait_s is None else min(remaining, wait_s + ANSWER_GRACE_S)
+        if wait_s is not None and wait_s > remaining and method != "get_result":
+            meta = meta | {"wait_s": remaining}
+        said = {key: value for key, value in meta.items() if value is not None}
+        request_id = next(self._ids)
+        request = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "method": method,
+            "params": {"_meta": {"protocol_version": CURRENT_VERSION, **said}, **params},
+        }
+        try:
+            body = orjson.dumps(request)
+        except TypeError as error:
+            raise Refused(f"the params of {method} cannot be written as JSON: {error}") from error
+        return _result_of(await self._exchange(body, timeout_s), request_id)
+
+    async def _exchange(self, body: bytes, timeout_s: float) -> _Exchange:
+        """One HTTP request and its answer, whatever it is."""
+        if self._session is None:
+            raise Refused("the client is not open: use `async with RpcClient(...)`")
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        try:
+            async with self._session.post(
+                self.url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                return _Exchange(
+                    status=response.status,
+                    retry_after=response.headers.get("Retry-After", ""),
+                    body=await self._bounded_body(response),
+                )
+        except aiohttp.ClientSSLError as error:
+            raise Refused(f"no trusted connection to {self.url}: {error}") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectionLost(f"cannot connect to {self.url}: {error}", sent=False) from error
+        except TimeoutError as error:
+            raise ConnectionLost(f"no answer from {self.url} within {timeout_s:.3g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionLost(f"connection to {self.url} lost: {type(error).__name__}: {error}") from error
+
+    async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
+        bound = self.max_response_bytes
+        if response.content_length is not None and response.content_length > bound:
+            response.close()
+            raise BadResponse(f"the answer has {response.content_length} bytes, more than the {bound} accepted")
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > bound:
+                response.close()
+                raise BadResponse(f"the answer has more than the {bound} bytes accepted")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    # --- typed calls -----------------------------------------------------------------------------------------------
+
+    async def discover(self) -> DiscoverResult:
+        """Describe server and program; the answer is kept in `discovery`.
+
+        Raises:
+            VersionNotSupported: the server speaks none of the versions this client speaks.
+        """
+        return self._keep(await self.call("discover"))
+
+    async def _discover_once(self) -> DiscoverResult:
+        return self._keep(await self._post("discover", {}, {}, time.monotonic() + CONNECT_TIMEOUT_S))
+
+    def _keep(self, answer: JsonValue) -> DiscoverResult:
+        discovery = checked(DiscoverResult, answer)
+        if CURRENT_VERSION not in discovery.protocol_versions:
+            raise VersionNotSupported(supported=discovery.protocol_versions, requested=CURRENT_VERSION)
+        self.discovery = discovery
+        return discovery
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Mapping[str, Any]],
+        *,
+        capture_traces: bool = False,
+        call_id: str | None = None,
+        group: str | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate examples given as they go over the wire; the result as JSON, checked, one entry per example."""
+        params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
+        answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
+        given = len(checked(EvaluateResult, answer).results)
+        if given != len(batch):
+            raise BadResponse(f"evaluate answered {given} results for {len(batch)} examples")
+        return dict(answer)
+
+    async def make_reflective_dataset(
+        self,
+        params: Mapping[str, Any],
+        *,
+        call_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> MakeReflectiveDatasetResult:
+        """Turn traced results into records; `params` as `MakeReflectiveDatasetParams`."""
+        answer = await self.call("make_reflective_dataset", params, call_id=call_id, timeout_s=timeout_s)
+        return checked(MakeReflectiveDatasetResult, answer)
+
+    async def propose_new_texts(
+        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> dict[str, str]:
+        """The program's own proposals; `params` as `ProposeNewTextsParams`."""
+        answer = await self.call("propose_new_texts", params, call_id=call_id, timeout_s=timeout_s)
+        return checked(ProposeNewTextsResult, answer).texts
+
+    async def list_examples(self, split: str, *, offset: int = 0, limit: int = 1000) -> ListExamplesResult:
+        """One page of a split the server holds."""
+        answer = await self.call("list_examples", {"split": split, "offset": offset, "limit": limit})
+        return checked(ListExamplesResult, answer)
+
+    async def finalize(
+        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> str | None:
+        """Tell the program what the run found; returns what it wants said. `params` as `FinalizeParams`."""
+        answer = await self.call("finalize", params, call_id=call_id, timeout_s=timeout_s)
+        return checked(FinalizeResult, answer).message
+
+    async def cancel(self, call_id: str) -> CancelResult:
+        """Stop a call."""
+        return checked(CancelResult, await self.call("cancel", {"call_id": call_id}))
+
+
+def checked(model: type[Model], answer: JsonValue) -> Model:
+    """The answer as the contract's model.
+
+    Raises:
+        BadResponse: it does not fit; the first misfit is named with its path.
+    """
+    try:
+        return model.model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadResponse(f"the answer does not fit {model.__name__} at `{where}`: {first['msg']}") from error
+
+
+def _is_pending(answer: JsonValue) -> bool:
+    return isinstance(answer, dict) and isinstance(answer.get("pending"), dict)
+
+
+def _result_of(exchange: _Exchange, request_id: int) -> JsonValue:
+    """The result inside an HTTP answer; raises what the answer says or what its absence means."""
+    if 300 <= exchange.status < 400:
+        raise BadResponse(f"the server redirects (HTTP {exchange.status}); redirects are not followed")
+    try:
+        message = orjson.loads(exchange.body)
+    except orjson.JSONDecodeError:
+        message = None
+    if (
+        not isinstance(message, dict)
+        or message.get("jsonrpc") != "2.0"
+        or ("result" in message) == ("error" in message)
+    ):
+        raise _without_answer(exchange)
+    if "error" in message:
+        if not isinstance(message["error"], dict):
+            raise BadResponse("the answer's `error` is not an object")
+        raise RpcError.from_wire(message["error"])
+    if message.get("id") != request_id:
+        raise BadResponse(f"the answer is for id {message.get('id')!r}, not {request_id}")
+    return message["result"]
+
+
+def _without_answer(exchange: _Exchange) -> Exception:
+    """What an HTTP status means when no JSON-RPC message came with it: usually something in between speaking."""
+    status = exchange.status
+    if status in (401, 403):
+        return Unauthorized(f"HTTP {status} without an answer of the server's own")
+    if status == 413:
+        return LimitExceeded("HTTP 413: the request is too large for something on the way")
+    if status == 429:
+        after = exchange.retry_after
+        return Overloaded(f"HTTP {status}", retry_after_s=float(after) if after.isdigit() else 1.0)
+    if status >= 500:
+        return ConnectionLost(f"HTTP {status} without a JSON-RPC answer")
+    return BadResponse(f"HTTP {status} with a body that is no JSON-RPC answer: {exchange.body[:80]!r}")

@@ -1,0 +1,29 @@
+"""Makes text that others wrote safe to show: no control characters, no markup, no line that never ends."""
+
+import unicodedata
+
+LINE_LENGTH = 2000
+_KEPT = frozenset("\n\t")
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def plain(text: str, *, limit: int | None = None) -> str:
+    """`text` with control, format and bidirectional characters shown as escapes, at most `limit` characters long."""
+    if limit is not None and len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        character if character in _KEPT or unicodedata.category(character) not in _UNSAFE else _escaped(character)
+        for character in text
+    )
+
+
+def line(text: str, limit: int = LINE_LENGTH) -> str:
+    """`text` as one line of at most `limit` characters."""
+    return plain(" ".join(text.split()), limit=limit)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # the first form is JSON's own

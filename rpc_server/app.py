@@ -1,0 +1,159 @@
+"""The HTTP door: `POST /rpc` and `GET /health`; what is refused is refused before the body is read."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from socket import socket
+
+from aiohttp import HttpVersion11, web
+
+from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
+from rpc_server.datasets import Datasets
+from rpc_server.dispatch import error_body
+from rpc_server.program import Program
+from rpc_server.security import Guard
+from rpc_server.service import Service
+from rpc_server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
+"""Where an app made here keeps its service."""
+
+_HEADERS = {"Content-Type": "application/json", "Server": "gepa-server"}
+_SHUTDOWN_S = 1.0
+_LINGER_S = 1.0
+"""How long a body that was refused may go on coming, so that its sender gets to read why."""
+
+
+def create_app(
+    program: Program, settings: Settings, *, token: str, datasets: Datasets | None = None
+) -> web.Application:
+    """An application that answers for a running program; whoever opened the program closes it."""
+    service = Service(program, settings, datasets if datasets is not None else Datasets())
+    guard = Guard(
+        token=token,
+        bound_host=settings.host,
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.allowed_origins,
+    )
+    door = _Door(service, guard, max_request_bytes=settings.max_request_bytes)
+    app = web.Application()
+    app[SERVICE] = service
+    app.router.add_route("*", "/rpc", door.rpc, expect_handler=_expect_later)
+    app.router.add_route("*", "/health", door.health)
+    app.router.add_route("*", "/{path:.*}", door.nowhere, expect_handler=_expect_later)
+
+    async def close(_app: web.Application) -> None:
+        await service.close()
+
+    app.on_shutdown.append(close)
+    return app
+
+
+@asynccontextmanager
+async def listening(app: web.Application, sock: socket) -> AsyncIterator[None]:
+    """Serve on a bound socket; a client that closes its connection cancels its call."""
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S, lingering_time=_LINGER_S, read_bufsize=2**22
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, sock).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class _Door:
+    """The routes' handlers."""
+
+    def __init__(self, service: Service, guard: Guard, *, max_request_bytes: int) -> None:
+        self._service = service
+        self._guard = guard
+        self._max_request_bytes = max_request_bytes
+
+    async def rpc(self, request: web.Request) -> web.Response:
+        """`POST /rpc`."""
+        headers = request.headers
+        try:
+            self._guard.check_host(headers.get("Host"))
+            self._guard.check_origin(headers.get("Origin"))
+            if request.method != "POST":
+                return _refusal(405, InvalidRequest("use POST"), {"Allow": "POST"})
+            self._guard.check_token(headers.get("Authorization"))
+            if request.content_type != "application/json":
+                return _refusal(415, InvalidRequest("the content type must be application/json"))
+            body = await self._body(request)
+        except Unauthorized as error:
+            return _unauthorized(error)
+        except LimitExceeded as error:
+            return _refusal(413, error)
+        except web.RequestPayloadError:
+            return _refusal(400, ParseError(reason="the body is not as its headers say"))
+        try:
+            reply = await self._service.dispatcher.answer(body)
+        except Exception:
+            logger.exception("unexpected error")
+            return _refusal(500, InternalError())
+        if reply.body is None:
+            return web.Response(status=reply.status, headers={"Server": _HEADERS["Server"]})
+        return web.Response(status=reply.status, body=reply.body, headers=_HEADERS)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """`GET /health`: whether a program can answer, and nothing else."""
+        try:
+            self._guard.check_host(request.headers.get("Host"))
+            self._guard.check_origin(request.headers.get("Origin"))
+        except Unauthorized as error:
+            return _unauthorized(error)
+        if request.method not in ("GET", "HEAD"):
+            return _refusal(405, InvalidRequest("use GET"), {"Allow": "GET, HEAD"})
+        if self._service.ready:
+            return web.Response(status=200, body=b'{"status":"ok"}', headers=_HEADERS)
+        return web.Response(status=503, body=b'{"status":"unavailable"}', headers=_HEADERS)
+
+    async def nowhere(self, request: web.Request) -> web.Response:
+        """Any other path."""
+        try:
+            self._guard.check_host(request.headers.get("Host"))
+            self._guard.check_origin(request.headers.get("Origin"))
+        except Unauthorized as error:
+            return _unauthorized(error)
+        return _refusal(404, InvalidRequest("the path is /rpc"))
+
+    async def _body(self, request: web.Request) -> bytes:
+        """The body, at most so many bytes of it: said in advance, or counted as they come."""
+        allowed = self._max_request_bytes
+        said = request.content_length
+        if said is not None and said > allowed:
+            raise LimitExceeded(limit="max_request_bytes", allowed=allowed, given=said)
+        if "Expect" in request.headers and request.version == HttpVersion11:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            # Not part of the response, whose headers are yet to come.
+            request.writer.output_size = 0
+        chunks = []
+        size = 0
+        while chunk := await request.content.readany():
+            size += len(chunk)
+            if size > allowed:
+                raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
+            chunks.append(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _expect_later(_request: web.Request) -> None:
+    """Ask for the body only when the headers have been found good."""
+
+
+def _unauthorized(error: Unauthorized) -> web.Response:
+    if "reason" in error.details:
+        return _refusal(403, error)
+    return _refusal(401, error, {"WWW-Authenticate": "Bearer"})
+
+
+def _refusal(status: int, error: RpcError, headers: dict[str, str] | None = None) -> web.Response:
+    response = web.Response(status=status, body=error_body(error), headers={**_HEADERS, **(headers or {})})
+    # A body that was not read must not be taken for the next request.
+    response.force_close()
+    return response

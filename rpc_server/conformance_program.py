@@ -1,0 +1,48 @@
+"""The program that conformance cases talk to: each example says what it wants done."""
+
+# ruff: noqa: ARG001  # the names of the arguments are the contract, used or not
+from __future__ import annotations
+
+import time
+from typing import Any
+
+DATASETS = {
+    "train": [{"score": row / 10} for row in range(5)],
+    "val": [{"score": row / 10} for row in range(3)],
+}
+
+version = "1"
+seed_candidate = {"system": "seed system", "style": "seed style"}
+
+_NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}
+
+
+def run(example: dict[str, Any], candidate: dict[str, str], trace: list[Any]) -> Any:
+    """Wait `sleep_ms`, raise `raise`, or answer the candidate (`echo_candidate`) or `output`."""
+    time.sleep(example.get("sleep_ms", 0) / 1000)
+    trace.append({**candidate, "data": example, "pad": "x" * example.get("trace_bytes", 0)})
+    if "raise" in example:
+        raise ValueError(example["raise"])
+    return candidate if example.get("echo_candidate") else example.get("output")
+
+
+def score(example: dict[str, Any], output: Any) -> dict[str, Any]:
+    """The `score` asked for, 1.0 when none is, with `feedback` and `objective_scores` as asked for."""
+    wanted = example.get("score", 1.0)
+    result = {"score": _NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted}
+    for name in ("feedback", "objective_scores"):
+        if name in example:
+            result[name] = example[name]
+    return result
+
+
+def propose_new_texts(
+    candidate: dict[str, str], reflective_dataset: dict[str, Any], components_to_update: list[str]
+) -> dict[str, str]:
+    """Each component's text with a `!` more."""
+    return {name: candidate[name] + "!" for name in components_to_update}
+
+
+def finalize(best_candidate: dict[str, str], best_score: float, run: dict[str, Any]) -> str:
+    """Say so."""
+    return "done"

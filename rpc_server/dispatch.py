@@ -1,0 +1,151 @@
+"""From the bytes of a body to the bytes of its answer: jsonrpcserver, fenced in.
+
+It looks the method up, binds its arguments, runs it and frames the answer, one request at a time. What it must not do
+is done here: it neither parses nor checks the envelope (its validator formats the whole payload, and a batch with one
+bad entry would get a single error), never sees an exception (it would put its text on the wire), runs only our own
+table of methods, and leaves batches, bounded, to us.
+"""
+
+import asyncio
+import inspect
+import logging
+import warnings
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol import JsonValue
+from protocol.errors import (
+    CallCancelled,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    LimitExceeded,
+    MethodNotFound,
+    ParseError,
+    RpcError,
+)
+from rpc_server import wire
+from rpc_server.envelope import check_envelope
+
+with warnings.catch_warnings():
+    # It reads a file of its own in a deprecated way when imported, which is nothing to those who serve a program.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from jsonrpcserver import Error, Success
+    from jsonrpcserver.async_dispatcher import dispatch_request
+    from jsonrpcserver.dispatcher import create_request, to_response
+    from jsonrpcserver.response import to_serializable_one
+    from jsonrpcserver.sentinels import NOCONTEXT, NOID
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
+"""Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
+
+_LONGEST_ECHOED_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What to send: an HTTP status, and the JSON body, None where there is nothing to say."""
+
+    status: int
+    body: bytes | None
+
+
+class Dispatcher:
+    """Answers bodies out of one table of methods."""
+
+    def __init__(self, handlers: Mapping[str, Handler], *, max_batch_entries: int) -> None:
+        # Any, because jsonrpcserver types its table for synchronous methods alone.
+        self._methods: dict[str, Any] = {name: _Method(name, handler) for name, handler in handlers.items()}
+        self._max_batch_entries = max_batch_entries
+
+    async def answer(self, body: bytes) -> Reply:
+        """Answer one HTTP body; everything but a cancellation becomes an answer."""
+        try:
+            message = wire.read(body)
+            if type(message) is list:
+                return await self._answer_batch(message)
+            check_envelope(message)
+        except (ParseError, InvalidRequest) as error:
+            return Reply(400, error_body(error))
+        except LimitExceeded as error:
+            return Reply(200, error_body(error))
+        answer = await self._answer_one(message)
+        return Reply(204, None) if answer is None else Reply(200, answer)
+
+    async def _answer_batch(self, entries: list[Any]) -> Reply:
+        if not entries:
+            return Reply(200, error_body(InvalidRequest(reason="an empty batch")))
+        if len(entries) > self._max_batch_entries:
+            raise LimitExceeded(limit="max_batch_entries", allowed=self._max_batch_entries, given=len(entries))
+        answers = [answer for answer in await asyncio.gather(*map(self._answer_entry, entries)) if answer is not None]
+        return Reply(200, b"[%b]" % b",".join(answers)) if answers else Reply(204, None)
+
+    async def _answer_entry(self, entry: Any) -> bytes | None:
+        try:
+            check_envelope(entry)
+        except InvalidRequest as error:
+            return error_body(error)
+        return await self._answer_one(entry)
+
+    async def _answer_one(self, request: dict[str, Any]) -> bytes | None:
+        method = request["method"]
+        if method not in self._methods:
+            if "id" not in request:
+                return None
+            return error_body(MethodNotFound(method=method[:_LONGEST_ECHOED_NAME]), request["id"])
+        called, result = await dispatch_request(self._methods, NOCONTEXT, create_request(request))
+        if called.id is NOID:
+            return None
+        response = to_serializable_one(to_response(called, result))
+        try:
+            return wire.write(response)
+        except LimitExceeded as error:
+            return error_body(error, request["id"])
+        except TypeError:
+            logger.exception("the result of %s is not JSON", method)
+            return error_body(InternalError(), request["id"])
+
+
+class _Method:
+    """A handler as jsonrpcserver calls it: every exception becomes a value, so that none is logged or sent there."""
+
+    # Read by `inspect.signature`, which would otherwise take the function apart at every call.
+    __signature__ = inspect.Signature(
+        [
+            inspect.Parameter("positional", inspect.Parameter.VAR_POSITIONAL),
+            inspect.Parameter("params", inspect.Parameter.VAR_KEYWORD),
+        ]
+    )
+
+    def __init__(self, name: str, handler: Handler) -> None:
+        self._name = name
+        self._handler = handler
+
+    async def __call__(self, /, *positional: Any, **params: Any) -> Any:
+        try:
+            if positional:
+                raise InvalidParams("params are given by name, as an object")
+            return Success(await self._handler(params))
+        except RpcError as error:
+            return _error(error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the connection is gone, or the server is ending: nobody waits for an answer
+            return _error(CallCancelled())
+        except Exception:
+            logger.exception("unexpected error in %s", self._name)
+            return _error(InternalError())
+
+
+def _error(error: RpcError) -> Any:
+    wired = error.to_wire()
+    return Error(wired["code"], wired["message"], wired["data"])
+
+
+def error_body(error: RpcError, request_id: str | int | None = None) -> bytes:
+    """A JSON-RPC error response as bytes."""
+    return wire.write({"jsonrpc": "2.0", "error": error.to_wire(), "id": request_id})

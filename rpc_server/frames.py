@@ -1,0 +1,66 @@
+"""JSON-RPC messages as lines: written strictly, read with care for what programs print in between."""
+
+import json
+import math
+from typing import Any
+
+import orjson
+
+from rpc_server import wire
+
+_START = b'{"jsonrpc"'
+
+
+class LenientMessage(dict[str, Any]):
+    """A message that was JSON but for numbers or characters that JSON cannot hold."""
+
+
+def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
+    """One request with its newline."""
+    return wire.write({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + b"\n"
+
+
+def read_line(line: bytes) -> dict[str, Any] | None:
+    """The message in a line of a program's stdout; None where the line is text that the program printed.
+
+    A message that is JSON but for NaN, Infinity or lone surrogates is taken too: the numbers stay as they are, for the
+    check of the result to name, the surrogates become U+FFFD. So is one behind text printed without a newline.
+    """
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        message = _read_leniently(line)
+    return message if isinstance(message, dict) and "jsonrpc" in message else None
+
+
+def _read_leniently(line: bytes) -> Any:
+    start = line.find(_START)
+    if start < 0:
+        return None
+    try:
+        message = _mended(json.loads(line[start:]))
+    except (ValueError, RecursionError):
+        return None
+    return LenientMessage(message) if isinstance(message, dict) else None
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_mended(key): _mended(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_mended(member) for member in value]
+    return value
+
+
+def unwritable(value: Any, path: str) -> str | None:
+    """Where a value holds NaN or an infinity, which leave as neither; None where all is well."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{path} is {'NaN' if math.isnan(value) else 'infinite'}, which JSON cannot hold"
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        found = unwritable(member, f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}")
+        if found is not None:
+            return found
+    return None

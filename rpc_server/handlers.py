@@ -1,0 +1,239 @@
+"""The methods of the contract: params checked against the program at hand, work handed on as jobs."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import orjson
+
+from protocol import (
+    KNOWN_VERSIONS,
+    METHODS,
+    CancelParams,
+    CancelResult,
+    Candidate,
+    DiscoverParams,
+    DiscoverResult,
+    EvaluateParams,
+    Example,
+    FinalizeParams,
+    GetResultParams,
+    JsonValue,
+    Limits,
+    ListExamplesParams,
+    MakeReflectiveDatasetParams,
+    Params,
+    ProposeNewTextsParams,
+    ScoreParams,
+    ServerInfo,
+)
+from protocol.errors import LimitExceeded, UnknownCandidate
+from protocol.generate import OPENRPC_FILE, SCHEMA_DIR
+from protocol.methods import RpcDiscoverParams
+from rpc_server import wire
+from rpc_server.calls import CallLedger
+from rpc_server.datasets import Datasets
+from rpc_server.jobs import EvaluateJob, Job, ProgramCallJob
+from rpc_server.load import Load
+from rpc_server.params import invalid, read_params
+from rpc_server.program import Program
+from rpc_server.refs import Refs
+from rpc_server.settings import Settings
+
+Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
+Prepare = Callable[[Any, dict[str, Any]], Job]
+"""From checked and raw params to work that may start; raises what the checks find."""
+
+OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
+"""What this server offers whatever the program."""
+
+PROGRAM_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state"})
+"""What it offers where the program does."""
+
+
+class Handlers:
+    """One function from params to result for every method offered; they know models, not HTTP."""
+
+    def __init__(
+        self,
+        program: Program,
+        settings: Settings,
+        *,
+        server: ServerInfo,
+        datasets: Datasets,
+        refs: Refs,
+        load: Load,
+        calls: CallLedger,
+    ) -> None:
+        self._program = program
+        self._settings = settings
+        self._datasets = datasets
+        self._refs = refs
+        self._load = load
+        self._calls = calls
+        self._components = program.info.seed_candidate.keys()
+        self.capabilities = OWN_CAPABILITIES | (program.capabilities & PROGRAM_CAPABILITIES)
+        if datasets:
+            self.capabilities |= {"datasets"}
+        self._discovery = orjson.Fragment(self._describe(server))
+        self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
+
+    def table(self) -> dict[str, Handler]:
+        """The methods offered, by name: the core's, and those whose capability is advertised."""
+        handlers: dict[str, Handler] = {
+            "discover": self._discover,
+            "get_result": self._get_result,
+            "cancel": self._cancel,
+            "list_examples": self._list_examples,
+            "rpc.discover": self._rpc_discover,
+            "evaluate": self._job("evaluate", self._evaluate),
+            "make_reflective_dataset": self._job("make_reflective_dataset", self._make_reflective_dataset),
+            "propose_new_texts": self._job("propose_new_texts", self._propose_new_texts),
+            "score": self._job("score", self._score),
+            "finalize": self._job("finalize", self._finalize),
+        }
+        return {
+            name: handler
+            for name, handler in handlers.items()
+            if METHODS[name].capability is None or METHODS[name].capability in self.capabilities
+        }
+
+    # Answered at once.
+
+    async def _discover(self, params: dict[str, Any]) -> JsonValue:
+        read_params(DiscoverParams, params)
+        return self._discovery
+
+    async def _rpc_discover(self, params: dict[str, Any]) -> JsonValue:
+        read_params(RpcDiscoverParams, params)
+        return self._openrpc
+
+    async def _list_examples(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(ListExamplesParams, params)
+        page = self._datasets.list(request.split, offset=request.offset, limit=request.limit)
+        return page.model_dump(exclude_unset=True)
+
+    async def _get_result(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(GetResultParams, params)
+        return await self._calls.get(request.call_id, request.wait_s)
+
+    async def _cancel(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(CancelParams, params)
+        return CancelResult(status=await self._calls.cancel(request.call_id)).model_dump()
+
+    # Work for the program.
+
+    def _job(self, method: str, prepare: Prepare) -> Handler:
+        model: type[Params] = METHODS[method].params
+
+        async def handler(params: dict[str, Any]) -> JsonValue:
+            self._check_sizes(params)
+            request = read_params(model, params)
+            meta = request.meta
+            if meta is None or meta.call_id is None:
+                job = prepare(request, params)
+                with self._load.admit(job.examples) as admission:
+                    return await job.run(admission)
+            return await self._calls.ask(
+                meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
+            )
+
+        return handler
+
+    def _evaluate(self, request: EvaluateParams, _params: dict[str, Any]) -> Job:
+        self._check_candidate(request.candidate)
+        return EvaluateJob(
+            self._program,
+            self._refs,
+            request.candidate,
+            self._datasets.filled(request.batch),
+            capture_traces=request.capture_traces,
+            group=request.meta.group if request.meta is not None else None,
+        )
+
+    def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> Job:
+        self._check_candidate(request.candidate)
+        _check_components(request.components_to_update, request.candidate)
+        batch = request.eval_batch.batch
+        _check_lengths("eval_batch.results", len(request.eval_batch.results), len(batch))
+        eval_batch = {
+            "batch": self._filled(batch, params["eval_batch"]["batch"]),
+            "results": self._refs.incoming(params["eval_batch"]["results"]),
+        }
+        return self._call("make_reflective_dataset", {**params, "eval_batch": eval_batch})
+
+    def _propose_new_texts(self, request: ProposeNewTextsParams, params: dict[str, Any]) -> Job:
+        self._check_candidate(request.candidate)
+        _check_components(request.components_to_update, request.candidate)
+        return self._call("propose_new_texts", params)
+
+    def _score(self, request: ScoreParams, params: dict[str, Any]) -> Job:
+        _check_lengths("results", len(request.results), len(request.batch))
+        filled = {**params, "batch": self._filled(request.batch, params["batch"])}
+        return self._call("score", filled, results=len(request.batch))
+
+    def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> Job:
+        self._check_candidate(request.best_candidate)
+        return self._call("finalize", params)
+
+    def _call(self, method: str, params: dict[str, Any], *, results: int | None = None) -> Job:
+        own = {name: value for name, value in params.items() if name != "_meta"}
+        return ProgramCallJob(self._program, self._refs, method, own, results=results)
+
+    def _filled(self, batch: list[Example], raw: list[JsonValue]) -> list[JsonValue]:
+        filled = self._datasets.filled(batch)
+        return raw if filled is batch else [example.model_dump(exclude_unset=True) for example in filled]
+
+    # Checks that need more than the model.
+
+    def _check_sizes(self, params: dict[str, Any]) -> None:
+        """Refuse too long a batch before its examples are looked at one by one."""
+        holder = params.get("eval_batch", params)
+        batch = holder.get("batch") if isinstance(holder, dict) else None
+        if isinstance(batch, list) and len(batch) > self._settings.max_batch_size:
+            raise LimitExceeded(limit="max_batch_size", allowed=self._settings.max_batch_size, given=len(batch))
+
+    def _check_candidate(self, candidate: Candidate) -> None:
+        if candidate.keys() != self._components:
+            raise UnknownCandidate(
+                unknown=sorted(candidate.keys() - self._components),
+                missing=sorted(self._components - candidate.keys()),
+            )
+
+    def _describe(self, server: ServerInfo) -> bytes:
+        settings = self._settings
+        discovery = DiscoverResult(
+            protocol_versions=list(KNOWN_VERSIONS),
+            server=server,
+            program=self._program.info,
+            datasets=self._datasets.infos,
+            capabilities=sorted(self.capabilities),
+            limits=Limits(
+                max_concurrency=self._program.max_concurrency,
+                max_batch_size=settings.max_batch_size,
+                max_request_bytes=settings.max_request_bytes,
+                example_timeout_s=settings.example_timeout_s,
+                max_batch_entries=settings.max_batch_entries,
+                whole_batches=self._program.whole_batches,
+                abandon_after_s=settings.abandon_after_s,
+                keep_answers_s=settings.keep_answers_s,
+            ),
+        )
+        return wire.write(discovery.model_dump(exclude_none=True))
+
+
+def _check_components(components: Iterable[str], candidate: Candidate) -> None:
+    unknown = sorted(set(components) - candidate.keys())
+    if unknown:
+        raise UnknownCandidate("no such component", unknown=unknown)
+
+
+def _check_lengths(path: str, results: int, examples: int) -> None:
+    if results != examples:
+        raise invalid(path, f"{results} results for {examples} examples")
+
+
+def _digest(method: str, params: dict[str, Any]) -> bytes:
+    """Equal for equal requests; `_meta` is about the call, not part of what is asked for."""
+    asked = {name: value for name, value in params.items() if name != "_meta"}
+    return hashlib.blake2b(wire.canonical([method, asked])).digest()

@@ -1,0 +1,66 @@
+"""Params checked against the contract's models, each fault told by its path."""
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from protocol import KNOWN_VERSIONS, Params
+from protocol.errors import InvalidParams, VersionNotSupported
+
+Request = TypeVar("Request", bound=Params)
+
+_MOST_ERRORS = 20
+_PLAINER = {"extra_forbidden": "unknown field", "missing": "missing field"}
+
+
+def read_params(model: type[Request], params: dict[str, Any]) -> Request:
+    """The params as the method's model.
+
+    Raises:
+        VersionNotSupported: `_meta.protocol_version` names a version not spoken here.
+        InvalidParams: with `errors: [{path, message}]`, the first 20.
+    """
+    meta = params.get("_meta")
+    if type(meta) is dict:
+        version = meta.get("protocol_version")
+        # Before the fields: a newer version may well have fields that this one does not know.
+        if type(version) is str and version not in KNOWN_VERSIONS:
+            raise VersionNotSupported(supported=list(KNOWN_VERSIONS), requested=version[:100])
+    try:
+        request = model.model_validate(params, by_alias=True, by_name=False)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_ERRORS]
+        raise InvalidParams(
+            errors=[{"path": error_path(one["loc"], params), "message": error_message(one)} for one in details]
+        ) from None
+    if request.meta is not None and request.meta.wait_s is not None and request.meta.call_id is None:
+        raise invalid("_meta.wait_s", "needs a `_meta.call_id` to collect the answer with")
+    return request
+
+
+def invalid(path: str, message: str) -> InvalidParams:
+    """One fault that the models cannot see."""
+    return InvalidParams(errors=[{"path": path, "message": message}])
+
+
+def error_path(location: tuple[int | str, ...], value: Any) -> str:
+    """A pydantic location as `batch[0].data`, without the names pydantic adds for unions and validators.
+
+    A step is real where the value has it, or where it is the last one: the field that is missing.
+    """
+    path = ""
+    for position, step in enumerate(location):
+        if isinstance(value, list) and isinstance(step, int) and step < len(value):
+            path += f"[{step}]"
+            value = value[step]
+        elif isinstance(value, dict) and isinstance(step, str) and (step in value or position == len(location) - 1):
+            if step != "[key]":
+                path += f".{step}" if path else step
+            value = value.get(step)
+    return path
+
+
+def error_message(error: ErrorDetails) -> str:
+    """What is wrong, in the fewest words."""
+    return _PLAINER.get(error["type"], error["msg"].removeprefix("Value error, "))

@@ -1,0 +1,47 @@
+"""Who may come in: the `Host`, `Origin` and token of a request, checked before anything of it is read."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from protocol.errors import Unauthorized
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Guard:
+    """What is let in. A foreign `Host` is a page whose name was pointed here; an `Origin` is a page in a browser."""
+
+    def __init__(
+        self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> None:
+        self._token = _digest(token)
+        bound = f"[{bound_host}]" if ":" in bound_host else bound_host
+        self._hosts = frozenset(host.lower() for host in (*_LOOPBACK_NAMES, bound, *allowed_hosts))
+        self._origins = frozenset(allowed_origins)
+
+    def check_host(self, host: str | None) -> None:
+        """Pass an allowed name with any port, or an allowed `name:port`; raises `Unauthorized`."""
+        if host is None or not ((host := host.lower()) in self._hosts or _without_port(host) in self._hosts):
+            raise Unauthorized(reason="host")
+
+    def check_origin(self, origin: str | None) -> None:
+        """Pass a request without an `Origin`, or with one that is listed; raises `Unauthorized`."""
+        if origin is not None and origin not in self._origins:
+            raise Unauthorized(reason="origin")
+
+    def check_token(self, authorization: str | None) -> None:
+        """Pass `Bearer <token>`, in a time that tells nothing of the token; raises `Unauthorized`."""
+        scheme, _, given = (authorization or "").partition(" ")
+        # Digests have one length, so that not even the token's length shows in the time taken.
+        if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != "bearer":
+            raise Unauthorized
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host

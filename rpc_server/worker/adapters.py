@@ -1,0 +1,237 @@
+"""Any GEPAAdapter, unchanged: whole batches, trajectories kept here behind refs, its state carried for it."""
+
+from __future__ import annotations
+
+import binascii
+import copy
+import dataclasses
+import os
+import time
+from collections import OrderedDict
+from typing import Any
+
+from . import encode, results, scores
+from .failures import InvalidResult, ProgramProblem, Refusal
+from .hosts import Host
+from .loading import Config, seed_from
+
+_TRAJECTORY_EXPIRED = -32024
+_MAX_KEPT = 4_096  # examples whose trajectories are kept
+_MAX_SHOWN = 8_192  # characters of an output that is not JSON
+_OVERLAPPING_CALLS = 8
+
+
+class AdapterProgram:
+    """One adapter object, made in the process that serves it."""
+
+    def __init__(self, make: Any, arguments: dict[str, Any], config: Config) -> None:
+        self._make = make
+        self._arguments = arguments
+        self._config = config
+        self._adapter: Any = None
+        self._kept = Kept(_MAX_KEPT)
+        self.mode = "threads" if config.thread_safe else "sync"
+        self.whole_batches = True
+        self.descriptions: dict[str, str] = {}
+        self.info = {
+            "name": config.name or (config.adapter or "").rpartition(":")[2],
+            "version": config.version,
+            "seed_candidate": seed_from(config.seed_candidate),
+        }
+        self.capabilities = ["refs"]
+        self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
+
+    @property
+    def max_concurrency(self) -> int:
+        """Calls, each a whole batch, at once."""
+        return (self._config.max_concurrency or _OVERLAPPING_CALLS) if self._config.thread_safe else 1
+
+    def prepare(self) -> None:
+        """Make the adapter, and see what it offers."""
+        if self._adapter is not None:
+            return
+        self._adapter = self._make(**self._arguments) if callable(self._make) else self._make
+        for name in ("evaluate", "make_reflective_dataset"):
+            if not callable(getattr(self._adapter, name, None)):
+                raise ProgramProblem("adapter", "%s has no method `%s`" % (type(self._adapter).__name__, name))
+        if getattr(self._adapter, "propose_new_texts", None) is not None:
+            self.capabilities.append("proposals")
+            self.methods["propose_new_texts"] = self.propose_new_texts
+        if hasattr(self._adapter, "get_adapter_state") and hasattr(self._adapter, "set_adapter_state"):
+            self.capabilities.append("adapter_state")
+
+    async def evaluate(self, params: dict[str, Any], host: Host) -> str:
+        """The whole batch in one call to the adapter."""
+        self._restore((params.get("_meta") or {}).get("adapter_state"))
+        batch, capture = params["batch"], params.get("capture_traces", False)
+        data = [example["data"] for example in batch]
+        limit_s = self._config.example_timeout_s
+        limit_s = None if limit_s is None else limit_s * max(1, len(batch))
+        started = time.monotonic()
+        try:
+            answer = await host.within(limit_s, self._evaluated(data, params["candidate"], capture))
+            _check_lengths(answer, len(batch), capture)
+        except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is the batch's result
+            outcome = results.failed(problem, self._config.transient, limit_s)
+            text = results.text(seconds=(time.monotonic() - started) / max(1, len(batch)), **outcome)
+            return '{"results":[%s]%s}' % (",".join([text] * len(batch)), self._state_text(required=False))
+        seconds = (time.monotonic() - started) / max(1, len(batch))
+        refs = self._kept.keep(answer) if capture and answer.trajectories is not None else [None] * len(batch)
+        counts = _shares(answer, len(batch))
+        texts = [_result(answer, index, refs[index], counts[index], seconds) for index in range(len(batch))]
+        return '{"results":[%s]%s}' % (",".join(texts), self._state_text(required=False))
+
+    async def _evaluated(self, data: list[Any], candidate: dict[str, str], capture: bool) -> Any:
+        return self._adapter.evaluate(data, candidate, capture_traces=capture)
+
+    async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+        """The adapter's own records, from the trajectories it made."""
+        self._restore(params.get("adapter_state"))
+        refs = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if result.get("trajectory_ref")]
+        dataset = self._adapter.make_reflective_dataset(
+            params["candidate"], self._kept.batch(refs), params["components_to_update"]
+        )
+        dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
+        return '{"dataset":%s%s}' % (encode.to_text(dataset, "dataset"), self._state_text(required=True))
+
+    async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+        """The adapter's own new texts."""
+        names = ("candidate", "reflective_dataset", "components_to_update")
+        texts = self._adapter.propose_new_texts(*(params[name] for name in names))
+        return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
+
+    def _restore(self, state: Any) -> None:
+        if state is not None and "adapter_state" in self.capabilities:
+            self._adapter.set_adapter_state(state)
+
+    def _state_text(self, *, required: bool) -> str:
+        """The state as a further member of a result. Where it is only kept in case, one that is no JSON is left out."""
+        if "adapter_state" not in self.capabilities:
+            return ""
+        try:
+            return ',"adapter_state":%s' % encode.to_text(self._adapter.get_adapter_state(), "adapter_state")
+        except encode.NotJson:
+            if required:
+                raise
+            return ""
+
+
+class Kept:
+    """Evaluated batches with their trajectories, at most `limit` examples; whole batches are let go, oldest first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._batches: OrderedDict[str, Any] = OrderedDict()
+        self._examples = 0
+        # In every ref, so that those of an earlier process are never taken for this one's.
+        self._life = binascii.hexlify(os.urandom(6)).decode()
+        self._made = 0
+
+    def keep(self, batch: Any) -> list[str | None]:
+        """A ref for each example of the batch."""
+        self._made += 1
+        name = "%s-%d" % (self._life, self._made)
+        self._batches[name] = batch
+        self._examples += len(batch.scores)
+        while self._examples > self._limit and len(self._batches) > 1:
+            _, dropped = self._batches.popitem(last=False)
+            self._examples -= len(dropped.scores)
+        return ["%s.%d" % (name, index) for index in range(len(batch.scores))]
+
+    def batch(self, refs: list[str]) -> Any:
+        """The batch that the refs make up: the very object where they are all of it, in order.
+
+        Raises:
+            Refusal: some trajectories have been let go.
+        """
+        places = [self._place(ref) for ref in refs]
+        lost = [ref for ref, place in zip(refs, places) if place is None]  # noqa: B905  # Python 3.8 has no `strict`
+        if lost:
+            raise Refusal(_TRAJECTORY_EXPIRED, "Trajectory expired", refs=lost)
+        found = [place for place in places if place is not None]
+        if not found:
+            raise ProgramProblem("make_reflective_dataset", "no result of the batch has a trajectory")
+        first = found[0][0]
+        if [index for batch, index in found if batch is first] == list(range(len(first.scores))) and len(found) == len(
+            first.scores
+        ):
+            return first
+        return _replaced(
+            first,
+            outputs=[batch.outputs[index] for batch, index in found],
+            scores=[batch.scores[index] for batch, index in found],
+            trajectories=[batch.trajectories[index] for batch, index in found],
+            objective_scores=None
+            if any(_objectives(batch) is None for batch, _ in found)
+            else [batch.objective_scores[index] for batch, index in found],
+        )
+
+    def _place(self, ref: str) -> tuple[Any, int] | None:
+        name, _, index = ref.rpartition(".")
+        batch = self._batches.get(name)
+        if batch is None or not index.isdigit() or int(index) >= len(batch.scores):
+            return None
+        return batch, int(index)
+
+
+def _replaced(batch: Any, **fields: Any) -> Any:
+    if dataclasses.is_dataclass(batch):
+        return dataclasses.replace(batch, **fields)  # type: ignore[type-var]  # an instance, of the user's own type
+    other = copy.copy(batch)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
+def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
+    for name in ("outputs", "scores", "trajectories", "objective_scores"):
+        values = getattr(answer, name, None)
+        if values is None and (name == "objective_scores" or name == "trajectories"):
+            continue
+        if values is None:
+            raise InvalidResult("evaluate() returned a %s without `%s`" % (encode.dotted(type(answer)), name))
+        if len(values) != expected and (capture or name != "trajectories"):
+            raise InvalidResult("evaluate() returned %d %s for %d examples" % (len(values), name, expected))
+
+
+def _objectives(answer: Any) -> Any:
+    return getattr(answer, "objective_scores", None)
+
+
+def _shares(answer: Any, count: int) -> list[int | None]:
+    """The batch's `num_metric_calls` spread over its examples, so that their sum is kept; None where it says none."""
+    total = getattr(answer, "num_metric_calls", None)
+    if total is None or count == 0:
+        return [None] * count
+    share, extra = divmod(int(total), count)
+    return [share + (index < extra) for index in range(count)]
+
+
+def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, seconds: float) -> str:
+    try:
+        score = scores.number(answer.scores[index], "score")
+        objectives = _objectives(answer)
+        made = objectives[index] if objectives is not None else None
+        return results.text(
+            "ok",
+            score=score,
+            output=_shown(answer.outputs[index]),
+            objective_scores=None
+            if made is None
+            else {str(name): scores.number(value, "objective_scores.%s" % name) for name, value in made.items()},
+            trajectory_ref=ref,
+            metric_calls=metric_calls,
+            seconds=seconds,
+        )
+    except InvalidResult as problem:
+        return results.invalid(str(problem), seconds, trajectory_ref=ref, metric_calls=metric_calls)
+
+
+def _shown(output: Any) -> Any:
+    """The output itself where it is JSON, else `{"type", "repr"}`: the object stays here for the adapter's own use."""
+    try:
+        encode.to_text(output, "output")
+    except encode.NotJson:
+        text = repr(output)
+        return {"type": encode.dotted(type(output)), "repr": text[:_MAX_SHOWN]}
+    return output

@@ -1,0 +1,86 @@
+"""JSON out: strict, with what cannot be written named by its place."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+from typing import Any
+
+_MAX_DEPTH = 200
+
+
+class NotJson(ValueError):
+    """A value that JSON cannot hold; the message says where and what it is."""
+
+
+def _replaced(error: UnicodeError) -> tuple[bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "\ufffd".encode() * (error.end - error.start), error.end
+
+
+# Lone surrogates cannot be written in UTF-8; the encoder's own "replace" would leave question marks.
+codecs.register_error("evolverpc-replacement", _replaced)
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def to_text(value: Any, name: str) -> str:
+    """The value as compact JSON. Keys that are numbers, booleans or None become strings, as JSON does.
+
+    Raises:
+        NotJson: the message begins with `name` and the path to the first offending part.
+    """
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        raise NotJson(_complaint(value, name)) from None
+
+
+def to_bytes(text: str) -> bytes:
+    """UTF-8, with lone surrogates replaced by U+FFFD."""
+    return text.encode("utf-8", "evolverpc-replacement")
+
+
+def _complaint(value: Any, name: str) -> str:
+    found = _offender(value, name, 0)
+    return found if found is not None else name + " cannot be written as JSON"
+
+
+def _offender(value: Any, path: str, depth: int) -> str | None:
+    if value is None or isinstance(value, (str, bool, int)):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "%s is %s, which JSON cannot hold" % (path, _number_name(value))
+    if depth > _MAX_DEPTH:
+        return "%s is nested too deep or contains itself" % name_only(path)
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if not (key is None or isinstance(key, (str, bool, int, float))):
+                return "%s has a key of type %s; JSON keys are strings" % (path, dotted(type(key)))
+            found = _offender(member, "%s.%s" % (path, key), depth + 1)
+            if found is not None:
+                return found
+        return None
+    if isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            found = _offender(member, "%s[%d]" % (path, index), depth + 1)
+            if found is not None:
+                return found
+        return None
+    return "%s is a %s, which is not JSON" % (path, dotted(type(value)))
+
+
+def _number_name(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinite"
+
+
+def name_only(path: str) -> str:
+    """The first part of a path."""
+    return path.split(".", 1)[0].split("[", 1)[0]
+
+
+def dotted(kind: type) -> str:
+    """A type as a reader knows it: `set`, `numpy.int64`."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)

@@ -1,0 +1,184 @@
+"""A program made of plain functions in a module: `seed_candidate`, `run`, and what it offers beyond."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from types import ModuleType
+from typing import Any, Callable
+
+from . import encode, records, results, scores
+from .failures import Cancelled, ProgramProblem
+from .hosts import Host
+from .loading import Config, seed_from
+
+
+class FunctionProgram:
+    """The functions of one module, as the methods of the contract."""
+
+    def __init__(self, module: ModuleType, config: Config) -> None:
+        self._config = config
+        self._run: Any = _function(module, "run")
+        if self._run is None:
+            raise ProgramProblem("program", "%s has no function `run(example, candidate)`" % module.__name__)
+        self._score: Any = _function(module, "score")
+        self._propose: Any = _function(module, "propose_new_texts")
+        self._reflect: Any = _function(module, "make_reflective_dataset")
+        self._finalize: Any = _function(module, "finalize")
+        parameters = _parameters(self._run)
+        self._traces = "trace" in parameters
+        self._counts = "usage" in parameters
+        self.info = {
+            "name": config.name or module.__name__,
+            "version": config.version or _text_or_none(module, "version") or _text_or_none(module, "__version__"),
+            "seed_candidate": seed_from(config.seed_candidate, getattr(module, "seed_candidate", None)),
+        }
+        self.descriptions = dict(getattr(module, "component_descriptions", None) or {})
+        self.mode = "async" if inspect.iscoroutinefunction(self._run) else ("threads" if config.threads > 1 else "sync")
+        self.whole_batches = False
+        offered = {"proposals": self._propose, "scoring": self._score, "finalize": self._finalize}
+        self.capabilities = [name for name, function in offered.items() if function is not None]
+        self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
+        if self._propose is not None:
+            self.methods["propose_new_texts"] = self.propose_new_texts
+        if self._score is not None:
+            self.methods["score"] = self.score
+        if self._finalize is not None:
+            self.methods["finalize"] = self.finalize
+
+    @property
+    def max_concurrency(self) -> int:
+        """Examples one process takes at once."""
+        if self.mode == "async":
+            return self._config.max_concurrency or 64
+        return self._config.threads
+
+    def prepare(self) -> None:
+        """Nothing is left to be done in the serving process."""
+
+    async def evaluate(self, params: dict[str, Any], host: Host) -> str:
+        """Each example in turn; a failure is a result."""
+        texts: list[str] = []
+        for example in params["batch"]:
+            attempt = _Attempt(example["data"], dict(params["candidate"]))
+            try:
+                texts.append(await self._result(attempt, host, self._attempt, params.get("capture_traces", False)))
+            except Cancelled:
+                texts += [results.text("cancelled", seconds=0.0)] * (len(params["batch"]) - len(texts))
+                break
+        return '{"results":[%s]}' % ",".join(texts)
+
+    async def score(self, params: dict[str, Any], host: Host) -> str:
+        """Score outputs made elsewhere; results that are failures pass unchanged."""
+        texts = []
+        for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
+            if result["status"] not in ("ok", "rollout"):
+                texts.append(encode.to_text(result, "results"))
+                continue
+            attempt = _Attempt(example["data"], {}, output=result.get("output"), usage=result.get("usage") or {})
+            attempt.kept = {
+                name: result[name] for name in ("trajectory", "trajectory_ref") if result.get(name) is not None
+            }
+            texts.append(await self._result(attempt, host, self._scored, capture_traces=False))
+        return '{"results":[%s]}' % ",".join(texts)
+
+    async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:
+        """The program's own records, else the default ones."""
+        batch, components = params["eval_batch"], params["components_to_update"]
+        if self._reflect is None:
+            dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
+        else:
+            dataset = await host.settle(self._reflect(params["candidate"], batch, components))
+        return '{"dataset":%s}' % encode.to_text(dataset, "dataset")
+
+    async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:
+        """The program's own new texts."""
+        names = ("candidate", "reflective_dataset", "components_to_update")
+        texts = await host.settle(self._propose(*(params[name] for name in names)))
+        return '{"texts":%s}' % encode.to_text(texts, "texts")
+
+    async def finalize(self, params: dict[str, Any], host: Host) -> str:
+        """Tell the program; what it returns is a message for people."""
+        message = await host.settle(self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run"))))
+        return "{}" if message is None else '{"message":%s}' % encode.to_text(str(message), "message")
+
+    async def _result(
+        self, attempt: _Attempt, host: Host, work: Callable[[_Attempt, Host], Any], capture_traces: bool
+    ) -> str:
+        """The example's result as JSON; raises `Cancelled`."""
+        started = time.monotonic()
+        try:
+            await host.within(self._config.example_timeout_s, work(attempt, host))
+            outcome: dict[str, Any] = {"status": "rollout" if attempt.score is None else "ok"}
+        except Cancelled:
+            raise
+        except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
+            outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
+        seconds = time.monotonic() - started
+        outcome["usage"] = attempt.usage
+        outcome.update(attempt.kept)
+        if outcome["status"] in ("ok", "rollout"):
+            outcome["output"] = attempt.output
+            if attempt.score is not None:
+                outcome.update(attempt.score._asdict())
+        if capture_traces:
+            outcome["trajectory"] = attempt.trace if self._traces else _default_trajectory(attempt, outcome)
+        try:
+            return results.text(seconds=seconds, **outcome)
+        except encode.NotJson as problem:
+            return results.invalid(str(problem), seconds)
+
+    async def _attempt(self, attempt: _Attempt, host: Host) -> None:
+        extra: dict[str, Any] = {}
+        if self._traces:
+            extra["trace"] = attempt.trace
+        if self._counts:
+            extra["usage"] = attempt.usage
+        attempt.output = await host.settle(self._run(attempt.data, attempt.candidate, **extra))
+        if self._score is not None:
+            await self._scored(attempt, host)
+
+    async def _scored(self, attempt: _Attempt, host: Host) -> None:
+        attempt.score = scores.read(await host.settle(self._score(attempt.data, attempt.output)))
+
+
+class _Attempt:
+    """What is known of an example so far; a failure keeps the steps and costs until then."""
+
+    def __init__(
+        self, data: Any, candidate: dict[str, str], *, output: Any = None, usage: dict[str, Any] | None = None
+    ) -> None:
+        self.data = data
+        self.candidate = candidate
+        self.output = output
+        self.score: scores.Score | None = None
+        self.trace: list[Any] = []
+        self.usage: dict[str, Any] = {} if usage is None else usage
+        self.kept: dict[str, Any] = {}
+
+
+def _default_trajectory(attempt: _Attempt, outcome: dict[str, Any]) -> dict[str, Any]:
+    trajectory = {name: outcome.get(name) for name in ("output", "score", "feedback")}
+    trajectory = {"data": attempt.data, **trajectory}
+    if "error" in outcome:
+        trajectory["error"] = outcome["error"]
+    return trajectory
+
+
+def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
+    function = getattr(module, name, None)
+    if function is not None and not callable(function):
+        raise ProgramProblem("program", "`%s` in %s is no function" % (name, module.__name__))
+    return function
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a callable written in C may hide them
+        return frozenset()
+
+
+def _text_or_none(module: ModuleType, name: str) -> str | None:
+    value = getattr(module, name, None)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,215 @@
+"""The three ways user code runs in a process: alone in the main thread, in threads, or on one event loop."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Awaitable, Coroutine, Protocol
+
+from .failures import Cancelled, TimeLimit
+from .serving import CALL_CANCELLED, Server, parse
+
+if TYPE_CHECKING:
+    import asyncio  # costs 30 ms, and its own imports would keep user files of the same names from being found
+
+
+class Host(Protocol):
+    """What a program needs to run a user's function whichever way it was chosen."""
+
+    cancellation: tuple[type[BaseException], ...]
+    """What is raised in a request's code when it is cancelled."""
+
+    async def settle(self, value: Any) -> Any:
+        """The value itself, or what it gives when awaited."""
+
+    async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do the work; raises `TimeLimit` when it takes longer, `Cancelled` when the server wants it stopped."""
+
+
+class AloneHost:
+    """One request at a time in the main thread, with a limit by SIGALRM: it ends sleeps, loops and slow expressions."""
+
+    cancellation: tuple[type[BaseException], ...] = ()
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._passed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        signal.signal(signal.SIGALRM, self._over)
+
+    def _over(self, *_: Any) -> None:
+        if self._armed:  # a signal may still arrive just after its timer was stopped
+            self._armed = False
+            self._passed = True
+            raise TimeLimit
+
+    async def settle(self, value: Any) -> Any:
+        """The value, or what it gives when awaited."""
+        if not inspect.isawaitable(value):
+            return value
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        try:
+            return self._loop.run_until_complete(value)
+        except TimeLimit:
+            self._loop = None  # it stopped in the middle of a step: not fit for another
+            raise
+
+    async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
+        """The work, or `TimeLimit`."""
+        if limit_s is None:
+            return await work
+        self._passed = False
+        self._armed = True
+        try:
+            signal.setitimer(signal.ITIMER_REAL, limit_s)
+            result = await work
+        except TimeLimit:
+            raise
+        except BaseException as problem:
+            if self._passed:
+                raise TimeLimit from problem
+            raise
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._passed:
+            raise TimeLimit  # user code caught the first
+        return result
+
+    def serve(self, server: Server) -> None:
+        """Answer until the end of input."""
+        while True:
+            line = server.channel.readline()
+            if not line:
+                return
+            _drive(server.reply(parse(line), self))
+
+
+class ThreadsHost:
+    """Each request in a daemon thread of its own. Nothing can end a thread: the server ends the process instead."""
+
+    cancellation: tuple[type[BaseException], ...] = ()
+
+    async def settle(self, value: Any) -> Any:
+        """The value, or what it gives when awaited."""
+        if not inspect.isawaitable(value):
+            return value
+        import asyncio
+
+        return asyncio.run(_awaited(value))
+
+    async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ARG002  # see above
+        """The work, however long it takes."""
+        return await work
+
+    def serve(self, server: Server) -> None:
+        """Answer until the end of input."""
+        while True:
+            line = server.channel.readline()
+            if not line:
+                sys.stdout.flush()
+                os._exit(0)  # threads may be busy for ever
+            threading.Thread(target=_drive, args=(server.reply(parse(line), self),), daemon=True).start()
+
+
+class LoopHost:
+    """All requests on one asyncio loop; each can be cancelled by its `call_id`."""
+
+    _GRACE_S = 0.25
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._asyncio = asyncio
+        self.cancellation: tuple[type[BaseException], ...] = (asyncio.CancelledError,)
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def settle(self, value: Any) -> Any:
+        """The value, or what it gives when awaited."""
+        return await value if inspect.isawaitable(value) else value
+
+    async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
+        """The work, or `TimeLimit`."""
+        task = self._asyncio.ensure_future(work)
+        try:
+            done, _ = await self._asyncio.wait({task}, timeout=limit_s)
+        except self._asyncio.CancelledError:
+            await self._stop(task)
+            raise Cancelled from None
+        if done:
+            return task.result()
+        await self._stop(task)
+        raise TimeLimit
+
+    async def _stop(self, task: asyncio.Future[Any]) -> None:
+        task.cancel()
+        await self._asyncio.wait({task}, timeout=self._GRACE_S)
+        if task.done() and not task.cancelled():
+            task.exception()  # seen: what it raised on its way out matters to nobody
+
+    def serve(self, server: Server) -> None:
+        """Answer until the end of input."""
+        self._asyncio.run(self._serve(server))
+
+    async def _serve(self, server: Server) -> None:
+        loop = self._asyncio.get_running_loop()
+        over = loop.create_future()
+        buffer = bytearray()
+
+        def read() -> None:
+            data = os.read(server.channel.source, 1 << 18)
+            if not data:
+                loop.remove_reader(server.channel.source)
+                over.set_result(None)
+                return
+            buffer.extend(data)
+            if b"\n" in data:
+                *lines, rest = bytes(buffer).split(b"\n")
+                buffer[:] = rest
+                for line in lines:
+                    self._begin(server, parse(line))
+
+        loop.add_reader(server.channel.source, read)
+        await over
+
+    def _begin(self, server: Server, request: dict[str, Any]) -> None:
+        if request["method"] == "cancel":
+            task = self._calls.get(request["params"]["call_id"])
+            if task is not None:
+                task.cancel()
+            status = "finished" if task is None else "cancelled"
+            server.channel.answer(request["id"], "result", '{"status":"%s"}' % status)
+            return
+        task = self._asyncio.get_running_loop().create_task(server.reply(request, self))
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():  # before its first step
+                server.refuse(request, CALL_CANCELLED)
+
+        task.add_done_callback(ended)
+        call_id = (request["params"].get("_meta") or {}).get("call_id")
+        if call_id is not None:
+            self._calls[call_id] = task
+            task.add_done_callback(lambda _: self._calls.pop(call_id, None))
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def _drive(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits: what it awaits has settled by the time it is awaited."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise RuntimeError("a coroutine waited where nothing can be waited for")

@@ -1,0 +1,100 @@
+"""The user's module or class, imported the way their own script would."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from .failures import DEFAULT_TRANSIENT, ProgramProblem
+
+
+class Config:
+    """What the server's settings say that concerns this side of the pipe."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.root: str = given["root"]
+        self.program: str | None = given["program"]
+        self.adapter: str | None = given["adapter"]
+        self.adapter_args: dict[str, Any] = given["adapter_args"]
+        self.seed_candidate: dict[str, str] | None = given["seed_candidate"]
+        self.name: str | None = given["name"]
+        self.version: str | None = given["version"]
+        self.threads: int = given["threads"]
+        self.max_concurrency: int | None = given["max_concurrency"]
+        self.thread_safe: bool = given["thread_safe"]
+        self.transient: tuple[str, ...] = DEFAULT_TRANSIENT if given["transient"] is None else tuple(given["transient"])
+        self.example_timeout_s: float | None = given["example_timeout_s"]
+        self.max_batch_size: int = given["max_batch_size"]
+        self.max_request_bytes: int = given["max_request_bytes"]
+        self.server_version: str = given["server_version"]
+
+
+def import_program(target: str, root: str) -> ModuleType:
+    """The module named by `target`: dotted, or the path of a file. Whatever it raises passes through."""
+    sys.path.insert(0, root)
+    if not (target.endswith(".py") or os.sep in target):
+        return importlib.import_module(target)
+    path = os.path.join(root, target)
+    if not os.path.isfile(path):
+        raise ProgramProblem("import", "there is no file %s" % path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder != os.path.abspath(root):
+        sys.path.insert(1, folder)
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules or not name.isidentifier():
+        name = "program_" + "".join(part if part.isalnum() else "_" for part in name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ProgramProblem("import", "%s is not a Python file" % path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def import_adapter(target: str, arguments: dict[str, Any], root: str) -> tuple[Any, dict[str, Any]]:
+    """What makes the adapter, and its arguments, with each `{"$import": "pkg.module:name"}` in them resolved."""
+    sys.path.insert(0, root)
+    return _import_object(target), {name: _resolved(value) for name, value in arguments.items()}
+
+
+def _import_object(target: str) -> Any:
+    module_name, _, path = target.partition(":")
+    if not path:
+        raise ProgramProblem("import", "%r is not of the form pkg.module:Name" % target)
+    found: Any = importlib.import_module(module_name)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ProgramProblem("import", "%s has no %r" % (module_name, path))
+        found = getattr(found, part)
+    return found
+
+
+def _resolved(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"$import"}:
+            return _import_object(value["$import"])
+        return {name: _resolved(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_resolved(member) for member in value]
+    return value
+
+
+def seed_from(*sources: Any) -> dict[str, str]:
+    """The first source that is not None: a mapping of texts, or a function giving one."""
+    for source in sources:
+        if source is not None:
+            seed = source() if callable(source) else source
+            break
+    else:
+        raise ProgramProblem("seed_candidate", "there is no `seed_candidate`: a mapping from component name to text")
+    if not isinstance(seed, dict) or not seed:
+        raise ProgramProblem("seed_candidate", "`seed_candidate` must be a mapping with at least one component")
+    for name, text in seed.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise ProgramProblem("seed_candidate", "`seed_candidate`[%r] must be text, under a name" % (name,))
+    return seed

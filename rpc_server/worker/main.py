@@ -1,0 +1,81 @@
+"""The worker's way from its start to serving: read the configuration, import the program, fork or serve."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import socket
+import sys
+import threading
+from typing import Any
+
+from .adapters import AdapterProgram
+from .channel import Channel
+from .functions import FunctionProgram
+from .hosts import AloneHost, LoopHost, ThreadsHost
+from .loading import Config, import_adapter, import_program
+from .parent import die_with_parent
+from .serving import Server, failure, parse
+from .zygote import Zygote
+
+
+def main(control_descriptor: int) -> None:
+    """Serve until the end of input. Says on the control socket what became of the start, as one line of JSON."""
+    die_with_parent()
+    control = socket.socket(fileno=control_descriptor)
+    control.set_inheritable(False)
+    channel = Channel.take_over()
+    _prepare_streams()
+    config = Config(parse(channel.readline()))
+    try:
+        program = _load(config)
+    except BaseException as problem:  # noqa: BLE001  # a module may raise anything while it is imported
+        _say(control, {"failed": failure("import", problem)})
+        sys.exit(1)
+    if not _may_fork():
+        _say(control, {"ready": "serve", "mode": program.mode})
+        control.close()
+    else:
+        _say(control, {"ready": "fork", "mode": program.mode})
+        pipes = Zygote(control).run()
+        if pipes is None:
+            os._exit(0)
+        channel.close()  # the parent's, which stays open there: its end would be taken for the parent's
+        channel = Channel.adopt(*pipes)
+    serve(channel, program, config)
+
+
+def serve(channel: Channel, program: Any, config: Config) -> None:
+    """Answer on the channel, the way the program asks to be run."""
+    channel.guard_forks()
+    hosts: dict[str, type[AloneHost | ThreadsHost | LoopHost]] = {
+        "sync": AloneHost,
+        "threads": ThreadsHost,
+        "async": LoopHost,
+    }
+    hosts[program.mode]().serve(Server(channel, program, config))
+
+
+def _load(config: Config) -> Any:
+    if config.program is not None:
+        return FunctionProgram(import_program(config.program, config.root), config)
+    if config.adapter is not None:
+        make, arguments = import_adapter(config.adapter, config.adapter_args, config.root)
+        return AdapterProgram(make, arguments, config)
+    raise ValueError("neither a program nor an adapter is configured")
+
+
+def _may_fork() -> bool:
+    """A forked process has no other thread than the one that forked: a program that started some is left whole."""
+    return hasattr(os, "fork") and threading.active_count() == 1
+
+
+def _prepare_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # not replaced yet
+    faulthandler.enable()  # a crash in C code leaves its Python stack in the log
+
+
+def _say(control: socket.socket, message: dict[str, Any]) -> None:
+    control.sendall(json.dumps(message).encode() + b"\n")

@@ -1,0 +1,105 @@
+"""Requests to answers: one table of methods, and every exception turned into an error of the contract."""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import encode
+from .channel import Channel
+from .failures import Cancelled, ProgramProblem, Refusal, describe, is_transient
+from .loading import Config
+
+if TYPE_CHECKING:
+    from .hosts import Host
+
+_METHOD_NOT_FOUND = -32601
+_PROGRAM_FAILED = -32025
+CALL_CANCELLED = {"code": -32027, "message": "Call cancelled", "data": {"retryable": True}}
+_DEEP = 5_000  # levels of recursion for reading; the server bounds what it sends
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """One request. The server nests deeper than Python's own limit allows for, which is lifted meanwhile."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEEP))
+    try:
+        request: dict[str, Any] = json.loads(line)
+    finally:
+        sys.setrecursionlimit(limit)
+    return request
+
+
+class Server:
+    """Answers for one program on one channel."""
+
+    def __init__(self, channel: Channel, program: Any, config: Config) -> None:
+        self.channel = channel
+        self._program = program
+        self._config = config
+        self._instance_id = binascii.hexlify(os.urandom(8)).decode()
+
+    async def reply(self, request: dict[str, Any], host: Host) -> None:
+        """Do what is asked and answer it."""
+        name, params = request["method"], request.get("params") or {}
+        try:
+            if name == "discover":
+                text = encode.to_text(self._discovery(), "discover")
+            elif name in self._program.methods:
+                text = await self._program.methods[name](params, host)
+            else:
+                raise Refusal(_METHOD_NOT_FOUND, "Method not found", method=name)
+        except Refusal as refusal:
+            self.refuse(request, refusal.wire)
+        except BaseException as problem:  # noqa: BLE001  # user code may raise anything, and the server is waiting
+            stopped = isinstance(problem, (Cancelled, *host.cancellation))
+            self.refuse(request, CALL_CANCELLED if stopped else self._program_failed(name, problem))
+        else:
+            self.channel.answer(request["id"], "result", text)
+
+    def refuse(self, request: dict[str, Any], error: dict[str, Any]) -> None:
+        """Answer with an error."""
+        self.channel.answer(request["id"], "error", encode.to_text(error, "error"))
+
+    def _program_failed(self, stage: str, problem: BaseException) -> dict[str, Any]:
+        said = failure(stage, problem)
+        retryable = is_transient(problem, self._config.transient)
+        return {"code": _PROGRAM_FAILED, "message": said["message"], "data": {"retryable": retryable, **said}}
+
+    def _discovery(self) -> dict[str, Any]:
+        program = self._program
+        program.prepare()
+        info = program.info
+        components = [
+            {"name": name, "kind": "text", **({"description": about} if about else {})}
+            for name, about in ((name, program.descriptions.get(name)) for name in info["seed_candidate"])
+        ]
+        return {
+            "protocol_versions": ["1"],
+            "server": {
+                "name": "evolverpc-worker",
+                "version": self._config.server_version,
+                "language": "python",
+                "instance_id": self._instance_id,
+            },
+            "program": {**info, "components": components},
+            "capabilities": program.capabilities + (["cancel"] if program.mode == "async" else []),
+            "limits": {
+                "max_concurrency": program.max_concurrency,
+                "max_batch_size": self._config.max_batch_size,
+                "max_request_bytes": self._config.max_request_bytes,
+                "example_timeout_s": self._config.example_timeout_s,
+                "whole_batches": program.whole_batches,
+            },
+        }
+
+
+def failure(stage: str, problem: BaseException) -> dict[str, Any]:
+    """`{stage, message, traceback}` for people."""
+    if isinstance(problem, ProgramProblem):
+        return {"stage": problem.stage, "message": str(problem)}
+    said = describe(problem)
+    return {"stage": stage, "message": "%s: %s" % (said["type"], said["message"]), "traceback": said["traceback"]}

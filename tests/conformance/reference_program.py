@@ -1,0 +1,92 @@
+"""The conformance program inside the reference server, with the places where a defect can sit."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+Bad = Callable[[str], bool]
+SEED = {"system": "seed system", "style": "seed style"}
+ROWS = {"train": [{"score": row / 10} for row in range(5)], "val": [{"score": row / 10} for row in range(3)]}
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf}
+
+
+class ReferenceProgram:
+    """Runs and scores examples. Nothing is kept between them, except by the defects that are about that."""
+
+    def __init__(self, bad: Bad) -> None:
+        self.bad = bad
+        self.shared: dict[str, Any] = {}
+
+    async def run(self, candidate: dict[str, str], data: Any) -> dict[str, Any]:
+        """The result of one example, traced."""
+        started = time.monotonic()
+        if self.bad("first_candidate_stays"):
+            candidate = self.shared.setdefault("candidate", candidate)
+        self.shared["latest"] = candidate, data
+        result: dict[str, Any] = {"status": "ok", "score": None, "output": None}
+        trajectory: Any = None
+        try:
+            await asyncio.sleep(data.get("sleep_ms", 0) / 1000)
+            if self.bad("shared_candidate"):
+                candidate = self.shared["latest"][0]
+            if self.bad("shared_example"):
+                data = self.shared["latest"][1]
+            if self.bad("strips_texts"):
+                candidate = {name: text.strip().replace("\r\n", "\n") for name, text in candidate.items()}
+            trajectory = {**candidate, "data": data, "pad": "x" * data.get("trace_bytes", 0)}
+            if self.bad("cuts_traces"):
+                trajectory["pad"] = trajectory["pad"][:1000]
+            if "raise" in data:
+                raise ValueError(data["raise"])
+            result["output"] = candidate if data.get("echo_candidate") else data.get("output")
+            result |= self.score(data)
+        except Exception as error:  # noqa: BLE001 - whatever a program raises is its example's result
+            result |= failed(type(error).__name__, "failed" if self.bad("hides_reasons") else str(error))
+        result["seconds"] = 0.0 if self.bad("no_seconds") else time.monotonic() - started
+        return result | {"trajectory": trajectory}
+
+    def score(self, data: Any) -> dict[str, Any]:
+        """Status, score and what goes with it, for one output."""
+        wanted = data.get("score", 1.0)
+        score = NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted
+        if self.bad("converts_scores") and isinstance(score, str):
+            score = float(score)
+        if self.bad("infinite_is_large") and score == math.inf:
+            score = 1e308
+        if self.bad("clamps_scores") and isinstance(score, float | int):
+            score = min(max(score, 0), 1)
+        good = isinstance(score, float | int) and not isinstance(score, bool) and math.isfinite(score)
+        if not good and not (self.bad("passes_nan") and isinstance(score, float)):
+            kind = "ValueError" if self.bad("untyped_score_errors") else "invalid_result"
+            return failed(kind, "the score is not a finite number")
+        extra = (
+            {} if self.bad("drops_feedback") else {k: data[k] for k in ("feedback", "objective_scores") if k in data}
+        )
+        return {"status": "ok", "score": score, **extra}
+
+    def records(self, batch: list[Any], results: list[dict[str, Any]], names: list[str]) -> dict[str, list[Any]]:
+        """The default reflective dataset."""
+        made = []
+        for data, result in zip(batch, results, strict=True):
+            feedback = result.get("feedback") or f"Score: {result['score']}"
+            if result["status"] != "ok":
+                if self.bad("skips_failures"):
+                    continue
+                error = result["error"]
+                feedback = f"The program failed: {error['type']}: {error['message']}"
+            record = {"Inputs": data, "Generated Outputs": result.get("output") or "", "Feedback": feedback}
+            trace = {"Trace": result["trajectory"]} if result.get("trajectory") else {}
+            made.append({"Record": json.dumps(record)} if self.bad("bare_records") else record | trace)
+        if self.bad("records_reversed"):
+            made.reverse()
+        if self.bad("one_record"):
+            made = made[:1]
+        return dict.fromkeys(SEED if self.bad("all_components") else names, made)
+
+
+def failed(kind: str, message: str) -> dict[str, Any]:
+    """What a failure puts in place of a score."""
+    return {"status": "program_error", "score": None, "output": None, "error": {"type": kind, "message": message}}

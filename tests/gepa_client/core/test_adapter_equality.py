@@ -1,0 +1,136 @@
+"""GEPA adapters served unchanged give the run that `gepa.optimize` gives with the same object in one process."""
+
+import json
+import sys
+from pathlib import Path
+
+import gepa
+import pytest
+from gepa.adapters.default_adapter.default_adapter import DefaultAdapter
+from gepa.strategies.proposal_sampling import PxNSampling
+
+from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader
+
+SERVED = Path(__file__).parent / "served"
+
+
+@pytest.fixture
+def task(monkeypatch):
+    monkeypatch.syspath_prepend(str(SERVED))
+    import equality_task
+
+    return equality_task
+
+
+def adapter_flags(adapter, arguments, seed):
+    return ["--adapter", adapter, "--adapter-args", json.dumps(arguments), "--seed-candidate", json.dumps(seed)]
+
+
+class Silent:
+    def log(self, message):
+        pass
+
+
+def loaders(task, wrap):
+    rows = [wrap(number, row) for number, row in enumerate(task.ROWS)]
+    return {"trainset": RowLoader(rows[:18]), "valset": RowLoader(rows[10:], first_id=18)}
+
+
+def in_one_process(task, adapter, seed_candidate, **options):
+    data = loaders(task, lambda _, row: row)
+    return optimize(adapter, seed_candidate, data, reflection_lm=task.reflect, **options)
+
+
+def over_the_network(task, url, guided, **options):
+    data = loaders(task, lambda number, row: Row(str(number), row))
+    with RemoteAdapter(url) as adapter:
+        reflection = ConcurrentReflection(task.reflect)
+        callbacks = adapter.callbacks if guided else None
+        seed_candidate = adapter.seed_candidate
+        return optimize(adapter, seed_candidate, data, reflection_strategy=reflection, callbacks=callbacks, **options)
+
+
+def optimize(adapter, seed_candidate, data, **options):
+    return gepa.optimize(
+        seed_candidate=seed_candidate, adapter=adapter, **data, logger=Silent(), max_metric_calls=250, **options
+    )
+
+
+def assert_same(theirs, ours):
+    assert ours.candidates == theirs.candidates
+    assert ours.parents == theirs.parents
+    assert ours.val_aggregate_scores == theirs.val_aggregate_scores
+    assert ours.val_subscores == theirs.val_subscores
+    assert ours.val_aggregate_subscores == theirs.val_aggregate_subscores
+    assert ours.discovery_eval_counts == theirs.discovery_eval_counts
+    assert ours.total_metric_calls == theirs.total_metric_calls
+    assert ours.num_full_val_evals == theirs.num_full_val_evals
+    assert ours.best_outputs_valset == theirs.best_outputs_valset
+
+
+OPTIONS = {
+    "defaults": {},
+    "epsilon greedy, cached": {"candidate_selection_strategy": "epsilon_greedy", "cache_evaluation": True},
+    "several proposals an iteration": {"sampling_strategy": lambda: PxNSampling(2, 2)},
+}
+
+
+def made(options):
+    return {name: value() if callable(value) else value for name, value in options.items()}
+
+
+@pytest.fixture(scope="module")
+def default_adapter_url(gepa_server):
+    sys.path.insert(0, str(SERVED))
+    try:
+        import equality_task
+    finally:
+        sys.path.remove(str(SERVED))
+    flags = adapter_flags(
+        "gepa.adapters.default_adapter.default_adapter:DefaultAdapter",
+        {"model": {"$import": "equality_task:model"}},
+        equality_task.DEFAULT_SEED,
+    )
+    with gepa_server(SERVED, *flags) as url:
+        yield url
+
+
+@pytest.mark.parametrize("guided", [False, True], ids=["all traced", "parents traced"])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_gepas_default_adapter_served_gives_the_run_of_one_process(task, default_adapter_url, options, seed, guided):
+    theirs = in_one_process(task, DefaultAdapter(model=task.model), task.DEFAULT_SEED, seed=seed, **made(options))
+    ours = over_the_network(task, default_adapter_url, guided, seed=seed, **made(options))
+    assert len(theirs.candidates) > 3  # a run in which nothing happens would prove nothing
+    assert theirs.val_aggregate_scores[theirs.best_idx] > theirs.val_aggregate_scores[0]
+    assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize("guided", [False, True], ids=["all traced", "parents traced"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, gepa_server, seed, guided):
+    options = {"seed": seed, "frontier_type": "hybrid", "module_selector": "all"}
+    theirs = in_one_process(task, task.StatefulAdapter(step=0.01), task.STATEFUL_SEED, **options)
+    with gepa_server(
+        SERVED, *adapter_flags("equality_task:StatefulAdapter", {"step": 0.01}, task.STATEFUL_SEED)
+    ) as url:
+        ours = over_the_network(task, url, guided, **options)
+    assert len(theirs.candidates) > 3
+    assert_same(theirs, ours)
+    stateless = in_one_process(task, task.StatefulAdapter(step=0.0), task.STATEFUL_SEED, **options)
+    assert stateless.val_aggregate_scores != theirs.val_aggregate_scores  # the state did matter
+
+
+def test_the_state_of_a_served_adapter_is_what_gepa_would_have_checkpointed(task, gepa_server):
+    with (
+        gepa_server(SERVED, *adapter_flags("equality_task:StatefulAdapter", {"step": 0.01}, task.STATEFUL_SEED)) as url,
+        RemoteAdapter(url) as adapter,
+    ):
+        rows = [Row(str(number), row) for number, row in enumerate(task.ROWS[:3])]
+        batch = adapter.evaluate(rows, task.STATEFUL_SEED, capture_traces=True)
+        adapter.make_reflective_dataset(task.STATEFUL_SEED, batch, ["low"])
+        local = task.StatefulAdapter(step=0.01)
+        same = local.evaluate(task.ROWS[:3], task.STATEFUL_SEED, capture_traces=True)
+        local.make_reflective_dataset(task.STATEFUL_SEED, same, ["low"])
+        assert adapter.get_adapter_state() == {"adapter_state": local.get_adapter_state()}
+        assert batch.num_metric_calls == same.num_metric_calls

@@ -1,0 +1,109 @@
+import asyncio
+import concurrent.futures
+import signal
+import threading
+import time
+
+import pytest
+
+from gepa_client.bridge import Bridge
+from gepa_client.errors import Interrupted
+
+
+@pytest.fixture
+def bridge():
+    made = Bridge()
+    yield made
+    made.close()
+
+
+async def value():
+    await asyncio.sleep(0)
+    return 7
+
+
+def test_it_returns_what_the_coroutine_returns(bridge):
+    assert bridge.run(value()) == 7
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), Interrupted("paused", "x"), asyncio.CancelledError()])
+def test_it_raises_what_the_coroutine_raises(bridge, error):
+    async def fails():
+        raise error
+
+    with pytest.raises(BaseException) as caught:
+        bridge.run(fails())
+    assert type(caught.value).__name__ == type(error).__name__
+    assert bridge.run(value()) == 7
+
+
+def test_ctrl_c_in_the_calling_thread_cancels_the_work_and_lets_it_tidy_up(bridge):
+    events = []
+    running = threading.Event()
+
+    async def long():
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.05)
+            events.append("tidied")
+            raise
+
+    def press():
+        running.wait(5)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    main = threading.current_thread()
+    thread = threading.Thread(target=press)
+    thread.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        bridge.run(long())
+    thread.join()
+    assert events == ["tidied"]
+    assert time.monotonic() - started < 5
+    assert bridge.run(value()) == 7
+
+
+def test_several_threads_share_it(bridge):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(bridge.run(value()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert found == [7] * 8
+
+
+def test_waiting_for_itself_is_refused_rather_than_a_deadlock(bridge):
+    async def inner():
+        bridge.run(value())
+
+    with pytest.raises(RuntimeError):
+        bridge.run(inner())
+
+
+def test_closing_cancels_what_runs_and_ends_the_thread():
+    bridge = Bridge()
+    running, ended = threading.Event(), threading.Event()
+
+    async def forever():
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    def wait():
+        with pytest.raises(concurrent.futures.CancelledError):
+            bridge.run(forever())
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert running.wait(5)
+    bridge.close()
+    bridge.close()
+    waiter.join(5)
+    assert ended.is_set()
+    assert not bridge._thread.is_alive()

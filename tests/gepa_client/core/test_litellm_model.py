@@ -1,0 +1,105 @@
+"""Against a loopback server that speaks the part of OpenAI's interface litellm uses; in processes of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections import Counter, deque
+
+import orjson
+import pytest
+from aiohttp import web
+
+
+class ModelServer:
+    """Answers with the last message in capitals, after the statuses in `refusals`; a model may be named for one."""
+
+    def __init__(self):
+        self.refusals = deque()
+        self.requests = []
+        self.url = ""
+
+    async def handle(self, request):
+        asked = orjson.loads(await request.read())
+        self.requests.append(asked)
+        status = int(asked["model"][-3:]) if asked["model"].startswith("refuse-") else 200
+        if self.refusals:
+            status = self.refusals.popleft()
+        if status != 200:
+            return web.json_response({"error": {"message": "not now", "type": "x", "code": None}}, status=status)
+        text = asked["messages"][-1]["content"].upper()
+        message = {"role": "assistant", "content": text}
+        return web.json_response(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": asked["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500},
+            }
+        )
+
+
+@pytest.fixture
+def model_server(host):
+    made = ModelServer()
+    made.url = host.serve(made.handle, "/v1/chat/completions").removesuffix("/chat/completions")
+    return made
+
+
+def run(model_server, code):
+    """Run code that has `model(name)` in another interpreter; its last line of output is JSON."""
+    setting = f"""
+        import json, logging, os, sys
+        from gepa_client import LiteLLMModel
+        logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+        def model(name, **options):
+            return LiteLLMModel(name, api_base={model_server.url!r}, api_key="x", pause_s=0.01, **options)
+        def totals(lm):
+            return [lm.total_cost, lm.total_tokens_in, lm.total_tokens_out, lm.unpriced_calls]
+    """
+    clean = {name: value for name, value in os.environ.items() if name != "LITELLM_LOCAL_MODEL_COST_MAP"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(setting) + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_it_retries_what_may_pass_raises_what_is_permanent_and_counts_what_answers_cost(model_server):
+    model_server.refusals += [429, 500, 503]
+    found, said = run(
+        model_server,
+        """
+        lm = model("openai/gpt-4o-mini", temperature=0.5)
+        prompt = lm("hello")
+        messages = lm([{"role": "system", "content": "x"}, {"role": "user", "content": "there"}])
+        unpriced = model("openai/no-such-model-at-all")
+        unpriced("x"), unpriced("y")
+        errors = []
+        for name, attempts in (("openai/refuse-401", 5), ("openai/refuse-500", 3)):
+            try:
+                model(name, max_attempts=attempts)("hello")
+            except Exception as error:
+                errors.append(type(error).__name__)
+        local_map = os.environ["LITELLM_LOCAL_MODEL_COST_MAP"]
+        print(json.dumps([prompt, messages, totals(lm), totals(unpriced), errors, local_map]))
+        """,
+    )
+    prompt, messages, (cost, tokens_in, tokens_out, unpriced_calls), unpriced, errors, local_map = found
+    assert (prompt, messages) == ("HELLO", "THERE")
+    assert cost > 0
+    assert (tokens_in, tokens_out, unpriced_calls) == (2000, 1000, 0)
+    assert unpriced == [0.0, 2000, 1000, 2]
+    assert said.count("no price is known") == 1
+    assert errors == ["AuthenticationError", "InternalServerError"]
+    assert local_map == "True"
+    assert model_server.requests[0]["temperature"] == 0.5
+    asked = Counter(request["model"] for request in model_server.requests)  # nobody repeats requests behind our back
+    assert asked == {"gpt-4o-mini": 3 + 2, "no-such-model-at-all": 2, "refuse-401": 1, "refuse-500": 3}

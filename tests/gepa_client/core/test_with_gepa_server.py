@@ -1,0 +1,103 @@
+"""The client against the real server, directly and through a proxy that loses answers."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gepa_client import HeldRow, Interrupted, RemoteAdapter, Row
+from gepa_client.retry import Retries
+
+SERVED = Path(__file__).parent / "served"
+PROGRAM = str(SERVED / "counting_program.py")
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """The rows that really ran, each time they did."""
+    path = tmp_path / "runs"
+    path.touch()
+    return lambda: path.read_text(encoding="utf-8").split(), str(path)
+
+
+def rows(count, **more):
+    return [Row(str(number), {"n": number, **more}) for number in range(count)]
+
+
+def test_answers_lost_on_the_way_are_collected_and_nothing_runs_twice(gepa_server, proxy_to, counted):
+    ran, path = counted
+    with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:
+        proxy = proxy_to(url)
+        with RemoteAdapter(proxy.url) as adapter:
+            adapter.retries = adapter._window.retries = Retries(first_backoff_s=0.01)
+            proxy.only = "evaluate"
+            proxy.faults += ["drop_after", "502", "pass", "drop_before", "drop_after", "502"] * 5
+            batch = adapter.evaluate(rows(30), adapter.seed_candidate, capture_traces=True)
+            dataset = adapter.make_reflective_dataset(adapter.seed_candidate, batch, ["text"])
+    assert batch.scores == [number / 10 for number in range(30)]
+    assert sorted(ran(), key=int) == [str(number) for number in range(30)]
+    assert [record["Inputs"]["n"] for record in dataset["text"]] == list(range(30))
+    assert not proxy.faults
+
+
+def test_a_server_that_holds_the_rows_gets_only_their_names(gepa_server, counted, tmp_path):
+    ran, path = counted
+    (tmp_path / "val.jsonl").write_text('{"n": 4}\n{"n": 2}\n', encoding="utf-8")
+    flags = ["--program", PROGRAM, "--datasets", f"val={tmp_path / 'val.jsonl'}"]
+    with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as adapter:
+        loader = adapter.dataset("val", first_id=7)
+        assert [type(row) for row in loader.rows] == [HeldRow, HeldRow]
+        assert adapter.evaluate(loader.fetch([8, 7]), adapter.seed_candidate).scores == [0.2, 0.4]
+    assert sorted(ran()) == ["2", "4"]
+
+
+def test_a_full_queue_is_waited_out(gepa_server, counted):
+    ran, path = counted
+    flags = ["--program", PROGRAM, "--workers", "1", "--max-queue", "0"]
+    with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as first, RemoteAdapter(url) as second:
+        found = []
+        busy = threading.Thread(
+            target=lambda: found.append(first.evaluate(rows(1, sleep_s=0.4), first.seed_candidate).scores)
+        )
+        busy.start()
+        while not ran():
+            time.sleep(0.01)
+        assert second.evaluate(rows(2), second.seed_candidate).scores == [0.0, 0.1]
+        busy.join(5)
+    assert found == [[0.0]]
+    assert second.tally.calls > 2
+    assert len(ran()) == 3
+
+
+def test_a_server_that_is_gone_pauses_the_run(gepa_server, counted):
+    _, path = counted
+    with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:
+        adapter = RemoteAdapter(url)
+    adapter.retries = adapter._window.retries = Retries(max_attempts=2, first_backoff_s=0.01)
+    with adapter, pytest.raises(Interrupted) as caught:
+        adapter.evaluate(rows(3), adapter.seed_candidate)
+    assert caught.value.status == "paused"
+
+
+def test_ctrl_c_stops_what_runs_on_the_server(gepa_server, counted):
+    ran, path = counted
+    flags = ["--program", PROGRAM, "--workers", "1", "--drain-s", "1"]
+    with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as adapter:
+
+        def press():
+            while not ran():
+                time.sleep(0.01)
+            signal.pthread_kill(main.ident, signal.SIGINT)
+
+        main = threading.current_thread()
+        thread = threading.Thread(target=press)
+        thread.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            adapter.evaluate(rows(5, sleep_s=30), adapter.seed_candidate)
+        thread.join(5)
+        assert adapter.evaluate(rows(1), adapter.seed_candidate).scores == [0.0]  # its only worker is free again
+        assert time.monotonic() - started < 15
+    assert len(ran()) == 2

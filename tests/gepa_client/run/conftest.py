@@ -1,0 +1,102 @@
+"""A scripted server, and the command line run against it as a user would run it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.run.contract_server import TOKEN, Script, rows, serving
+
+TIMEOUT_S = 40.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that has ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Stdout as JSON lines."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    def event(self, name: str) -> dict[str, Any]:
+        """The last event of this name."""
+        return [event for event in self.events if event["event"] == name][-1]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Script], str]]:
+    """Starts scripted servers; they end with the test."""
+    with ExitStack() as stack:
+        yield lambda script: stack.enter_context(serving(script))
+
+
+@pytest.fixture
+def words() -> Script:
+    """A program that starts from an empty text and learns words, with rows of its own."""
+    return Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(12, 200)})
+
+
+def environment() -> dict[str, str]:
+    """What a shell would give the command: no colours, no width of this terminal, the token."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GEPA_", "COLUMNS", "FORCE_"))}
+    return {**kept, "GEPA_TOKEN": TOKEN, "COLUMNS": "100"}
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., Ran]:
+    """Runs `gepa-client` in a folder of its own and waits for its end."""
+
+    def run(*arguments: object, stdin: str = "") -> Ran:
+        ended = subprocess.run(
+            command(*arguments),
+            cwd=tmp_path,
+            env=environment(),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `gepa-client` and leaves it running; whatever still runs at the end of the test is ended."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command(*arguments),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=TIMEOUT_S)

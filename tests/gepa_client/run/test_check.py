@@ -1,0 +1,149 @@
+"""`gepa-client check` says what a run would meet: each way a server disappoints has its verdict and its words."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.gepa_client.run.conftest import Ran
+from tests.gepa_client.run.contract_server import Script, ScriptedError, rows, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Evaluate = Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]
+
+
+def failure(status: str, kind: str, message: str) -> dict[str, Any]:
+    error = {"type": kind, "message": message, "traceback": f"Traceback of {message}", "log": f"log of {message}"}
+    return {"status": status, "score": None, "output": None, "seconds": 0.5, "error": error}
+
+
+def failing_rows(
+    count: int, status: str = "program_error"
+) -> Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]:
+    """The first `count` rows of the training rows fail."""
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        at = int(data["text"].split()[1])
+        return failure(status, "KeyError", f"row {at} broke") if at < count else scored(data, candidate)
+
+    return evaluate
+
+
+def learned(**given: Any) -> Script:
+    """A program whose seed already knows a word, so that scores differ."""
+    return Script(seed={"rules": "red"}, datasets={"train": rows(15)}, **given)
+
+
+def test_a_good_server_passes_and_the_cost_of_a_run_is_stated(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned()), "--max-metric-calls", 3000)
+    assert ended.status == 0, ended.stdout
+    assert "ok evaluate: 15 examples, none failed" in ended.stdout
+    assert "ok scores: 0 to 1" in ended.stdout
+    assert re.search(r"3,000 metric calls would take \S+ \S+ to \S+ \S+", ended.stdout)
+    assert "red found" in ended.stdout
+
+
+def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "red"}, datasets={"train": rows(60)})
+    report = json.loads(cli("check", serve(script), "--json").stdout)
+    assert [example["row"] for example in report["examples"]] == list(range(0, 60, 4))
+    assert all(params["capture_traces"] for params in script.calls("evaluate"))
+
+
+def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(evaluate=failing_rows(7))))
+    assert ended.status == 1
+    assert "7 of 15 examples ended in a system error (7 program_error)" in ended.stdout
+    for at in range(5):
+        assert f"row {at} (id {at}): KeyError: row {at} broke" in ended.stdout
+        assert f"Traceback of row {at} broke\nlog of row {at} broke" in ended.stdout
+    assert "Traceback of row 5 broke" not in ended.stdout
+    assert "and 2 more errors" in ended.stdout
+
+
+def test_one_failure_in_fifteen_is_a_warning(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(evaluate=failing_rows(1, "timeout"))))
+    assert ended.status == 0
+    assert "warning evaluate: 1 of 15 examples failed (1 timeout)" in ended.stdout
+    assert "deadline" in ended.stdout
+
+
+def test_each_example_says_where_it_failed(serve: Serve, cli: Cli) -> None:
+    kinds = {
+        0: ("program_error", "ValueError", "program"),
+        1: ("program_error", "invalid_result", "result"),
+        2: ("timeout", "timeout", "deadline"),
+        3: ("infra_error", "RateLimit", "infrastructure"),
+    }
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        status, kind, _ = kinds[int(data["text"].split()[1])]
+        return failure(status, kind, "no")
+
+    script = Script(seed={"rules": "red"}, datasets={"train": rows(4)}, evaluate=evaluate)
+    report = json.loads(cli("check", serve(script), "--json").stdout)
+    assert [example["step"] for example in report["examples"]] == [step for _, _, step in kinds.values()]
+    assert report["passed"] is False
+
+
+def test_all_scores_0_fail(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(Script(seed={"rules": "nothing useful"}, datasets={"train": rows(15)})))
+    assert ended.status == 1
+    assert "every score is 0" in ended.stdout
+    assert "red missing" in ended.stdout
+
+
+def test_all_scores_0_are_accepted_while_part_of_the_seed_is_empty(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(Script(seed={"style": "short", "rules": " "}, datasets={"train": rows(15)})))
+    assert ended.status == 0
+    assert "warning scores: every score is 0; accepted because rules of the seed is empty" in ended.stdout
+
+
+def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serve, cli: Cli) -> None:
+    def broken(_: dict[str, Any]) -> Any:
+        raise ScriptedError(-32025, "Program failed", stage="make_reflective_dataset", log_tail="IndexError: here")
+
+    ended = cli("check", serve(learned(reflect=broken)))
+    assert ended.status == 1
+    assert "IndexError: here" in ended.stdout
+    ended = cli("check", serve(learned(reflect=lambda _: {"dataset": {"rules": []}})))
+    assert ended.status == 1
+    assert "reflection would have nothing to read" in ended.stdout
+
+
+def test_a_program_that_cannot_run_is_told_with_its_log(serve: Serve, cli: Cli) -> None:
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        raise ScriptedError(-32025, "Program failed", stage="import", log_tail="ModuleNotFoundError: pandas")
+
+    ended = cli("check", serve(learned(evaluate=evaluate)))
+    assert ended.status == 1
+    assert "ModuleNotFoundError: pandas" in ended.stdout
+
+
+def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
+    ended = cli("check", "http://127.0.0.1:9")
+    assert ended.status == 2
+    assert "cannot connect" in ended.stdout
+
+
+def test_nobody_to_propose_is_a_warning(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(capabilities=("datasets",))))
+    assert ended.status == 0
+    assert "--reflection-lm" in ended.stdout
+
+
+def test_rows_from_a_file_are_tried_and_shown(serve: Serve, cli: Cli, tmp_path: Any) -> None:
+    (tmp_path / "train.json").write_text(json.dumps(rows(3)))
+    ended = cli("check", serve(Script(seed={"rules": "red"})), "--trainset", "train.json")
+    assert ended.status == 0
+    assert '"need": "red"' in ended.stdout
+
+
+def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Serve, cli: Cli, tmp_path: Any) -> None:
+    script = learned(evaluate=failing_rows(15))
+    ended = cli("optimize", serve(script), "--max-metric-calls", 50)
+    assert ended.status == 1
+    assert "no run was started" in ended.stderr
+    assert not (tmp_path / "runs").exists()
+    assert cli("optimize", serve(script), "--max-metric-calls", 50, "--no-check").status == 0

@@ -1,0 +1,316 @@
+"""`gepa-client optimize` over a real socket: what it finds, writes and says, and what it keeps when things go wrong."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.run.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.run.contract_server import Hang, Script, ScriptedError, rows
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def only_run(folder: Path) -> Path:
+    [run] = (folder / "runs").iterdir()
+    return run
+
+
+def best_so_far(folder: Path) -> str:
+    """The text of the best candidate that the run has written; empty while that is the seed, or nothing."""
+    written = list(folder.glob("runs/*/best_candidate.json"))
+    return str(json.loads(written[0].read_text())["rules"]) if written else ""
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not wanted():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_a_run_ends_with_its_files_and_one_line_of_scores(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 300, "--name", "python")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    last = ended.stdout.splitlines()[-1]
+    assert re.fullmatch(r"python: score 0\.00 -> 1\.00, \d+ metric calls, \d+\.\d s \(12 test rows\)", last)
+    run = only_run(tmp_path)
+    assert run.name.endswith("-python")
+    assert set(json.loads((run / "best_candidate.json").read_text())["rules"].split()) >= {"red", "green", "blue"}
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "finished"
+    assert (result["seed_score"], result["best_score"]) == (0.0, 1.0)
+    assert result["test_scores"]["0"] == 0.0
+    assert result["val_rows"]["30"] == "0"
+    assert "```diff\n@@ -0,0 +1 @@\n+" in (run / "report.md").read_text()
+    assert "<svg" in (run / "report.html").read_text()
+    assert f"next            less runs/{run.name}/report.md" in ended.stdout
+    assert "thank you" in ended.stdout
+
+
+def test_test_rows_are_scored_only_at_the_end_seed_and_best(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check")
+    assert ended.status == 0, ended.stderr
+    splits = [params["batch"][0]["split"] for params in words.calls("evaluate")]
+    assert splits[-24:] == ["test"] * 24
+    assert "test" not in splits[:-24]
+    candidates = [params["candidate"]["rules"] for params in words.calls("evaluate")[-24:]]
+    assert candidates[:12] == [""] * 12
+    assert len(set(candidates[12:])) == 1
+
+
+def test_events_are_json_lines_that_end_with_a_summary(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 300, "--json")
+    names = [event["event"] for event in ended.events]
+    assert names[0] == "check"
+    assert names[-2:] == ["finished", "summary"]
+    assert ended.event("started")["hash_seed"] == "0"
+    assert ended.event("started")["splits"] == {"train": 30, "val": 12, "test": 12}
+    summary = ended.event("summary")
+    assert (summary["seed_score"], summary["best_score"], summary["rows"]) == (0.0, 1.0, "12 test rows")
+    assert summary["exit_status"] == ended.status == 0
+
+
+def test_the_same_seed_finds_the_same_candidates(serve: Serve, cli: Cli) -> None:
+    found = []
+    for _ in range(2):
+        script = Script(seed={"rules": "red", "style": ""}, datasets={"train": rows(30), "val": rows(12, 100)})
+        url = serve(script)
+        ended = cli(
+            "optimize", url, "--max-metric-calls", 400, "--seed", 3, "--sampling-strategy", "pxn:2x2", "--use-merge",
+            "--cache-evaluation", "--json", "--no-check",
+        )  # fmt: skip
+        found.append([event["texts"] for event in ended.events if event["event"] == "candidate"])
+    assert len(found[0]) > 3
+    assert found[0] == found[1]
+
+
+def test_rows_come_from_files_and_equal_ones_are_warned_of(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(30)))
+    (tmp_path / "val.json").write_text(json.dumps(rows(12)))
+    (tmp_path / "run.toml").write_text(
+        'max_metric_calls = 100\ntrainset = "train.jsonl"\nvalset = "val.json"\nname = "mine"\noutput = "out"\n'
+    )
+    ended = cli("optimize", serve(Script(capabilities=("proposals",))), "--config", "run.toml")
+    assert ended.status == 0, ended.stderr
+    assert "12 of 12 validation rows are training rows too (validation 0 = training 0" in ended.stdout
+    assert ended.stdout.splitlines()[-1].startswith("mine: score 0.00 -> ")
+    assert "(12 validation rows)" in ended.stdout
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_the_results_of_another_run_are_never_written_over(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").touch()
+    script = Script(datasets={"train": rows(6)})
+    ended = cli("optimize", serve(script), "--max-metric-calls", 9, "--output", "out", "--no-check")
+    assert ended.status == 2
+    assert "not empty" in ended.stderr
+    assert script.calls("evaluate") == []
+
+
+def test_without_anybody_to_propose_the_run_says_what_is_missing(serve: Serve, cli: Cli) -> None:
+    url = serve(Script(capabilities=("datasets",), datasets={"train": rows(6)}))
+    ended = cli("optimize", url, "--max-metric-calls", 50, "--no-check")
+    assert ended.status == 1
+    assert "--reflection-lm" in ended.stdout
+
+
+def test_ctrl_c_keeps_what_was_found_and_the_exit_status_says_so(
+    serve: Serve, start: Start, words: Script, tmp_path: Path
+) -> None:
+    words.delay_s = 0.05
+    process = start("optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--no-check")
+    until(lambda: bool(best_so_far(tmp_path)))
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    assert "cancelled: stopped by hand" in stdout
+    assert re.search(r"next +less runs/\S+/report.md", stdout)
+    run = only_run(tmp_path)
+    assert json.loads((run / "result.json").read_text())["status"] == "cancelled"
+    assert best_so_far(tmp_path)
+    assert (run / "report.html").is_file()
+    assert words.calls("finalize") == []
+
+
+def test_ctrl_c_while_the_seed_is_scored_says_that_nothing_was_found(serve: Serve, start: Start, words: Script) -> None:
+    words.delay_s = 30.0
+    process = start("optimize", serve(words), "--max-metric-calls", 100, "--no-check")
+    until(lambda: len(words.calls("evaluate")) > 0)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert "no score: the run ended before the seed was scored" in stdout
+
+
+def test_a_parent_that_dies_takes_the_optimizer_with_it_and_the_result_stays(
+    serve: Serve, start: Start, words: Script, tmp_path: Path
+) -> None:
+    words.delay_s = 0.05
+    process = start("optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--no-check")
+    until(lambda: bool(best_so_far(tmp_path)))
+    process.kill()
+    process.communicate(timeout=TIMEOUT_S)
+    until(lambda: (only_run(tmp_path) / "result.json").exists())
+    events = (only_run(tmp_path) / "events.jsonl").read_text().splitlines()
+    until(lambda: json.loads((only_run(tmp_path) / "events.jsonl").read_text().splitlines()[-1])["event"] == "finished")
+    assert json.loads(events[0])["event"] == "phase"
+
+
+def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
+    serve: Serve, start: Start, words: Script, tmp_path: Path
+) -> None:
+    words.delay_s = 0.05
+    process = start("optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--no-check")
+    until(lambda: (tmp_path / "runs").exists() and (only_run(tmp_path) / "best_candidate.json").exists())
+    listing = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
+    )
+    os.kill(int(listing.stdout.split()[0]), signal.SIGKILL)
+    stdout, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert "the optimizer's process was ended by SIGKILL before its run was over" in stdout
+    assert "the end of its log:" in stdout
+    assert best_so_far(tmp_path)
+    assert (only_run(tmp_path) / "report.md").is_file()
+
+
+def failing(message: str) -> Callable[[dict[str, Any]], Any]:
+    def fail(_: dict[str, Any]) -> Any:
+        raise ScriptedError(-32025, "Program failed", stage="reflect", message=message, log_tail="the last words")
+
+    return fail
+
+
+@pytest.mark.parametrize("step", ["reflect", "propose"])
+def test_a_run_whose_iterations_keep_failing_ends_with_the_first_cause(
+    serve: Serve, cli: Cli, words: Script, step: str
+) -> None:
+    setattr(words, step, failing("no such column"))
+    ended = cli("optimize", serve(words), "--max-metric-calls", 5000, "--max-failed-iterations", 3, "--no-check")
+    assert ended.status == 1
+    assert "3 iterations in a row failed" in ended.stdout
+    assert "no such column" in ended.stdout
+    assert "the last words" in ended.stdout
+    assert len(words.calls("evaluate")) < 100
+    assert "score 0.00 -> 0.00" in ended.stdout.splitlines()[-1]
+
+
+def test_one_failed_iteration_does_not_end_a_run(serve: Serve, cli: Cli, words: Script) -> None:
+    from tests.gepa_client.run.contract_server import proposed
+
+    def sometimes(params: dict[str, Any]) -> Any:
+        if len(words.calls("propose_new_texts")) % 2:
+            return failing("now and then")(params)
+        return proposed(params)
+
+    words.propose = sometimes
+    ended = cli(
+        "optimize", serve(words), "--max-metric-calls", 300, "--max-failed-iterations", 2, "--json", "--no-check"
+    )
+    assert ended.status == 0, ended.stdout
+    assert any("now and then" in event["details"] for event in ended.events if event["event"] == "failure")
+
+
+def test_infrastructure_that_stays_away_pauses_the_run_with_everything_kept(
+    serve: Serve, cli: Cli, words: Script
+) -> None:
+    from tests.gepa_client.run.contract_server import scored
+
+    def flaky(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if len(candidate["rules"].split()) < 2:
+            return scored(data, candidate)
+        error = {"type": "APIConnectionError", "message": "provider is away"}
+        return {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+    words.evaluate = flaky
+    ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--max-attempts", 2, "--no-check")
+    assert ended.status == 3, ended.stdout
+    assert "paused: example" in ended.stdout
+    assert "provider is away" in ended.stdout
+    assert "score 0.00 -> 0.17" in ended.stdout.splitlines()[-1]
+
+
+def test_a_finalize_that_hangs_or_fails_costs_neither_time_nor_result(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    def hang(_: dict[str, Any]) -> Any:
+        raise Hang
+
+    words.finalize = hang
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--finalize-timeout-s", 0.3, "--no-check")
+    assert ended.status == 0
+    assert "the program could not be told: no answer within 0.3 s" in ended.stdout
+    words.finalize = failing("disk full")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--output", "second")
+    assert ended.status == 0
+    assert "the program could not be told" in ended.stdout
+    assert json.loads((tmp_path / "second" / "result.json").read_text())["status"] == "finished"
+
+
+def test_finalize_learns_of_the_run(serve: Serve, cli: Cli, words: Script) -> None:
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    [params] = words.calls("finalize")
+    assert params["best_score"] > params["run"]["seed_score"] == 0.0
+    assert params["run"]["candidates"] > 1
+    assert params["run"]["metric_calls"] >= 200
+
+
+def test_merge_from_a_seed_that_scores_0_is_refused_before_the_budget_is_spent(
+    serve: Serve, cli: Cli, words: Script
+) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--use-merge", "--no-check")
+    assert ended.status == 1
+    assert "use_merge cannot be used here: the seed's validation score is 0" in ended.stdout
+    assert len(words.calls("evaluate")) == 12
+
+
+def test_a_budget_that_the_seed_uses_up_is_warned_of(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 12, "--no-check")
+    assert ended.status == 0
+    assert "no candidate will be tried" in ended.stdout
+
+
+def test_a_wrong_token_is_told_plainly(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("wrong")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 12, "--token-file", "token")
+    assert ended.status == 1
+    assert "Unauthorized" in ended.stdout
+
+
+def test_settings_that_cannot_be_used_end_with_2_and_nothing_is_asked(serve: Serve, cli: Cli, words: Script) -> None:
+    url = serve(words)
+    assert cli("optimize", url).status == 2
+    assert cli("optimize", url, "--max-metric-calls", "many").status == 2
+    assert cli("optimize", "http://example.org", "--max-metric-calls", 5).status == 2
+    assert words.seen == []
+
+
+def test_text_from_a_server_can_neither_style_the_terminal_nor_the_report(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    nasty = "\x1b[31m[bold]</pre><script>alert(1)</script>\u202e```"
+    script = Script(seed={nasty: ""}, datasets={"train": rows(12), "val": rows(6, 50)})
+    script.propose = lambda params: {"texts": {nasty: params["candidate"][nasty] + " red green " + nasty}}
+    script.finalize = lambda _: {"message": nasty}
+    ended = cli("optimize", serve(script), "--max-metric-calls", 60)
+    assert ended.status == 0, ended.stdout
+    assert "\x1b" not in ended.stdout
+    assert "\u202e" not in ended.stdout
+    assert "\\u001b[31m[bold]" in ended.stdout
+    page = (only_run(tmp_path) / "report.html").read_text()
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "````" in (only_run(tmp_path) / "report.md").read_text()

@@ -1,0 +1,111 @@
+"""The command is there at once and loads only what the chosen path uses."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.gepa_client.run.conftest import Ran, environment
+from tests.gepa_client.run.contract_server import Script
+
+HEAVY = ("litellm", "gepa", "aiohttp", "modal", "claude_agent_sdk", "openai", "anthropic")
+
+PROBE = """
+import json, sys
+from gepa_client.cli import main
+sys.argv = ["gepa-client", *json.loads(sys.argv[1])]
+try:
+    main()
+except SystemExit:
+    pass
+print("\\n" + json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """The top-level modules that a command line has imported in the end."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps(arguments)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(json.loads(ended.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["optimize", "--bad-flag"]])
+def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
+    assert not loaded(*arguments) & set(HEAVY)
+
+
+def test_help_loads_no_models_either() -> None:
+    assert not loaded("--help") & {"pydantic", "protocol", "rich"}
+
+
+def test_help_takes_less_than_four_tenths_of_a_second() -> None:
+    def once() -> float:
+        began = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "gepa_client", "--help"],
+            env=environment(),
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        return time.monotonic() - began
+
+    assert min(once() for _ in range(5)) < 0.4
+
+
+@pytest.mark.parametrize("name", ["check", "call"])
+def test_check_and_call_load_neither_the_optimizer_nor_a_model(
+    serve: Callable[[Script], str], words: Script, name: str
+) -> None:
+    arguments = [name, serve(words)] + (["discover"] if name == "call" else [])
+    assert not loaded(*arguments) & (set(HEAVY) - {"aiohttp"})
+
+
+def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
+    serve: Callable[[Script], str], words: Script
+) -> None:
+    probe = """
+import sys, json
+from pathlib import Path
+from gepa_client.config import RunConfig
+from gepa_client.optimizer import run
+import tempfile
+events = []
+with tempfile.TemporaryDirectory() as folder:
+    run(RunConfig(url=sys.argv[1], max_metric_calls=60), Path(folder), events.append)
+assert events[-1].status == "finished", events[-1]
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", probe, serve(words)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert not set(json.loads(ended.stdout.splitlines()[-1])) & {"litellm", "openai", "anthropic", "modal"}
+
+
+def test_version_is_the_packages_own(cli: Callable[..., Ran]) -> None:
+    from importlib.metadata import version
+
+    assert cli("--version").stdout == f"gepa-client {version('evolverpc')}\n"
+
+
+def test_every_command_has_help_and_an_unknown_one_ends_with_2(cli: Callable[..., Ran]) -> None:
+    for name in ("optimize", "check", "call"):
+        ended = cli(name, "--help")
+        assert ended.status == 0, ended.stderr
+        assert "Usage: gepa-client" in ended.stdout
+    assert cli("optimise").status == 2

@@ -1,0 +1,36 @@
+"""Each package's `__all__` is exactly what the package gives to the world."""
+
+import importlib
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+
+
+def test_the_wheel_holds_the_four_packages() -> None:
+    assert sorted(PACKAGES) == ["gepa_client", "protocol", "rpc_server", "sandbox_runtime"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_names_every_public_member_and_nothing_else(name: str) -> None:
+    package = importlib.import_module(name)
+    listed = package.__all__
+    assert len(set(listed)) == len(listed)
+    members = {
+        member
+        for member, value in vars(package).items()
+        if not member.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert {member for member in members if member != "annotations"} <= set(listed)
+    for member in listed:
+        assert getattr(package, member) is not None
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_says_what_it_is_for_in_one_sentence(name: str) -> None:
+    first = (importlib.import_module(name).__doc__ or "").strip().split("\n\n")[0]
+    assert first.endswith(".")

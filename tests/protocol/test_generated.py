@@ -1,0 +1,130 @@
+"""The generated schema and OpenRPC document are valid, up to date, and found out when they are not."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import protocol
+from protocol import METHODS
+from protocol.errors import ALL
+from protocol.generate import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
+
+PACKAGE = Path(protocol.__file__).parent
+SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
+OPENRPC: dict[str, Any] = json.loads((SCHEMA_DIR / OPENRPC_FILE).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(PACKAGE, tmp_path / "protocol", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+def run(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "protocol", *arguments], cwd=package.parent, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_files_are_what_the_models_say(copy: Path) -> None:
+    checked = run(copy, "--check")
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", [SCHEMA_FILE, OPENRPC_FILE])
+def test_an_altered_file_fails_the_check_and_is_named_until_written_anew(copy: Path, name: str) -> None:
+    file = copy / "schema" / name
+    good = file.read_text(encoding="utf-8")
+    file.write_text(good.replace("call_id", "callId", 1), encoding="utf-8")
+    checked = run(copy, "--check")
+    assert checked.returncode == 1
+    assert name in checked.stderr
+    assert run(copy).returncode == 0
+    assert file.read_text(encoding="utf-8") == good
+
+
+@pytest.mark.parametrize("name", [SCHEMA_FILE, OPENRPC_FILE])
+def test_an_absent_file_fails_the_check(copy: Path, name: str) -> None:
+    (copy / "schema" / name).unlink()
+    checked = run(copy, "--check")
+    assert checked.returncode == 1
+    assert name in checked.stderr
+
+
+def test_a_model_changed_without_writing_the_files_fails_the_check(copy: Path) -> None:
+    model = copy / "datasets.py"
+    text = model.read_text(encoding="utf-8")
+    assert "le=10_000" in text
+    model.write_text(text.replace("le=10_000", "le=9_999"), encoding="utf-8")
+    checked = run(copy, "--check")
+    assert checked.returncode == 1
+    assert SCHEMA_FILE in checked.stderr
+    assert OPENRPC_FILE in checked.stderr
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def target(document: dict[str, Any], reference: str) -> Any:
+    assert reference.startswith("#/")
+    node: Any = document
+    for part in reference[2:].split("/"):
+        node = node[part]
+    return node
+
+
+@pytest.mark.parametrize("document", [SCHEMA, OPENRPC], ids=["schema", "openrpc"])
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    found = list(references(document))
+    assert found
+    assert all(isinstance(target(document, reference), dict) for reference in found)
+
+
+def test_the_schema_is_a_json_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    for definition in SCHEMA["$defs"].values():
+        Draft202012Validator.check_schema(definition)
+
+
+def test_the_openrpc_document_has_the_structure_openrpc_asks_for() -> None:
+    # https://spec.open-rpc.org: the required members of each object
+    assert OPENRPC["openrpc"].startswith("1.3.")
+    assert all(isinstance(OPENRPC["info"][key], str) for key in ("title", "version"))
+    assert [method["name"] for method in OPENRPC["methods"]] == list(METHODS)
+    for method in OPENRPC["methods"]:
+        assert method["paramStructure"] == "by-name"
+        names = [parameter["name"] for parameter in method["params"]]
+        assert len(set(names)) == len(names)
+        for parameter in method["params"]:
+            assert isinstance(parameter["required"], bool)
+            Draft202012Validator.check_schema(parameter["schema"])
+        assert method["result"]["name"]
+        Draft202012Validator.check_schema(method["result"]["schema"])
+        assert [target(OPENRPC, error["$ref"])["code"] for error in method["errors"]] == [kind.code for kind in ALL]
+        assert all(tag["name"] for tag in method.get("tags", []))
+    for error in OPENRPC["components"]["errors"].values():
+        assert isinstance(error["code"], int)
+        assert isinstance(error["message"], str)
+
+
+def test_the_openrpc_document_names_every_param_and_which_are_required() -> None:
+    for method in OPENRPC["methods"]:
+        shape = SCHEMA["$defs"][METHODS[method["name"]].params.__name__]
+        assert [parameter["name"] for parameter in method["params"]] == list(shape["properties"])
+        required = [parameter["name"] for parameter in method["params"] if parameter["required"]]
+        assert required == shape.get("required", [])

@@ -1,0 +1,134 @@
+"""`docs/protocol.md` is complete, its conversation is real, and its server in Go keeps the contract."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from gepa_client.conformance import Verdict, load_checks, run_conformance
+from protocol import CAPABILITIES, METHODS, Limits, Meta, Status
+from protocol.errors import ALL
+from sandbox_runtime import running_server
+
+PAGE_FILE = Path(__file__).parents[2] / "docs" / "protocol.md"
+PAGE = PAGE_FILE.read_text(encoding="utf-8")
+PROSE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+HEADINGS = re.findall(r"^#+ (.+)$", PROSE, re.MULTILINE)
+
+
+def blocks(kind: str, text: str = PAGE) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def section(name: str) -> str:
+    return PAGE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_section_that_a_conformance_check_names_is_on_the_page() -> None:
+    assert {check.section for check in load_checks()} <= set(HEADINGS)
+
+
+def test_every_method_capability_status_limit_and_meta_key_is_on_the_page() -> None:
+    assert set(CAPABILITIES) <= set(HEADINGS)
+    for name in (*METHODS, *get_args(Status), *Limits.model_fields, *Meta.model_fields):
+        assert re.search(rf"`[^`\n]*\b{re.escape(name)}\b[^`\n]*`", PROSE), name
+
+
+def test_the_table_of_errors_is_the_tree_of_errors() -> None:
+    rows = re.findall(r"^\| (-32\d+) \| (\w+) \| (.+?) \|", section("Errors"), re.MULTILINE)
+    assert [(int(code), name) for code, name, _ in rows] == [(kind.code, kind.__name__) for kind in ALL]
+    retryable = {name for _, name, means in rows if means.endswith("retryable")}
+    assert retryable == {kind.__name__ for kind in ALL if kind.default_retryable}
+
+
+def test_every_link_on_the_page_leads_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", PROSE):
+        if link.startswith("#"):
+            assert link[1:] in {heading.lower().replace(" ", "-") for heading in HEADINGS}, link
+        elif not link.startswith("https://"):
+            assert (PAGE_FILE.parent / link).exists(), link
+
+
+def alike(shown: Any, real: Any) -> bool:
+    """`…` on the page stands for whatever differs from run to run."""
+    if shown == "…":
+        return True
+    if isinstance(shown, dict) and isinstance(real, dict):
+        return shown.keys() == real.keys() and all(alike(shown[key], real[key]) for key in shown)
+    if isinstance(shown, list) and isinstance(real, list):
+        return len(shown) == len(real) and all(map(alike, shown, real))
+    return type(shown) is type(real) and bool(shown == real)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None or shutil.which("bash") is None, reason="needs curl and bash")
+def test_the_conversation_is_what_a_server_answers() -> None:
+    talk = section("A conversation")
+    steps = re.findall(r"^```(sh|json)\n(.*?)^```$", talk, re.MULTILINE | re.DOTALL)
+    function = next(text for _, text in steps if text.startswith("rpc()"))
+    asked = [(text, steps[at + 1][1]) for at, (kind, text) in enumerate(steps[:-1]) if steps[at + 1][0] == "json"]
+    assert len(asked) == 6
+    command = [str(Path(sys.executable).with_name("gepa-server")), "--conformance", "--json"]
+    with running_server(command) as server:
+        for script, answer in asked:
+            text = f"{function}\n{script}".replace("http://127.0.0.1:8000/rpc", server.url)
+            environment = {**os.environ, "GEPA_TOKEN": server.token}
+            done = subprocess.run(["bash", "-c", text], env=environment, capture_output=True, check=True, timeout=30)
+            assert alike(json.loads(answer), json.loads(done.stdout)), done.stdout
+
+
+@pytest.fixture
+def go_files(tmp_path: Path) -> Path:
+    """The page's Go files, in a module."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    for text in blocks("go"):
+        name = text.split("\n", 1)[0].removeprefix("// ")
+        assert re.fullmatch(r"\w+\.go", name)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "go.mod").write_text("module core\n\ngo 1.19\n", encoding="utf-8")
+    return tmp_path
+
+
+def build(folder: Path, *names: str) -> Path:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOCACHE": str(folder / "cache")}
+    command = ["go", "build", "-o", "core", *names]
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=110)
+    return folder / "core"
+
+
+@pytest.mark.timeout(300)
+async def test_the_server_in_go_passes_every_check_that_applies_to_it(go_files: Path) -> None:
+    core = build(go_files, "server.go", "program.go", "guard.go")
+    token = "a-token-for-go"
+    with running_server([str(core)], env={"GEPA_TOKEN": token, "PORT": "0"}) as server:
+        report = await run_conformance(server.url, token)
+    outcomes = {outcome.check.id: outcome for outcome in report.outcomes}
+    assert {name: outcome.reason for name, outcome in outcomes.items() if outcome.verdict is Verdict.FAILED} == {}
+    assert {name: outcome.reason for name, outcome in outcomes.items() if outcome.verdict is Verdict.WARNED} == {}
+    assert sum(outcome.verdict is Verdict.PASSED for outcome in outcomes.values()) >= 100
+
+
+@pytest.mark.timeout(300)
+async def test_the_two_first_files_alone_evaluate_and_refuse(go_files: Path) -> None:
+    core = build(go_files, "server.go", "program.go")
+    token = "a-token-for-go"
+    expected = {
+        "core.discover.complete",
+        "evaluate.order",
+        "evaluate.raise",
+        "evaluate.traces",
+        "evaluate.overlapping",
+        "reflection.record",
+        "jsonrpc.method.unknown",
+        "jsonrpc.parse.truncated",
+        "security.token.wrong",
+    }
+    with running_server([str(core)], env={"GEPA_TOKEN": token, "PORT": "0"}) as server:
+        report = await run_conformance(server.url, token, checks=[c for c in load_checks() if c.id in expected])
+    assert {outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.PASSED} == expected

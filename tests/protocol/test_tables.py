@@ -1,0 +1,73 @@
+"""The table of methods and capabilities is complete, and what is generated from it says the same."""
+
+import json
+from typing import Any
+
+import pytest
+
+from protocol import CAPABILITIES, CURRENT_VERSION, KNOWN_VERSIONS, METHODS, Params
+from protocol.base import ResultModel
+from protocol.errors import ALL
+from protocol.generate import SCHEMA_DIR, SCHEMA_FILE
+
+SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
+
+
+def test_the_core_is_three_methods() -> None:
+    assert [name for name, method in METHODS.items() if method.capability is None] == [
+        "discover",
+        "evaluate",
+        "make_reflective_dataset",
+    ]
+
+
+def test_every_row_stands_under_its_own_name() -> None:
+    assert all(name == method.name for name, method in METHODS.items())
+    assert all(name == capability.name and capability.summary for name, capability in CAPABILITIES.items())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_fully_described(name: str) -> None:
+    method = METHODS[name]
+    assert issubclass(method.params, Params)
+    assert method.result is None or issubclass(method.result, ResultModel)
+    assert method.capability is None or method.capability in CAPABILITIES
+    assert method.since in KNOWN_VERSIONS
+    assert method.summary.endswith(".")
+
+
+def test_every_capability_but_those_about_how_calls_travel_adds_a_method() -> None:
+    with_methods = {method.capability for method in METHODS.values()}
+    assert set(CAPABILITIES) - with_methods == {"batch", "idempotency", "refs", "adapter_state"}
+
+
+def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:
+    assert {name for name, method in METHODS.items() if method.idempotent} == {
+        "discover",
+        "get_result",
+        "cancel",
+        "list_examples",
+        "rpc.discover",
+    }
+
+
+def test_the_newest_version_is_known_and_versions_are_in_order() -> None:
+    assert KNOWN_VERSIONS[-1] == CURRENT_VERSION
+    assert list(KNOWN_VERSIONS) == sorted(set(KNOWN_VERSIONS), key=int)
+
+
+def test_the_schema_carries_the_same_tables() -> None:
+    assert SCHEMA["x-methods"] == {
+        name: {
+            "params": method.params.__name__,
+            "result": method.result.__name__ if method.result is not None else None,
+            "capability": method.capability,
+            "since": method.since,
+            "idempotent": method.idempotent,
+        }
+        for name, method in METHODS.items()
+    }
+    assert list(SCHEMA["x-capabilities"]) == list(CAPABILITIES)
+    assert {name: entry["code"] for name, entry in SCHEMA["x-errors"].items()} == {
+        kind.__name__: kind.code for kind in ALL
+    }

@@ -1,0 +1,227 @@
+"""Calls with a `call_id`: run once, joined, collected later, cancelled, abandoned, let go."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol import errors
+
+WAITING = {"wait": "gate"}
+
+
+async def running(server: Any, *data: Any, **meta: Any) -> None:
+    """Start a call and leave while it waits in the program."""
+    answer = await server.evaluate(*data, wait_s=0, **meta)
+    assert "pending" in answer
+    async with asyncio.timeout(10):
+        await server.program.waiting.wait()
+
+
+async def test_the_same_call_asked_twice_runs_once(server: Any) -> None:
+    first = await server.evaluate("a", call_id="c")
+    assert await server.evaluate("a", call_id="c") == first
+    assert server.program.ran == ["a"]
+
+
+async def test_a_call_asked_again_while_it_runs_is_joined(server: Any) -> None:
+    asked = [asyncio.create_task(server.evaluate(WAITING, call_id="c")) for _ in range(3)]
+    async with asyncio.timeout(10):
+        await server.program.waiting.wait()
+    server.program.gate("gate").set()
+    answers = await asyncio.gather(*asked)
+    assert answers[0] == answers[1] == answers[2]
+    assert server.program.ran == [WAITING]
+
+
+async def test_the_same_id_for_another_request_is_a_conflict(server: Any) -> None:
+    server.program.answers["make_reflective_dataset"] = {"dataset": {}}
+    await server.evaluate("a", call_id="c")
+    with pytest.raises(errors.CallIdConflict):
+        await server.evaluate("b", call_id="c")
+    other = {"candidate": server.seed, "eval_batch": {"batch": [], "results": []}, "components_to_update": []}
+    with pytest.raises(errors.CallIdConflict):
+        await server.call("make_reflective_dataset", other, call_id="c")
+    assert server.program.ran == ["a"]
+
+
+async def test_meta_and_the_order_of_keys_are_not_part_of_the_request(server: Any) -> None:
+    await server.evaluate({"x": 1, "y": 2}, call_id="c", traceparent="1")
+    await server.evaluate({"y": 2, "x": 1}, call_id="c", wait_s=5)
+    assert len(server.program.ran) == 1
+
+
+async def test_a_refusal_is_not_remembered(start: Any) -> None:
+    server = await start(max_queue=0)
+    with pytest.raises(errors.UnknownCandidate):
+        await server.call("evaluate", {"candidate": {}, "batch": []}, call_id="c")
+    with pytest.raises(errors.CallNotFound):
+        await server.call("get_result", {"call_id": "c"})
+    assert len(await server.evaluate("a", call_id="c")) == 1
+
+
+async def test_a_call_not_done_in_time_is_pending_and_collected_later(server: Any) -> None:
+    answer = await server.evaluate("done", WAITING, "later", call_id="c", wait_s=0.01)
+    assert answer == {"pending": {"call_id": "c", "progress": {"done": 1, "total": 3}}}
+    assert await server.call("get_result", {"call_id": "c"}) == answer
+    assert await server.evaluate("done", WAITING, "later", call_id="c", wait_s=0) == answer
+    server.program.gate("gate").set()
+    collected = await server.call("get_result", {"call_id": "c", "wait_s": 10})
+    assert [result["output"] for result in collected["results"]] == ["done", WAITING, "later"]
+    assert await server.call("get_result", {"call_id": "c"}) == collected
+
+
+async def test_a_late_answer_is_the_calls_own_error(server: Any) -> None:
+    failure = errors.ProgramFailed("broken", stage="run")
+    await running(server, {"wait": "gate", "raise": "late"}, call_id="c")
+    server.program.gate("gate").set()
+    with pytest.raises(errors.InternalError):
+        await server.call("get_result", {"call_id": "c", "wait_s": 10})
+    server.program.answers["make_reflective_dataset"] = failure
+    params = {"candidate": server.seed, "eval_batch": {"batch": [], "results": []}, "components_to_update": []}
+    for _ in range(2):
+        with pytest.raises(errors.ProgramFailed) as caught:
+            await server.call("make_reflective_dataset", params, call_id="d")
+        assert caught.value.details == {"stage": "run"}
+    assert len(server.program.calls) == 1
+
+
+async def test_an_unknown_call_is_not_found(server: Any) -> None:
+    for method in ("get_result", "cancel"):
+        with pytest.raises(errors.CallNotFound):
+            await server.call(method, {"call_id": "never seen"})
+
+
+async def test_a_call_outlives_its_connection(server: Any) -> None:
+    asked = asyncio.create_task(server.evaluate(WAITING, call_id="c"))
+    async with asyncio.timeout(10):
+        await server.program.waiting.wait()
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    server.program.gate("gate").set()
+    answer = await server.call("get_result", {"call_id": "c", "wait_s": 10})
+    assert answer["results"][0]["status"] == "ok"
+    assert not server.program.cancelled.is_set()
+
+
+async def test_without_a_call_id_closing_the_connection_cancels(server: Any) -> None:
+    asked = asyncio.create_task(server.evaluate(WAITING))
+    async with asyncio.timeout(10):
+        await server.program.waiting.wait()
+        asked.cancel()
+        await server.program.cancelled.wait()
+    await asyncio.gather(asked, return_exceptions=True)
+    await server.still_works()
+
+
+async def test_cancelling_an_evaluation_keeps_what_is_finished(server: Any) -> None:
+    asked = asyncio.create_task(server.evaluate("done", WAITING, "later", call_id="c"))
+    async with asyncio.timeout(10):
+        await server.program.waiting.wait()
+    assert await server.call("cancel", {"call_id": "c"}) == {"status": "cancelled"}
+    results = await asked
+    assert [result["status"] for result in results] == ["ok", "cancelled", "cancelled"]
+    assert results[1].pop("seconds") >= 0
+    assert results[1] == {"status": "cancelled", "score": None, "output": None}
+    assert await server.call("cancel", {"call_id": "c"}) == {"status": "finished"}
+    assert (await server.call("get_result", {"call_id": "c"}))["results"][0] == results[0]
+    await server.still_works()
+
+
+async def test_any_other_cancelled_call_ends_in_an_error(server: Any) -> None:
+    params = {
+        "candidate": {"system": "wait"},
+        "eval_batch": {"batch": [], "results": []},
+        "components_to_update": [],
+    }
+    asked = asyncio.create_task(server.call("make_reflective_dataset", params, call_id="c"))
+    async with asyncio.timeout(10):
+        await server.program.waiting.wait()
+    assert await server.call("cancel", {"call_id": "c"}) == {"status": "cancelled"}
+    with pytest.raises(errors.CallCancelled) as caught:
+        await asked
+    assert caught.value.retryable
+
+
+async def test_a_finished_call_is_not_cancelled(server: Any) -> None:
+    first = await server.evaluate("a", call_id="c")
+    assert await server.call("cancel", {"call_id": "c"}) == {"status": "finished"}
+    assert await server.evaluate("a", call_id="c") == first
+
+
+async def test_a_call_cancelled_before_its_first_step_leaves_no_trace_in_the_load(start: Any) -> None:
+    server = await start()
+    entries = [
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "evaluate",
+            "params": {
+                "candidate": server.seed,
+                "batch": [{"id": "0", "data": WAITING}],
+                "_meta": {"call_id": "c", "wait_s": 0},
+            },
+        },
+        {"jsonrpc": "2.0", "id": 2, "method": "cancel", "params": {"call_id": "c"}},
+    ]
+    _, answers = await server.post(entries)
+    assert answers[1]["result"] == {"status": "cancelled"}
+    answer = await server.call("get_result", {"call_id": "c"})
+    assert answer["results"][0]["status"] == "cancelled"
+    await asyncio.wait_for(server.service.drain(), 10)
+
+
+async def test_a_call_nobody_asks_for_is_abandoned(start: Any) -> None:
+    server = await start(abandon_after_s=0.05)
+    await running(server, "done", WAITING, call_id="c")
+    async with asyncio.timeout(10):
+        await server.program.cancelled.wait()
+    answer = await server.call("get_result", {"call_id": "c", "wait_s": 1})
+    assert [result["status"] for result in answer["results"]] == ["ok", "cancelled"]
+
+
+async def test_a_call_somebody_waits_for_is_not_abandoned(start: Any) -> None:
+    server = await start(abandon_after_s=0.05)
+    await running(server, WAITING, call_id="c")
+    answer = await server.call("get_result", {"call_id": "c", "wait_s": 0.4})
+    assert "pending" in answer
+    assert not server.program.cancelled.is_set()
+    server.program.gate("gate").set()
+    assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
+
+
+async def test_an_answer_is_let_go_when_nobody_asked_for_long(start: Any) -> None:
+    server = await start(keep_answers_s=0.05)
+    await server.evaluate("a", call_id="c")
+    await asyncio.sleep(0.1)  # the time that passes is what is tested
+    with pytest.raises(errors.CallNotFound):
+        await server.call("get_result", {"call_id": "c"})
+    await server.evaluate("a", call_id="c")
+    assert server.program.ran == ["a", "a"]
+
+
+async def test_answers_longest_unasked_are_let_go_when_they_grow_too_large(start: Any) -> None:
+    server = await start(max_answer_bytes=30_000)
+    large = "x" * 10_000
+    await server.evaluate(large, call_id="1")
+    await server.evaluate(large, call_id="2")
+    await server.call("get_result", {"call_id": "1"})
+    await server.evaluate(large, call_id="3")
+    with pytest.raises(errors.CallNotFound):
+        await server.call("get_result", {"call_id": "2"})
+    for kept in ("1", "3"):
+        assert "results" in await server.call("get_result", {"call_id": kept})
+
+
+async def test_the_newest_answer_is_kept_whatever_its_size(start: Any) -> None:
+    server = await start(max_answer_bytes=0)
+    await running(server, WAITING, call_id="c")
+    server.program.gate("gate").set()
+    assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
+
+
+async def test_wait_s_needs_a_call_id(server: Any) -> None:
+    with pytest.raises(errors.InvalidParams) as caught:
+        await server.evaluate("a", wait_s=1)
+    assert caught.value.details["errors"][0]["path"] == "_meta.wait_s"
+    assert server.program.ran == []

@@ -1,0 +1,256 @@
+"""`gepa-server` as a process of its own: how it starts, what it says, how it ends."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+WAIT_S = 30
+PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
+STDIO = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    result = {
+        "protocol_versions": ["1"],
+        "server": {"name": "s", "version": "1", "language": "python", "instance_id": "i"},
+        "program": {"name": sys.argv[1], "components": [{"name": "system"}], "seed_candidate": {"system": "x"}},
+        "capabilities": [],
+        "limits": {"max_concurrency": 1, "max_batch_size": 1, "max_request_bytes": 1000000},
+    }
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+@asynccontextmanager
+async def started(folder: Path, *arguments: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "rpc_server",
+        *arguments,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), WAIT_S)
+
+
+async def first_line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    line = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode()
+    assert line, (await process.communicate())[1].decode()
+    return line
+
+
+async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(await first_line(process))
+    assert event["event"] == "ready"
+    return event
+
+
+async def failure(folder: Path, *arguments: str, **variables: str) -> tuple[int | None, str]:
+    """Exit status and stderr of a command that cannot start."""
+    async with started(folder, *arguments, **variables) as process:
+        _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
+        return process.returncode, told.decode()
+
+
+async def call(event: dict[str, Any], method: str, params: dict[str, Any], token: str | None = None) -> Any:
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {token or event['token']}"}) as session,
+        session.post(event["url"], json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) as response,
+    ):
+        answer = await response.json()
+        assert "result" in answer, answer
+        return answer["result"]
+
+
+def text_of(file: Path) -> str | None:
+    return file.read_text() if file.exists() else None
+
+
+def evaluation(*data: Any, candidate: dict[str, str], **meta: Any) -> dict[str, Any]:
+    batch = [{"id": str(position), "data": one} for position, one in enumerate(data)]
+    return {"candidate": candidate, "batch": batch, **({"_meta": meta} if meta else {})}
+
+
+async def test_the_conformance_program_is_served_and_sigterm_ends_it(tmp_path: Path) -> None:
+    async with started(tmp_path, "--conformance", "--json") as process:
+        event = await ready(process)
+        assert event["pid"] == process.pid
+        token_file = Path(event["token_file"])
+        assert text_of(token_file) == event["token"] + "\n"
+        found = await call(event, "discover", {})
+        assert found["server"]["instance_id"] == event["instance_id"]
+        assert found["program"]["name"] == "conformance"
+        assert found["program"]["version"] == "1"
+        assert {split: info["size"] for split, info in found["datasets"].items()} == {"train": 5, "val": 3}
+        seed = found["program"]["seed_candidate"]
+        assert seed == {"system": "seed system", "style": "seed style"}
+        wanted = [{"score": 0.5, "feedback": "f"}, {"raise": "no"}, {"echo_candidate": True}, {"score": "NaN"}]
+        results = (await call(event, "evaluate", evaluation(*wanted, candidate=seed)))["results"]
+        assert [one["status"] for one in results] == ["ok", "program_error", "ok", "program_error"]
+        assert (results[0]["score"], results[0]["feedback"]) == (0.5, "f")
+        assert results[1]["error"]["type"] == "ValueError"
+        assert results[2]["output"] == seed
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
+        assert text_of(token_file) is None
+
+
+async def test_people_get_one_line_when_it_is_ready(tmp_path: Path) -> None:
+    (tmp_path / "tickets.py").write_text(PLAIN)
+    async with started(tmp_path, "--program", "tickets.py") as process:
+        line = await first_line(process)
+    pattern = r"gepa-server \S+ · tickets \(python\) ready on http://127\.0\.0\.1:\d+/rpc · token in /\S+/token\n"
+    assert re.fullmatch(pattern, line)
+
+
+async def test_a_given_token_is_used_said_by_nobody_and_unknown_to_the_program(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(
+        "import os\nseed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return dict(os.environ)\n"
+    )
+    async with started(tmp_path, "--program", "app.py", "--json", GEPA_TOKEN="given-token") as process:
+        event = await ready(process)
+        assert (event["token"], event["token_file"]) == (None, None)
+        answer = await call(event, "evaluate", evaluation(1, candidate={"system": "x"}), token="given-token")
+        assert "given-token" not in json.dumps(answer)
+        assert "PATH" in answer["results"][0]["output"]
+
+
+async def test_everything_after_command_is_the_command(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STDIO)
+    arguments = ("--json", "--command", sys.executable, "program.py", "--name")
+    async with started(tmp_path, *arguments) as process:
+        assert (await call(await ready(process), "discover", {}))["program"]["name"] == "--name"
+
+
+async def test_settings_come_from_gepa_toml(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(PLAIN)
+    (tmp_path / "rows.jsonl").write_text('{"q": 1}\n')
+    (tmp_path / "gepa.toml").write_text('program = "app.py"\nmax_batch_size = 3\ndatasets = { train = "rows.jsonl" }')
+    async with started(tmp_path, "--json") as process:
+        found = await call(await ready(process), "discover", {})
+        assert (found["limits"]["max_batch_size"], found["datasets"]["train"]["size"]) == (3, 1)
+
+
+async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import no_such_module_here\n")
+    status, told = await failure(tmp_path, "--program", "app.py")
+    assert status == 2
+    assert told.startswith("gepa-server: the program cannot start")
+    assert "No module named 'no_such_module_here'" in told
+    assert 'app.py", line 1' in told
+    assert "interpreter: /" in told
+    assert "rpc_server" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((), "exactly one of `program`, `adapter` and `command`"),
+        (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
+        (("--program", "app.py", "--workers", "0"), "--workers"),
+        (("--program", "app.py", "--datasets", "train=none.jsonl"), "none.jsonl"),
+        (("--program", "app.py", "--config", "none.toml"), "none.toml"),
+        (("--command", "no-such-program-here"), "no-such-program-here"),
+    ],
+)
+async def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+    (tmp_path / "app.py").write_text(PLAIN)
+    status, told = await failure(tmp_path, *arguments)
+    assert status == 2
+    assert told.startswith("gepa-server: ")
+    assert part in told
+    assert "Traceback" not in told
+
+
+async def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "gepa.toml").write_text('progam = "app.py"')
+    status, told = await failure(tmp_path, "--json")
+    assert status == 2
+    assert "unknown key `progam`; did you mean `program`?" in told
+
+
+async def test_a_taken_port_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import time\ntime.sleep(60)\n" + PLAIN)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        status, told = await failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
+    assert status == 2
+    assert "cannot listen" in told
+
+
+async def test_sigterm_lets_a_running_call_finish(tmp_path: Path) -> None:
+    async with started(tmp_path, "--conformance", "--json") as process:
+        event = await ready(process)
+        seed = (await call(event, "discover", {}))["program"]["seed_candidate"]
+        params = evaluation({"sleep_ms": 700, "output": "late"}, candidate=seed, call_id="c", wait_s=0)
+        assert "pending" in await call(event, "evaluate", params)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert json.loads(await process.stdout.readline()) == {"event": "draining"}
+        answer = await call(event, "get_result", {"call_id": "c", "wait_s": 20})
+        assert answer["results"][0]["output"] == "late"
+        assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
+
+
+async def test_sigint_ends_promptly_whatever_runs(tmp_path: Path) -> None:
+    async with started(tmp_path, "--conformance", "--json") as process:
+        event = await ready(process)
+        seed = (await call(event, "discover", {}))["program"]["seed_candidate"]
+        params = evaluation({"sleep_ms": 60_000}, candidate=seed, call_id="c", wait_s=0)
+        assert "pending" in await call(event, "evaluate", params)
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+
+
+async def test_a_signal_while_the_program_starts_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import time\nopen('started', 'w').close()\ntime.sleep(60)\n" + PLAIN)
+    async with started(tmp_path, "--program", "app.py", "--json") as process:
+        async with asyncio.timeout(WAIT_S):
+            while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process's doing
+                await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+
+
+async def test_modules_of_the_same_names_in_the_working_directory_do_no_harm(tmp_path: Path) -> None:
+    for name in ("protocol.py", "aiohttp.py", "rpc_server.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong module')\n")
+    main = Path(__file__).parents[3] / "rpc_server" / "__main__.py"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(main), "--version", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert (process.returncode, told.decode().split()[0]) == (0, "gepa-server")
+
+
+async def test_a_package_of_ours_found_elsewhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "gepa_client").mkdir()
+    (tmp_path / "gepa_client" / "__init__.py").write_text("")
+    paths = [str(tmp_path), str(Path(__file__).parents[3])]
+    code = f"import sys; sys.path[:0] = {paths!r}; from rpc_server.cli import main; main()"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-c", code, "--version", stderr=asyncio.subprocess.PIPE
+    )
+    _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert process.returncode == 2
+    assert "`gepa_client`" in told.decode()
+    assert str(tmp_path) in told.decode()

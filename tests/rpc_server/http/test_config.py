@@ -1,0 +1,158 @@
+"""Where settings come from, and what is told when they are wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpc_server.config import SettingsError, load_settings
+from rpc_server.flags import read_flags, with_one_command
+from rpc_server.settings import Settings
+
+
+def wrong(folder: Path, text: str, name: str = "gepa.toml", **flags: Any) -> str:
+    (folder / name).write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags=flags, folder=folder)
+    return str(caught.value)
+
+
+def test_gepa_toml_in_the_working_directory_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gepa.toml").write_text(
+        'program = "app.py"\nport = 99\ndatasets = { train = "rows.jsonl" }\nexample_timeout_s = 5\n'
+        'allowed_hosts = ["box"]\nseed_candidate = { system = "x" }'
+    )
+    settings = load_settings(folder=tmp_path)
+    assert (settings.program, settings.port, settings.root) == ("app.py", 99, tmp_path)
+    assert settings.datasets == {"train": Path("rows.jsonl")}
+    assert (settings.example_timeout_s, settings.allowed_hosts) == (5.0, ("box",))
+    assert settings.seed_candidate == {"system": "x"}
+
+
+def test_a_table_in_pyproject_is_found_when_there_is_no_gepa_toml(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.gepa]\ncommand = ["node", "p.js"]')
+    assert load_settings(folder=tmp_path).command == ("node", "p.js")
+    (tmp_path / "gepa.toml").write_text('program = "app"')
+    assert load_settings(folder=tmp_path).program == "app"
+
+
+def test_a_pyproject_without_the_table_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'")
+    assert load_settings(flags={"program": "app"}, folder=tmp_path).root == tmp_path
+    with pytest.raises(SettingsError, match=r"no \[tool.gepa\]"):
+        load_settings(tmp_path / "pyproject.toml", folder=tmp_path)
+
+
+def test_a_given_file_makes_its_folder_the_root(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "other.toml").write_text('program = "app.py"')
+    assert load_settings(tmp_path / "sub" / "other.toml", folder=tmp_path).root == tmp_path / "sub"
+
+
+def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "gepa.toml").write_text('program = "app.py"\nport = 1\nworkers = 2')
+    flags = {"command": ["node", "p.js"], "port": 2, "datasets": {"val": "v.csv"}, "token_file": "t"}
+    settings = load_settings(tmp_path / "sub" / "gepa.toml", flags, folder=tmp_path)
+    assert (settings.program, settings.command, settings.port, settings.workers) == (None, ("node", "p.js"), 2, 2)
+    assert (settings.datasets["val"], settings.token_file) == (tmp_path / "v.csv", tmp_path / "t")
+
+
+def test_an_unknown_key_names_the_nearest_and_the_file(tmp_path: Path) -> None:
+    message = wrong(tmp_path, 'program = "a"\nmax_concurency = 3')
+    assert "`max_concurency`" in message
+    assert "`max_concurrency`" in message
+    assert str(tmp_path / "gepa.toml") in message
+    assert "`example_timeout_s`" in wrong(tmp_path, "example-timeout = 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('port = "80"', "port"),
+        ("port = 80.5", "port"),
+        ("port = 70000", "port"),
+        ("workers = 0", "workers"),
+        ("share_rows = 1", "share_rows"),
+        ("datasets = ['a']", "datasets"),
+        ("env = { A = 1 }", "env"),
+        ("command = 'node p.js'", "command"),
+        ("example_timeout_s = 0", "example_timeout_s"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_names_key_and_file(tmp_path: Path, text: str, key: str) -> None:
+    message = wrong(tmp_path, text if key == "command" else f'program = "a"\n{text}')
+    assert f"{tmp_path / 'gepa.toml'}: `{key}`" in message
+
+
+def test_an_infinite_deadline_is_none(tmp_path: Path) -> None:
+    (tmp_path / "gepa.toml").write_text('program = "a"\nexample_timeout_s = inf')
+    assert load_settings(folder=tmp_path).example_timeout_s is None
+
+
+def test_a_flag_of_the_wrong_kind_is_named_as_a_flag(tmp_path: Path) -> None:
+    assert wrong(tmp_path, "", program="a", max_batch_size=0).startswith("--max-batch-size: ")
+
+
+def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
+    assert "exactly one of" in wrong(tmp_path, "port = 1")
+    assert "program and adapter" in wrong(tmp_path, 'program = "a"\nadapter = "b:C"')
+
+
+def test_a_file_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None:
+    assert str(tmp_path / "gepa.toml") in wrong(tmp_path, "program = ")
+    with pytest.raises(SettingsError, match=r"none\.toml"):
+        load_settings(tmp_path / "none.toml", folder=tmp_path)
+
+
+def test_every_setting_has_a_flag() -> None:
+    from rpc_server import flags
+
+    assert set(flags._FLAGS) == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["--port", "1"], ["--port", "1"]),
+        (["--port", "1", "--command", "node", "p.js", "--port", "2"], ["--port", "1", "--command=node p.js --port 2"]),
+        (["--command", "node 'my p.js'", "--port", "1"], ["--command=node 'my p.js'", "--port", "1"]),
+        (["--command", "node", "my p.js"], ["--command=node 'my p.js'"]),
+        (["--command=node p.js", "--port", "1"], ["--command=node p.js", "--port", "1"]),
+        (["--command"], ["--command"]),
+    ],
+)
+def test_everything_after_command_belongs_to_it(given: list[str], expected: list[str]) -> None:
+    assert with_one_command(given) == expected
+
+
+def test_flags_are_read_as_a_file_would_say_them() -> None:
+    given = {
+        "command": "node 'my p.js'",
+        "datasets": ["train=a=b.jsonl", "val=v.csv"],
+        "env": ["A=1"],
+        "adapter_args": '{"model": "x"}',
+        "seed_candidate": ' {"system": "y"}',
+        "port": 0,
+        "thread_safe": None,
+        "transient": [],
+    }
+    assert read_flags(given) == {
+        "command": ["node", "my p.js"],
+        "datasets": {"train": "a=b.jsonl", "val": "v.csv"},
+        "env": {"A": "1"},
+        "adapter_args": {"model": "x"},
+        "seed_candidate": {"system": "y"},
+        "port": 0,
+    }
+    assert read_flags({"seed_candidate": "seed.json"}) == {"seed_candidate": "seed.json"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"datasets": ["train"]}, {"env": ["=x"]}, {"adapter_args": "{"}, {"adapter_args": "[1]"}, {"command": "a 'b"}],
+)
+def test_a_flag_that_cannot_be_read_is_named(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(SettingsError, match=f"^--{name.replace('_', '-')}: "):
+        read_flags(given)

@@ -1,0 +1,106 @@
+"""Opens the small programs in `data/` as real processes, and sees that none of them outlives its test."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import Example, ExampleResult
+from rpc_server.open_program import open_program
+from rpc_server.program import Program
+from rpc_server.settings import Settings
+
+DATA = Path(__file__).parent / "data"
+MARK = "PROGRAM_TEST_MARK"
+
+
+class Opened:
+    """A running program with shorthands for tests."""
+
+    def __init__(self, program: Program, mark: str) -> None:
+        self.program = program
+        self._mark = mark
+
+    async def evaluate(
+        self, *rows: Any, candidate: dict[str, str] | None = None, capture_traces: bool = False
+    ) -> list[dict[str, Any]]:
+        """The results of one call, in the order of its rows."""
+        given: dict[int, dict[str, Any]] = {}
+
+        def keep(position: int, result: dict[str, Any]) -> None:
+            assert position not in given
+            ExampleResult.model_validate(result)
+            given[position] = result
+
+        batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]
+        seed = self.program.info.seed_candidate
+        async with asyncio.timeout(60):
+            await self.program.evaluate(candidate or seed, batch, capture_traces=capture_traces, on_result=keep)
+        return [given[number] for number in range(len(rows))]
+
+    async def one(self, row: Any, **options: Any) -> dict[str, Any]:
+        """The result of one example."""
+        (result,) = await self.evaluate(row, **options)
+        return result
+
+    def processes(self) -> dict[int, str]:
+        """Every living process that belongs to this program, with its command line."""
+        return marked_processes(self._mark)
+
+
+def marked_processes(mark: str) -> dict[int, str]:
+    """Every living process whose environment holds the mark."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes() and not _is_zombie(entry):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
+
+
+def _is_zombie(entry: Path) -> bool:
+    return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """What the condition gives once it is true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not come to pass in time"
+        await asyncio.sleep(0.01)
+    return value
+
+
+@pytest.fixture
+def opened() -> Callable[..., Any]:
+    """`async with opened("behaves.py", ...)`: a running program; afterwards none of its processes is left."""
+
+    @asynccontextmanager
+    async def open_data(program: str | None = None, **settings: Any) -> AsyncIterator[Opened]:
+        mark = uuid.uuid4().hex
+        env = {MARK: mark, **settings.pop("env", {})}
+        given = {"root": DATA, "workers": 2, "example_timeout_s": 20.0, "start_timeout_s": 20.0, **settings}
+        running = await open_program(Settings(program=program, env=env, **given))
+        try:
+            yield Opened(running, mark)
+        finally:
+            async with asyncio.timeout(20):
+                await running.close()
+        await _until(lambda: not marked_processes(mark), 5.0)
+
+    return open_data
+
+
+@pytest.fixture
+def until() -> Callable[..., Any]:
+    """`await until(condition)`: what the condition gives once it is true; fails when that takes too long."""
+    return _until

@@ -1,0 +1,204 @@
+"""Does what its example says, the bad things included."""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+
+seed_candidate = {"prompt": "seed"}
+
+_STARTED = time.monotonic()
+
+
+class Opaque:
+    pass
+
+
+class Busy(Exception):
+    retryable = True
+
+
+class Wrong(ConnectionError):
+    retryable = False
+
+
+class RateLimitError(Exception):
+    pass
+
+
+RateLimitError.__module__ = "openai._exceptions"
+
+
+def run(example, candidate, trace, usage):
+    trace.append({"prompt": candidate["prompt"]})
+    usage["calls"] = 1
+    return globals()["do_" + example.get("do", "nothing")](example, candidate)
+
+
+def score(example, output):
+    return eval(example["score"]) if "score" in example else 1.0
+
+
+def do_nothing(example, candidate):
+    return example.get("output")
+
+
+def do_candidate(example, candidate):
+    return candidate
+
+
+def do_pid(example, candidate):
+    return os.getpid()
+
+
+def do_environment(example, candidate):
+    return {name: os.environ.get(name) for name in example["names"]}
+
+
+def do_where(example, candidate):
+    return {"cwd": os.getcwd(), "path": sys.path[0]}
+
+
+def do_stdin(example, candidate):
+    return sys.stdin.read()
+
+
+def do_python(example, candidate):
+    return eval(example["python"])
+
+
+def do_print(example, candidate):
+    print("printed", example["text"])
+    sys.stderr.write("to stderr\n")
+    os.write(1, b'{"jsonrpc":"2.0","id":1,"result":{"results":[]}}\n')
+    os.system("echo from a shell")
+    return "fine"
+
+
+def do_print_and_raise(example, candidate):
+    print("before the failure")
+    raise ValueError("after printing")
+
+
+def do_flood(example, candidate):
+    chunk = "x" * 65536
+    for _ in range(example["chunks"]):
+        sys.stderr.write(chunk)
+    if example.get("raise"):
+        raise ValueError("flooded")
+    return "flooded"
+
+
+def do_raise(example, candidate):
+    raise eval(example["error"])
+
+
+def do_chain(example, candidate):
+    try:
+        raise KeyError("inner")
+    except KeyError as error:
+        raise ValueError("outer") from error
+
+
+def do_exit(example, candidate):
+    os._exit(example.get("status", 3))
+
+
+def do_sys_exit(example, candidate):
+    sys.exit("leaving")
+
+
+def do_kill(example, candidate):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def do_segfault(example, candidate):
+    print("about to crash", flush=True)
+    ctypes.string_at(0)
+
+
+def do_die_once(example, candidate):
+    """Dies the first time only, whatever process it is in; the file remembers."""
+    if os.path.exists(example["file"]):
+        return "survived"
+    with open(example["file"], "w"):
+        pass
+    os._exit(9)
+
+
+def do_recurse(example, candidate):
+    return do_recurse(example, candidate)
+
+
+def do_sleep(example, candidate):
+    time.sleep(example["seconds"])
+    return "slept"
+
+
+def do_tell_and_sleep(example, candidate):
+    with open(example["file"], "a") as file:
+        file.write("%d\n" % os.getpid())
+    time.sleep(example["seconds"])
+    return "slept"
+
+
+def do_spin(example, candidate):
+    while True:
+        pass
+
+
+def do_spin_in_c(example, candidate):
+    return sum(range(10**11))
+
+
+def do_stubborn(example, candidate):
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+
+
+def do_swallow_once(example, candidate):
+    try:
+        time.sleep(60)
+    except BaseException:
+        return "swallowed"
+
+
+def do_fork(example, candidate):
+    """The child comes back from `run` like the parent."""
+    return "child" if os.fork() == 0 else "parent"
+
+
+def do_fork_and_raise(example, candidate):
+    if os.fork() == 0:
+        raise RuntimeError("in the child")
+    return "parent"
+
+
+def do_leave_child(example, candidate):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    return pid
+
+
+def do_kill_parent(example, candidate):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def do_close_descriptors(example, candidate):
+    os.closerange(3, 1024)
+    return "closed"
+
+
+def do_opaque(example, candidate):
+    return {"deep": [1, Opaque()]}
+
+
+def do_age(example, candidate):
+    return time.monotonic() - _STARTED

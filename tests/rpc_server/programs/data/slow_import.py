@@ -1,0 +1,12 @@
+"""Needs as long to import as the environment says."""
+
+import os
+import time
+
+time.sleep(float(os.environ["IMPORT_SECONDS"]))
+
+seed_candidate = {"prompt": "seed"}
+
+
+def run(example, candidate):
+    return "imported"

@@ -1,0 +1,146 @@
+"""Processes that end or hang under their examples: who is blamed, who runs again, who is left alone."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+
+
+def pids_in(path):
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp_path, until):
+    told = tmp_path / "told"
+    async with opened("behaves.py", workers=1) as running:
+        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(told), "seconds": 1}))
+        (pid,) = await until(lambda: pids_in(told))
+        os.kill(pid, signal.SIGKILL)
+        result = await evaluation
+        assert result["status"] == "ok"
+        assert result["output"] == "slept"
+        first, second = pids_in(told)
+        assert first != second
+
+
+async def test_an_example_that_dies_once_runs_again_and_succeeds(opened, tmp_path):
+    async with opened("behaves.py") as running:
+        result = await running.one({"do": "die_once", "file": str(tmp_path / "died")})
+        assert result["output"] == "survived"
+
+
+async def test_deaths_hurt_no_neighbour(opened):
+    async with opened("behaves.py", workers=3) as running:
+        rows = [{"do": "exit"} if number % 4 == 0 else {"output": number} for number in range(24)]
+        results = await running.evaluate(*rows)
+        for number, result in enumerate(results):
+            if number % 4 == 0:
+                assert result["error"]["type"] == "process_died"
+            else:
+                assert result["output"] == number
+
+
+async def test_a_hanging_example_delays_its_neighbours_by_nothing(opened):
+    async with opened("behaves.py", workers=2, example_timeout_s=1.5) as running:
+        hanging = asyncio.create_task(running.one({"do": "spin_in_c"}))
+        started = time.monotonic()
+        await running.evaluate(*[{"output": 1}] * 20)
+        assert time.monotonic() - started < 1.0
+        assert (await hanging)["status"] == "timeout"
+
+
+async def test_time_in_the_queue_does_not_count_towards_the_deadline(opened):
+    async with opened("behaves.py", workers=1, example_timeout_s=0.8) as running:
+        results = await running.evaluate(*[{"do": "sleep", "seconds": 0.3}] * 5)
+        assert [result["status"] for result in results] == ["ok"] * 5
+
+
+async def test_calls_take_turns(opened):
+    async with opened("behaves.py", workers=1) as running:
+        long = asyncio.create_task(running.evaluate(*[{"do": "sleep", "seconds": 0.1}] * 20))
+        await asyncio.sleep(0)
+        started = time.monotonic()
+        await running.one({"output": 1})
+        assert time.monotonic() - started < 1.0
+        long.cancel()
+
+
+async def test_the_warm_parent_is_started_again_when_it_was_killed(opened, tmp_path, until):
+    told = tmp_path / "told"
+    async with opened("behaves.py", workers=1) as running:
+        pid = (await running.one({"do": "python", "python": "os.getppid()"}))["output"]
+        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(told), "seconds": 0.5}))
+        await until(lambda: pids_in(told))
+        os.kill(pid, signal.SIGKILL)
+        assert (await evaluation)["output"] == "slept"
+        assert (await running.one({"do": "python", "python": "os.getppid()"}))["output"] != pid
+
+
+async def test_the_suspects_of_a_shared_process_are_told_apart(opened, tmp_path):
+    """With threads, a death takes the neighbours along: only the one that kills again alone is blamed."""
+    async with opened("behaves.py", workers=1, threads=4) as running:
+        rows = [{"do": "sleep", "seconds": 0.3}, {"do": "exit"}, {"do": "sleep", "seconds": 0.3}]
+        results = await running.evaluate(*rows)
+        assert [result["status"] for result in results] == ["ok", "program_error", "ok"]
+        assert results[1]["error"]["type"] == "process_died"
+
+
+async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_again(opened):
+    async with opened("behaves.py", workers=1, threads=4, example_timeout_s=1.0) as running:
+        assert running.program.max_concurrency == 4
+        pids = {result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 8)}
+        assert len(pids) == 1
+        hanging = asyncio.create_task(running.one({"do": "spin"}))
+        await asyncio.sleep(0.9)
+        neighbour = await running.one({"do": "sleep", "seconds": 0.95})
+        assert (await hanging)["status"] == "timeout"
+        assert neighbour["status"] == "ok"
+
+
+async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import os\n"
+        "seed_candidate = {'a': 'b'}\n"
+        "def run(example, candidate): return 1\n"
+        "def propose_new_texts(candidate, reflective_dataset, components_to_update):\n"
+        "    if not os.path.exists('died'):\n"
+        "        open('died', 'w').close()\n"
+        "        os._exit(1)\n"
+        "    return {'a': 'new'}\n"
+    )
+    async with opened("mine.py", root=tmp_path) as running:
+        params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
+        assert await running.program.call("propose_new_texts", params) == {"texts": {"a": "new"}}
+
+
+async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(opened, tmp_path, until):
+    source = "seed_candidate = {'a': 'b'}\ndef run(example, candidate):\n    import os\n    return os.getppid()\n"
+    (tmp_path / "mine.py").write_text(source)
+    async with opened("mine.py", root=tmp_path, workers=1) as running:
+        pid = (await running.one({}))["output"]
+        (tmp_path / "mine.py").write_text("raise ValueError('broken meanwhile')")
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not running.program.ready)
+        with pytest.raises(Exception, match="broken meanwhile"):
+            await running.one({})
+        (tmp_path / "mine.py").write_text(source)
+        await until(lambda: running.program.ready)
+        assert (await running.one({}))["status"] == "rollout"
+
+
+async def test_close_ends_processes_that_are_busy_and_can_be_called_twice(opened, tmp_path, until):
+    told = tmp_path / "told"
+    async with opened("behaves.py", workers=2) as running:
+        rows = [{"do": "tell_and_sleep", "file": str(told), "seconds": 60}, {"do": "spin_in_c"}]
+        evaluation = asyncio.create_task(running.evaluate(*rows))
+        await until(lambda: pids_in(told))
+        started = time.monotonic()
+        await running.program.close()
+        await running.program.close()
+        assert time.monotonic() - started < 5
+        with pytest.raises(Exception, match="shutting down"):
+            await evaluation
+        assert not running.processes()

@@ -1,0 +1,160 @@
+"""Modules of plain functions: what is given, what is left out, and the forms a score may take."""
+
+import pytest
+
+from protocol.errors import ProgramFailed
+
+
+async def test_a_module_with_seed_and_run_is_a_program_whose_results_await_a_score(opened):
+    async with opened("plain.py") as running:
+        info = running.program.info
+        assert info.name == "plain"
+        assert info.version is None
+        assert [part.name for part in info.components] == ["prompt", "style"]
+        assert running.program.capabilities == frozenset()
+        result = await running.one({"question": "why? "}, candidate={"prompt": "because", "style": ""})
+        assert result["status"] == "rollout"
+        assert result["score"] is None
+        assert result["output"] == {"answer": "why? because"}
+        assert set(result) == {"status", "score", "output", "seconds"}
+
+
+async def test_a_dotted_module_is_found_from_the_root(opened):
+    async with opened("plain") as running:
+        assert (await running.one({"question": "?"}))["status"] == "rollout"
+
+
+async def test_a_program_tells_all_it_offers(opened):
+    async with opened("full.py") as running:
+        info = running.program.info
+        assert info.version == "2.5"
+        assert info.components[0].description == "what to say"
+        assert running.program.capabilities == {"proposals", "scoring", "finalize"}
+        assert running.program.max_concurrency == 2
+        assert running.program.whole_batches is False
+
+
+async def test_name_version_and_seed_of_the_settings_come_first(opened):
+    async with opened("full.py", name="mine", version="9", seed_candidate={"prompt": "other"}) as running:
+        info = running.program.info
+        assert (info.name, info.version, info.seed_candidate) == ("mine", "9", {"prompt": "other"})
+
+
+async def test_score_feedback_objectives_usage_and_steps_arrive(opened):
+    async with opened("full.py") as running:
+        result = await running.one({"output": "said"}, capture_traces=True)
+        assert result["score"] == 0.5
+        assert result["feedback"] == "so so"
+        assert result["objective_scores"] == {"brevity": 1.0}
+        assert result["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
+        assert result["trajectory"] == [{"step": "read"}, {"step": "said", "text": "seed"}]
+
+
+async def test_without_traces_asked_for_there_is_no_trajectory(opened):
+    async with opened("full.py") as running:
+        assert "trajectory" not in await running.one({"output": "said"})
+
+
+async def test_a_program_that_records_no_steps_has_a_default_trajectory(opened):
+    async with opened("sums.py") as running:
+        result = await running.one({"output": "said", "score": "(1, 'good')"}, capture_traces=True)
+        assert result["trajectory"] == {
+            "data": {"output": "said", "score": "(1, 'good')"},
+            "output": "said",
+            "score": 1.0,
+            "feedback": "good",
+        }
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        ("1", (1.0, None)),
+        ("True", (1.0, None)),
+        ("(0.5, 'half')", (0.5, "half")),
+        ("{'score': 0.25, 'feedback': 'quarter'}", (0.25, "quarter")),
+        ("__import__('fractions').Fraction(1, 4)", (0.25, None)),
+        ("__import__('decimal').Decimal('0.75')", (0.75, None)),
+    ],
+)
+async def test_a_score_may_be_a_number_a_number_with_feedback_or_a_mapping(opened, score, expected):
+    async with opened("sums.py", workers=1) as running:
+        result = await running.one({"output": None, "score": score})
+        assert (result["score"], result.get("feedback")) == expected
+
+
+async def test_the_programs_own_methods_are_called(opened):
+    async with opened("full.py") as running:
+        call = running.program.call
+        (result,) = await running.evaluate({"output": "x"}, capture_traces=True)
+        batch = [{"id": "0", "data": {"output": "x"}}]
+        asked = {"candidate": {"prompt": "p"}, "components_to_update": ["prompt"]}
+        made = await call("make_reflective_dataset", {**asked, "eval_batch": {"batch": batch, "results": [result]}})
+        assert made == {"dataset": {"prompt": [{"Inputs": {"output": "x"}, "Steps": 2}]}}
+        texts = await call("propose_new_texts", {**asked, "reflective_dataset": made["dataset"]})
+        assert texts == {"texts": {"prompt": "p better"}}
+        run = {"id": "r", "metric_calls": 7, "candidates": 1, "seed_score": 0.0}
+        done = await call("finalize", {"best_candidate": {"prompt": "p"}, "best_score": 1.0, "run": run})
+        assert done == {"message": "best is p after 7 calls"}
+
+
+async def test_outputs_made_elsewhere_are_scored_and_failures_pass_unchanged(opened):
+    async with opened("full.py") as running:
+        failed = {"status": "timeout", "score": None, "output": None, "seconds": 1.0}
+        rollout = {"status": "rollout", "score": None, "output": "x", "seconds": 1.0, "usage": {"calls": 3}}
+        batch = [{"id": str(number), "data": {"output": "x"}} for number in range(2)]
+        answer = await running.program.call("score", {"batch": batch, "results": [rollout, failed]})
+        scored, passed = answer["results"]
+        assert (scored["status"], scored["score"], scored["output"]) == ("ok", 0.5, "x")
+        assert scored["usage"] == {"calls": 3}
+        assert passed == failed
+
+
+async def test_an_exception_in_a_method_is_program_failed_with_stage_and_traceback(opened):
+    async with opened("full.py") as running:
+        run = {"id": "r", "metric_calls": 7, "candidates": 1, "seed_score": 0.0}
+        with pytest.raises(ProgramFailed) as failed:
+            await running.program.call("finalize", {"best_candidate": {}, "best_score": -1.0, "run": run})
+        assert failed.value.message == "RuntimeError: cannot finish"
+        assert failed.value.details["stage"] == "finalize"
+        assert "full.py" in failed.value.details["traceback"]
+        assert (await running.one({"output": "x"}))["status"] == "ok"
+
+
+async def test_the_default_reflective_dataset_tells_inputs_outputs_and_feedback(opened):
+    async with opened("plain.py") as running:
+        rows = [{"question": "a"}, {"question": "b", "fail": True}]
+        results = await running.evaluate(*rows, capture_traces=True)
+        results[0].update(status="ok", score=0.5)
+        asked = {
+            "candidate": running.program.info.seed_candidate,
+            "eval_batch": {
+                "batch": [{"id": str(number), "data": row} for number, row in enumerate(rows)],
+                "results": results,
+            },
+            "components_to_update": ["prompt", "style"],
+        }
+        dataset = (await running.program.call("make_reflective_dataset", asked))["dataset"]
+        assert list(dataset) == ["prompt", "style"]
+        good, bad = dataset["prompt"]
+        assert good == {"Inputs": rows[0], "Generated Outputs": {"answer": "aseed"}, "Feedback": "Score: 0.5"}
+        assert bad["Generated Outputs"] == ""
+        assert bad["Feedback"].startswith("The program failed: ValueError: asked to fail\nTraceback")
+
+
+async def test_the_default_reflective_dataset_holds_the_steps_a_program_recorded(opened):
+    async with opened("behaves.py") as running:
+        (result,) = await running.evaluate({"output": 1}, capture_traces=True)
+        asked = {
+            "candidate": {"prompt": "p"},
+            "eval_batch": {"batch": [{"id": "0", "data": {"output": 1}}], "results": [result]},
+            "components_to_update": ["prompt"],
+        }
+        dataset = (await running.program.call("make_reflective_dataset", asked))["dataset"]
+        assert dataset["prompt"][0]["Trace"] == [{"prompt": "seed"}]
+
+
+async def test_a_method_the_program_lacks_is_refused(opened):
+    async with opened("plain.py") as running:
+        with pytest.raises(Exception, match="not found"):
+            await running.program.call("finalize", {})

@@ -1,0 +1,153 @@
+"""How a program comes to run, and what is said when it cannot."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ProgramFailed
+from rpc_server.interpreter import find_interpreter
+from rpc_server.settings import Settings
+
+
+async def failure(opened, program=None, **settings):
+    started = time.monotonic()
+    with pytest.raises(ProgramFailed) as failed:
+        async with opened(program, **settings):
+            pass
+    return failed.value, time.monotonic() - started
+
+
+async def test_a_program_that_fails_at_import_is_reported_within_a_second(opened):
+    error, seconds = await failure(opened, "fails_at_import.py")
+    assert seconds < 1.0
+    assert error.details["stage"] == "import"
+    assert error.message == "ModuleNotFoundError: No module named 'a_package_that_nobody_has'"
+    assert "fails_at_import.py" in error.details["traceback"]
+    assert "importlib" not in error.details["traceback"]
+    assert error.details["log_tail"] == "importing\n"
+    assert sys.executable.rpartition("/")[0] in error.details["interpreter"] or "python" in error.details["interpreter"]
+
+
+@pytest.mark.parametrize(
+    ("source", "stage", "said"),
+    [
+        ("seed_candidate = {'a': 'b'}\n", "program", "no function `run"),
+        ("def run(example, candidate): pass\n", "seed_candidate", "there is no `seed_candidate`"),
+        ("seed_candidate = {}\ndef run(e, c): pass\n", "seed_candidate", "at least one component"),
+        ("seed_candidate = {'a': 1}\ndef run(e, c): pass\n", "seed_candidate", "must be text"),
+        ("def broken(:\n", "import", "SyntaxError"),
+        ("raise SystemExit(3)\n", "import", "SystemExit"),
+        ("import os; os._exit(4)\n", "start", "exited with status 4"),
+        ("import os; print('last words', flush=True); os.kill(os.getpid(), 11)\n", "start", "SIGSEGV"),
+    ],
+)
+async def test_a_program_that_is_no_program_is_told_what_it_lacks(opened, tmp_path, source, stage, said):
+    (tmp_path / "mine.py").write_text(source)
+    error, seconds = await failure(opened, "mine.py", root=tmp_path, python=Path(sys.executable))
+    assert error.details["stage"] == stage
+    assert said in error.message
+    assert seconds < 1.5
+
+
+async def test_a_file_or_module_that_is_not_there_is_named(opened):
+    error, _ = await failure(opened, "nowhere.py")
+    assert "nowhere.py" in error.message
+    error, _ = await failure(opened, "no.such.module")
+    assert "No module named 'no'" in error.message
+
+
+async def test_an_interpreter_that_is_not_there_is_named(opened):
+    error, _ = await failure(opened, "plain.py", python=Path("/no/such/python"))
+    assert error.details["stage"] == "start"
+    assert "/no/such/python" in error.message
+    assert "the setting `python`" in error.details["interpreter"]
+
+
+async def test_a_slow_import_is_waited_for(opened):
+    async with opened("slow_import.py", env={"IMPORT_SECONDS": "1.5"}) as running:
+        assert (await running.one({}))["output"] == "imported"
+
+
+async def test_an_import_slower_than_the_start_time_out_is_reported_then(opened):
+    error, seconds = await failure(opened, "slow_import.py", start_timeout_s=0.7, env={"IMPORT_SECONDS": "60"})
+    assert "did not start within 0.7 s" in error.message
+    assert seconds < 2.5
+
+
+async def test_the_worker_is_in_nobodys_way(opened):
+    async with opened("neighbours/main.py") as running:
+        output = (await running.one({}))["output"]
+        assert output["theirs"] == ["frames", "functions", "hosts", "queue", "serving"]
+        assert output["ours"] == ["main"]  # the program itself
+        assert output["name"] == "main"
+
+
+async def test_a_file_finds_modules_beside_itself_and_in_the_root(opened):
+    root = Path(__file__).parent / "data" / "neighbours"
+    async with opened("deep/tool.py", root=root) as running:
+        assert (await running.one({}))["output"] == ["beside", "frames", "tool"]
+
+
+async def test_a_program_runs_in_the_root_without_the_servers_token(opened, monkeypatch):
+    monkeypatch.setenv("GEPA_TOKEN", "secret")
+    monkeypatch.setenv("KEPT", "yes")
+    async with opened("behaves.py", env={"ADDED": "too"}) as running:
+        seen = await running.one({"do": "environment", "names": ["GEPA_TOKEN", "KEPT", "ADDED"]})
+        assert seen["output"] == {"GEPA_TOKEN": None, "KEPT": "yes", "ADDED": "too"}
+        where = (await running.one({"do": "where"}))["output"]
+        data = str(Path(__file__).parent / "data")
+        assert where == {"cwd": data, "path": data}
+
+
+async def test_processes_are_forked_from_one_that_has_imported_the_program(opened):
+    async with opened("behaves.py", workers=1) as running:
+        before = (await running.one({"do": "age"}))["output"]
+        await running.one({"do": "exit"})
+        assert (await running.one({"do": "age"}))["output"] > before
+
+
+async def test_a_program_that_started_threads_is_not_forked(opened):
+    async with opened("starts_threads.py") as running:
+        results = await running.evaluate(*[{}] * 4)
+        assert [result["output"] for result in results] == ["the thread is alive"] * 4
+
+
+async def test_processes_run_examples_at_the_same_time_one_each(opened):
+    async with opened("behaves.py", workers=3) as running:
+        started = time.monotonic()
+        await running.evaluate(*[{"do": "sleep", "seconds": 0.4}] * 6)
+        assert 0.8 <= time.monotonic() - started < 1.6
+
+
+async def test_the_settings_bound_how_many_run_at_once(opened):
+    async with opened("behaves.py", workers=3, max_concurrency=1) as running:
+        assert running.program.max_concurrency == 1
+        started = time.monotonic()
+        await running.evaluate(*[{"do": "sleep", "seconds": 0.2}] * 3)
+        assert time.monotonic() - started >= 0.6
+
+
+def test_the_interpreter_is_the_one_set_then_the_projects_then_the_active_then_the_paths(tmp_path, monkeypatch):
+    def found(**settings):
+        return find_interpreter(Settings(root=tmp_path, program="x", **settings))
+
+    def make(path):
+        path.parent.mkdir(parents=True)
+        path.symlink_to(sys.executable)
+        return path
+
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    assert found().path == Path(sys.executable)
+    on_path = make(tmp_path / "bin" / "python3")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'empty'}{os.pathsep}{on_path.parent}")
+    assert found().path == on_path
+    active = make(tmp_path / "env" / "bin" / "python")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    assert found().path == active
+    in_project = make(tmp_path / ".venv" / "bin" / "python")
+    assert found().path == in_project
+    assert found(python=Path("mine/python")).path == tmp_path / "mine" / "python"
