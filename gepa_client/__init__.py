@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gepa_client.adapter import RemoteAdapter, Trajectory
+    from gepa_client.adapter import RemoteAdapter
+    from gepa_client.batches import Trajectory
     from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, Refused, RowsError
     from gepa_client.failures import Failure, Failures
     from gepa_client.litellm_model import LiteLLMModel
@@ -37,7 +38,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapter": ("RemoteAdapter", "Trajectory"),
+    "adapter": ("RemoteAdapter",),
+    "batches": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
     "failures": ("Failure", "Failures"),
     "litellm_model": ("LiteLLMModel",),

@@ -2,22 +2,20 @@
 
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from gepa.core.adapter import EvaluationBatch
-
+from gepa_client.batches import Batch, Batches, Trajectory, trajectories
 from gepa_client.bridge import Bridge
-from gepa_client.errors import BadResponse, ClientError, Interrupted
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus
 from gepa_client.failures import Failures
 from gepa_client.retry import Retries
 from gepa_client.rows import HeldRow, RowLoader, wire_example
 from gepa_client.rpc import RpcClient
 from gepa_client.tracing import TraceParents
-from gepa_client.window import ExampleDone, Item, Results, Tally, Window
-from protocol import Candidate, DiscoverResult, JsonValue
+from gepa_client.window import ExampleDone, Item, Tally, Window
+from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult
 from protocol.errors import ProgramFailed, RpcError, TrajectoryExpired
 
 if TYPE_CHECKING:
@@ -27,17 +25,6 @@ T = TypeVar("T")
 
 STATE_KEY = "adapter_state"
 PAGE = 1000
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """What reflection needs of one traced example: the example as sent and its result as received."""
-
-    example: dict[str, Any]
-    result: dict[str, Any]
-
-
-Batch = EvaluationBatch[Trajectory, JsonValue]
 
 
 class RemoteAdapter:
@@ -72,7 +59,6 @@ class RemoteAdapter:
         allow_insecure: bool = False,
         call_timeout_s: float = 600.0,
     ) -> None:
-        self.failure_score = failure_score
         self.call_timeout_s = call_timeout_s
         self.tally = Tally()
         self.retraced = Tally()
@@ -80,7 +66,7 @@ class RemoteAdapter:
         self.client = RpcClient(url, token=token, token_file=token_file, allow_insecure=allow_insecure)
         self.retries = Retries(max_attempts=max_attempts)
         self._tracing = TraceParents()
-        self._objectives: dict[str, None] = {}  # every objective name seen, in the order of appearance
+        self._batches = Batches(failure_score)
         self._state: JsonValue = None
         self._state_instance: str | None = None  # the instance that made the state, None where we were given it
         self._bridge = Bridge()
@@ -151,31 +137,7 @@ class RemoteAdapter:
         except ProgramFailed as error:
             self.failures.record("evaluate", error)
             raise
-        return [self._as_batch(item, done) for item, done in zip(items, evaluated, strict=True)]
-
-    def _as_batch(self, item: Item, results: Results) -> Batch:
-        if any(result["status"] == "rollout" for result in results):
-            raise BadResponse("the program has no score function: its results are rollouts that another must score")
-        return EvaluationBatch(
-            outputs=[result.get("output") for result in results],
-            scores=[self._score(result) for result in results],
-            trajectories=_trajectories(item, results) if item.trace else None,
-            objective_scores=self._objective_scores(results),
-            num_metric_calls=_metric_calls(results),
-        )
-
-    def _score(self, result: Mapping[str, Any]) -> float:
-        return float(result["score"]) if result["status"] == "ok" else self.failure_score
-
-    def _objective_scores(self, results: Sequence[Mapping[str, Any]]) -> list[dict[str, float]] | None:
-        """One mapping per result, failures filled in; None unless every result that has a score has objectives."""
-        for result in results:
-            self._objectives.update(dict.fromkeys(result.get("objective_scores") or ()))
-        scored = [result for result in results if result["status"] == "ok"]
-        if not self._objectives or any(not result.get("objective_scores") for result in scored):
-            return None
-        failed = dict.fromkeys(self._objectives, self.failure_score)
-        return [dict(result["objective_scores"]) if result["status"] == "ok" else dict(failed) for result in results]
+        return [self._batches.make(item, done) for item, done in zip(items, evaluated, strict=True)]
 
     # --- reflection --------------------------------------------------------------------------------------------------
 
@@ -196,7 +158,8 @@ class RemoteAdapter:
             self.failures.record("make_reflective_dataset", error)
             raise
         except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"make_reflective_dataset: {type(error).__name__}: {error}") from error
+            status: InterruptStatus = "paused" if isinstance(error, ConnectionLost) else "failed"
+            raise Interrupted(status, f"make_reflective_dataset: {type(error).__name__}: {error}") from error
 
     async def _reflective_dataset(
         self, candidate: Candidate, eval_batch: Batch, components: list[str]
@@ -210,7 +173,7 @@ class RemoteAdapter:
             await self.client.discover()  # most often another instance answers now
             item = Item(candidate, [trajectory.example for trajectory in traced], trace=True)
             [fresh] = await self._window.evaluate([item], self.retraced)
-            traced[:] = _trajectories(item, fresh)
+            traced[:] = trajectories(item, fresh)
         try:
             return await self._ask_for_records(candidate, traced, components)
         except TrajectoryExpired as error:
@@ -232,13 +195,16 @@ class RemoteAdapter:
         instance = _instance_of(traced) or self.client.instance_id
         if self._state is not None and self._state_instance != instance:
             params[STATE_KEY] = self._state
-        answer = await self.ask(
-            "make_reflective_dataset",
-            lambda call_id: self.client.make_reflective_dataset(params, call_id=call_id, timeout_s=self.call_timeout_s),
-        )
+        answer = await self._ask_to_make(params)
         if self.client.offers(STATE_KEY):
             self._state, self._state_instance = answer.adapter_state, instance
         return answer.dataset
+
+    async def _ask_to_make(self, params: Mapping[str, Any]) -> MakeReflectiveDatasetResult:
+        return await self.ask(
+            "make_reflective_dataset",
+            lambda call_id: self.client.make_reflective_dataset(params, call_id=call_id, timeout_s=self.call_timeout_s),
+        )
 
     async def ask(self, what: str, call: Callable[[str | None], Awaitable[T]]) -> T:
         """One call that runs no examples, repeated by the same rules; `call` takes the call id, None where unknown."""
@@ -273,12 +239,25 @@ class RemoteAdapter:
         return {} if self._state is None else {STATE_KEY: self._state}
 
     def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
-        """Restore what `get_adapter_state` returned; it goes to the program with the next reflective dataset."""
+        """Restore what `get_adapter_state` returned.
+
+        A GEPA adapter (a program of whole batches) gets it at once, even when empty: GEPA restores at every start, and
+        an adapter may begin anew then. Any other program gets the state it once gave with the next reflective dataset.
+        """
         if not self.client.offers(STATE_KEY):
             if state:
                 raise ValueError("the server keeps no adapter state, but there is one to restore")
             return
         self._state, self._state_instance = state.get(STATE_KEY), None
+        if self.discovery.limits.whole_batches:
+            self._hand_over(state.get(STATE_KEY, {}))
+
+    def _hand_over(self, state: JsonValue) -> None:
+        """Have the state taken over, by a reflective dataset that asks for no component."""
+        nothing: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
+        params = {"candidate": self.seed_candidate, **nothing, STATE_KEY: state}
+        answer = self.wait_for(self._ask_to_make(params))
+        self._state, self._state_instance = answer.adapter_state, self.client.instance_id
 
     # --- rows and the end of a run -----------------------------------------------------------------------------------
 
@@ -314,21 +293,6 @@ class RemoteAdapter:
                 lambda call_id: self.client.finalize(params, call_id=call_id, timeout_s=self.call_timeout_s),
             )
         )
-
-
-def _trajectories(item: Item, results: Results) -> list[Trajectory]:
-    return [Trajectory(example, result) for example, result in zip(item.examples, results, strict=True)]
-
-
-def _metric_calls(results: Results) -> int | None:
-    """What the batch counts for in GEPA's budget, where every result says its share in `metric_calls`."""
-    total = 0
-    for result in results:
-        share = result.get("metric_calls")
-        if not isinstance(share, int) or isinstance(share, bool) or share < 0:
-            return None
-        total += share
-    return total
 
 
 def _instance_of(traced: Sequence[Trajectory]) -> str | None:

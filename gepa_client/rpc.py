@@ -6,16 +6,15 @@ import itertools
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import aiohttp
 import orjson
-from pydantic import BaseModel, ValidationError
 
 from gepa_client.address import find_token, rpc_url
+from gepa_client.answers import Exchange, checked, is_pending, result_of
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
 from protocol import (
     CURRENT_VERSION,
@@ -30,11 +29,9 @@ from protocol import (
     MakeReflectiveDatasetResult,
     ProposeNewTextsResult,
 )
-from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized, VersionNotSupported
+from protocol.errors import Overloaded, RpcError, VersionNotSupported
 
 RESENDS = 3
-Model = TypeVar("Model", bound=BaseModel)
-
 FIRST_PAUSE_S = 0.1
 CONNECT_TIMEOUT_S = 10.0
 CANCEL_TIMEOUT_S = 2.0
@@ -43,15 +40,6 @@ ANSWER_GRACE_S = 15.0
 
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
-
-
-@dataclass(frozen=True)
-class _Exchange:
-    """One HTTP answer as it came; `body` complete and within the bound."""
-
-    status: int
-    retry_after: str
-    body: bytes
 
 
 class RpcClient:
@@ -151,7 +139,7 @@ class RpcClient:
         meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
         try:
             answer = await self._until_answered(method, dict(params or {}), meta, deadline)
-            while call_id is not None and method in METHODS and method != "get_result" and _is_pending(answer):
+            while call_id is not None and method in METHODS and method != "get_result" and is_pending(answer):
                 if time.monotonic() >= deadline:
                     raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
                 collect = {"call_id": call_id, "wait_s": min(self.wait_s, max(deadline - time.monotonic(), 0.0))}
@@ -216,9 +204,9 @@ class RpcClient:
             body = orjson.dumps(request)
         except TypeError as error:
             raise Refused(f"the params of {method} cannot be written as JSON: {error}") from error
-        return _result_of(await self._exchange(body, timeout_s), request_id)
+        return result_of(await self._exchange(body, timeout_s), request_id)
 
-    async def _exchange(self, body: bytes, timeout_s: float) -> _Exchange:
+    async def _exchange(self, body: bytes, timeout_s: float) -> Exchange:
         """One HTTP request and its answer, whatever it is."""
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
@@ -227,7 +215,7 @@ class RpcClient:
             async with self._session.post(
                 self.url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
             ) as response:
-                return _Exchange(
+                return Exchange(
                     status=response.status,
                     retry_after=response.headers.get("Retry-After", ""),
                     body=await self._bounded_body(response),
@@ -327,59 +315,3 @@ class RpcClient:
     async def cancel(self, call_id: str) -> CancelResult:
         """Stop a call."""
         return checked(CancelResult, await self.call("cancel", {"call_id": call_id}))
-
-
-def checked(model: type[Model], answer: JsonValue) -> Model:
-    """The answer as the contract's model.
-
-    Raises:
-        BadResponse: it does not fit; the first misfit is named with its path.
-    """
-    try:
-        return model.model_validate(answer)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BadResponse(f"the answer does not fit {model.__name__} at `{where}`: {first['msg']}") from error
-
-
-def _is_pending(answer: JsonValue) -> bool:
-    return isinstance(answer, dict) and isinstance(answer.get("pending"), dict)
-
-
-def _result_of(exchange: _Exchange, request_id: int) -> JsonValue:
-    """The result inside an HTTP answer; raises what the answer says or what its absence means."""
-    if 300 <= exchange.status < 400:
-        raise BadResponse(f"the server redirects (HTTP {exchange.status}); redirects are not followed")
-    try:
-        message = orjson.loads(exchange.body)
-    except orjson.JSONDecodeError:
-        message = None
-    if (
-        not isinstance(message, dict)
-        or message.get("jsonrpc") != "2.0"
-        or ("result" in message) == ("error" in message)
-    ):
-        raise _without_answer(exchange)
-    if "error" in message:
-        if not isinstance(message["error"], dict):
-            raise BadResponse("the answer's `error` is not an object")
-        raise RpcError.from_wire(message["error"])
-    if message.get("id") != request_id:
-        raise BadResponse(f"the answer is for id {message.get('id')!r}, not {request_id}")
-    return message["result"]
-
-
-def _without_answer(exchange: _Exchange) -> Exception:
-    """What an HTTP status means when no JSON-RPC message came with it: usually something in between speaking."""
-    status = exchange.status
-    if status in (401, 403):
-        return Unauthorized(f"HTTP {status} without an answer of the server's own")
-    if status == 413:
-        return LimitExceeded("HTTP 413: the request is too large for something on the way")
-    if status == 429:
-        after = exchange.retry_after
-        return Overloaded(f"HTTP {status}", retry_after_s=float(after) if after.isdigit() else 1.0)
-    if status >= 500:
-        return ConnectionLost(f"HTTP {status} without a JSON-RPC answer")
-    return BadResponse(f"HTTP {status} with a body that is no JSON-RPC answer: {exchange.body[:80]!r}")

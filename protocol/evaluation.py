@@ -56,7 +56,10 @@ class Usage(ResultModel):
 
 
 class ExampleResult(ResultModel):
-    """The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null."""
+    """The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
+
+    `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -79,6 +82,7 @@ class ExampleResult(ResultModel):
     objective_scores: dict[str, FiniteFloat] | None = None
     error: ExampleError | None = None
     usage: Usage | None = None
+    metric_calls: Annotated[int, Field(ge=0)] | None = None
     seconds: Annotated[FiniteFloat, Field(ge=0)]
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from socket import socket
 
 from aiohttp import HttpVersion11, web
+from aiohttp.http import HttpProcessingError
 
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.datasets import Datasets
@@ -54,8 +55,16 @@ def create_app(
 @asynccontextmanager
 async def listening(app: web.Application, sock: socket) -> AsyncIterator[None]:
     """Serve on a bound socket; a client that closes its connection cancels its call."""
+    # Its own complaints about what is not even HTTP are a matter between it and the sender.
+    http_logger = logging.getLogger(f"{__name__}.http")
+    http_logger.addFilter(_is_defect)
     runner = web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S, lingering_time=_LINGER_S, read_bufsize=2**22
+        app,
+        logger=http_logger,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=_SHUTDOWN_S,
+        lingering_time=_LINGER_S,
     )
     await runner.setup()
     try:
@@ -84,15 +93,14 @@ class _Door:
             self._guard.check_token(headers.get("Authorization"))
             if request.content_type != "application/json":
                 return _refusal(415, InvalidRequest("the content type must be application/json"))
-            body = await self._body(request)
+            # No name here for the body: the dispatcher lets go of it as soon as it is read.
+            reply = await self._service.dispatcher.answer(await self._body(request))
         except Unauthorized as error:
             return _unauthorized(error)
         except LimitExceeded as error:
             return _refusal(413, error)
         except web.RequestPayloadError:
             return _refusal(400, ParseError(reason="the body is not as its headers say"))
-        try:
-            reply = await self._service.dispatcher.answer(body)
         except Exception:
             logger.exception("unexpected error")
             return _refusal(500, InternalError())
@@ -122,7 +130,7 @@ class _Door:
             return _unauthorized(error)
         return _refusal(404, InvalidRequest("the path is /rpc"))
 
-    async def _body(self, request: web.Request) -> bytes:
+    async def _body(self, request: web.Request) -> bytearray:
         """The body, at most so many bytes of it: said in advance, or counted as they come."""
         allowed = self._max_request_bytes
         said = request.content_length
@@ -132,18 +140,21 @@ class _Door:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             # Not part of the response, whose headers are yet to come.
             request.writer.output_size = 0
-        chunks = []
-        size = 0
+        # One buffer that grows: pieces kept to be joined would need the memory of a large body twice.
+        body = bytearray()
         while chunk := await request.content.readany():
-            size += len(chunk)
-            if size > allowed:
+            body += chunk
+            if len(body) > allowed:
                 raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
-            chunks.append(chunk)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return body
 
 
 async def _expect_later(_request: web.Request) -> None:
     """Ask for the body only when the headers have been found good."""
+
+
+def _is_defect(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _unauthorized(error: Unauthorized) -> web.Response:

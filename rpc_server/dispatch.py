@@ -10,11 +10,10 @@ import asyncio
 import inspect
 import logging
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocol import JsonValue
 from protocol.errors import (
     CallCancelled,
     InternalError,
@@ -27,6 +26,7 @@ from protocol.errors import (
 )
 from rpc_server import wire
 from rpc_server.envelope import check_envelope
+from rpc_server.handlers import Handler
 
 with warnings.catch_warnings():
     # It reads a file of its own in a deprecated way when imported, which is nothing to those who serve a program.
@@ -38,9 +38,6 @@ with warnings.catch_warnings():
     from jsonrpcserver.sentinels import NOCONTEXT, NOID
 
 logger = logging.getLogger(__name__)
-
-Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
-"""Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
 
 _LONGEST_ECHOED_NAME = 100
 
@@ -61,10 +58,11 @@ class Dispatcher:
         self._methods: dict[str, Any] = {name: _Method(name, handler) for name, handler in handlers.items()}
         self._max_batch_entries = max_batch_entries
 
-    async def answer(self, body: bytes) -> Reply:
+    async def answer(self, body: bytes | bytearray) -> Reply:
         """Answer one HTTP body; everything but a cancellation becomes an answer."""
         try:
             message = wire.read(body)
+            del body  # here and below: a large request is not kept while its answer is written
             if type(message) is list:
                 return await self._answer_batch(message)
             check_envelope(message)
@@ -72,7 +70,9 @@ class Dispatcher:
             return Reply(400, error_body(error))
         except LimitExceeded as error:
             return Reply(200, error_body(error))
-        answer = await self._answer_one(message)
+        answering = self._answer_one(message)
+        del message
+        answer = await answering
         return Reply(204, None) if answer is None else Reply(200, answer)
 
     async def _answer_batch(self, entries: list[Any]) -> Reply:
@@ -96,17 +96,25 @@ class Dispatcher:
             if "id" not in request:
                 return None
             return error_body(MethodNotFound(method=method[:_LONGEST_ECHOED_NAME]), request["id"])
-        called, result = await dispatch_request(self._methods, NOCONTEXT, create_request(request))
+        if type(request.get("params")) is list:
+            # jsonrpcserver would take an empty one for no params at all.
+            error = InvalidParams("params are given by name, as an object")
+            return error_body(error, request["id"]) if "id" in request else None
+        call = dispatch_request(self._methods, NOCONTEXT, create_request(request))
+        del request
+        called, result = await call
         if called.id is NOID:
             return None
+        request_id = called.id
         response = to_serializable_one(to_response(called, result))
+        del call, called, result
         try:
             return wire.write(response)
         except LimitExceeded as error:
-            return error_body(error, request["id"])
+            return error_body(error, request_id)
         except TypeError:
             logger.exception("the result of %s is not JSON", method)
-            return error_body(InternalError(), request["id"])
+            return error_body(InternalError(), request_id)
 
 
 class _Method:
@@ -115,7 +123,6 @@ class _Method:
     # Read by `inspect.signature`, which would otherwise take the function apart at every call.
     __signature__ = inspect.Signature(
         [
-            inspect.Parameter("positional", inspect.Parameter.VAR_POSITIONAL),
             inspect.Parameter("params", inspect.Parameter.VAR_KEYWORD),
         ]
     )
@@ -124,10 +131,8 @@ class _Method:
         self._name = name
         self._handler = handler
 
-    async def __call__(self, /, *positional: Any, **params: Any) -> Any:
+    async def __call__(self, /, **params: Any) -> Any:
         try:
-            if positional:
-                raise InvalidParams("params are given by name, as an object")
             return Success(await self._handler(params))
         except RpcError as error:
             return _error(error)

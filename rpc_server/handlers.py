@@ -41,6 +41,8 @@ from rpc_server.refs import Refs
 from rpc_server.settings import Settings
 
 Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
+"""Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
+
 Prepare = Callable[[Any, dict[str, Any]], Job]
 """From checked and raw params to work that may start; raises what the checks find."""
 

@@ -18,16 +18,24 @@ class Program(Protocol):
     """
 
     @property
-    def info(self) -> ProgramInfo: ...
+    def info(self) -> ProgramInfo:
+        """Its name, version, components and seed."""
+        ...
 
     @property
-    def capabilities(self) -> frozenset[str]: ...
+    def capabilities(self) -> frozenset[str]:
+        """What it offers beyond the core."""
+        ...
 
     @property
-    def max_concurrency(self) -> int: ...
+    def max_concurrency(self) -> int:
+        """Examples it runs at once."""
+        ...
 
     @property
-    def whole_batches(self) -> bool: ...
+    def whole_batches(self) -> bool:
+        """Whether a batch is one unit to it."""
+        ...
 
     @property
     def ready(self) -> bool:
@@ -44,8 +52,8 @@ class Program(Protocol):
     ) -> None:
         """Run every example, calling `on_result(position, result)` once for each as it finishes, in any order.
 
-        Every example has `data`: rows the server holds have been filled in. An example's failure is a result. Cancelling
-        the coroutine stops what is still running; results given so far stand.
+        Every example has `data`: rows the server holds have been filled in. An example's failure is a result.
+        Cancelling the coroutine stops what is still running; results given so far stand.
 
         Raises:
             ProgramFailed: the program cannot run at all.
@@ -53,7 +61,7 @@ class Program(Protocol):
         ...
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer any other method of the program's: `make_reflective_dataset`, `propose_new_texts`, `score`, `finalize`.
+        """Answer one of `make_reflective_dataset`, `propose_new_texts`, `score` and `finalize`.
 
         Raises:
             RpcError: what the program answered, or `ProgramFailed` where it died or raised.

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class Settings(BaseModel):
     """One server in front of one program, given as exactly one of `program`, `adapter` and `command`.
 
-    Paths are relative to `root`, the folder of the configuration file (else the working directory); user code runs there.
+    Paths are relative to `root`, the folder of the configuration file (else the working directory), where user code
+    runs too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

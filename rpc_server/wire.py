@@ -1,6 +1,5 @@
 """JSON as it travels: strict when read, and written whole or not at all."""
 
-import gc
 import json
 from typing import Any
 
@@ -12,26 +11,17 @@ from protocol.errors import LimitExceeded, ParseError
 MAX_NESTING = 1024
 """Levels of arrays and objects a body may hold (orjson's own bound)."""
 
-_LARGE_BYTES = 2**16
 
-
-def read(body: bytes) -> Any:
+def read(body: bytes | bytearray) -> Any:
     """The JSON value in `body`.
 
     Raises:
         ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested beyond `MAX_NESTING`.
     """
-    # Parsing makes no garbage, but so many objects that the collector would walk all of them several times over.
-    collecting = len(body) >= _LARGE_BYTES and gc.isenabled()
-    if collecting:
-        gc.disable()
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise ParseError(reason=str(error)) from None
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def write(value: JsonValue) -> bytes:

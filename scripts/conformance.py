@@ -12,21 +12,26 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gepa_client.conformance import CheckOutcome, Report, Verdict, run_conformance
 
 ROOT = Path(__file__).resolve().parent.parent
 NODE_PROGRAM = str(ROOT / "clients" / "typescript" / "dist" / "bin" / "conformance.js")
-GEPA_SERVER = [sys.executable, "-m", "rpc_server"]
+GEPA_SERVER = [str(Path(sys.executable).with_name("gepa-server"))]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 
 # A deadline short enough to wait for, and long enough for the checks that run examples of a few seconds.
 LIMITS = ["--example-timeout-s", "4"]
 
+# The rows of the conformance program. A program behind `gepa-server --command` holds none itself: the server does.
+ROWS = {"train": [{"score": row / 10} for row in range(5)], "val": [{"score": row / 10} for row in range(3)]}
+HELD = [flag for split in ROWS for flag in ("--datasets", f"{split}={{rows}}/{split}.json")]
+
 SERVERS = {
     "python": [*GEPA_SERVER, "--conformance", "--json", *LIMITS],
-    "gepa-server-node": [*GEPA_SERVER, "--json", *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
+    "gepa-server-node": [*GEPA_SERVER, "--json", *LIMITS, *HELD, "--command", "node", NODE_PROGRAM, "--stdio"],
     "typescript": ["node", NODE_PROGRAM, "--json", *LIMITS],
 }
 
@@ -48,9 +53,18 @@ async def serving(name: str) -> AsyncIterator[tuple[str, str]]:
     Raises:
         RuntimeError: it did not become ready.
     """
+    with TemporaryDirectory(prefix="conformance-") as rows:
+        for split, held in ROWS.items():
+            (Path(rows) / f"{split}.json").write_text(json.dumps(held), encoding="utf-8")
+        async with _started(name, [part.replace("{rows}", rows) for part in SERVERS[name]]) as ready:
+            yield ready
+
+
+@asynccontextmanager
+async def _started(name: str, command: list[str]) -> AsyncIterator[tuple[str, str]]:
     token = secrets.token_urlsafe(24)
     process = await asyncio.create_subprocess_exec(
-        *SERVERS[name],
+        *command,
         cwd=ROOT,
         env={**os.environ, "GEPA_TOKEN": token},
         stdin=asyncio.subprocess.DEVNULL,
@@ -117,7 +131,11 @@ def main(names: list[str]) -> int:
     if impossible:
         print("\n".join(impossible), file=sys.stderr)
         return 2
-    reports = [asyncio.run(_run(name)) for name in chosen]
+    try:
+        reports = [asyncio.run(_run(name)) for name in chosen]
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 2
     passed, failed = (sum(report.count(verdict) for report in reports) for verdict in (Verdict.PASSED, Verdict.FAILED))
     print(f"{passed} passed, {failed} failed")
     return 0 if all(report.conforms for report in reports) else 1

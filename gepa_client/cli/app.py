@@ -25,7 +25,7 @@ def build(loaded: str | None) -> typer.Typer:
         help=HELP,
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode="rich" if loaded is not None else None,
+        rich_markup_mode=None,  # plain help gives every flag in full, however long its name
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -41,7 +41,7 @@ def build(loaded: str | None) -> typer.Typer:
     for name, summary in COMMANDS.items():
         if name == loaded:
             command = getattr(import_module(f"gepa_client.cli.{name}"), name)
-            app.command(name, help=summary)(command)
+            app.command(name, short_help=summary)(command)
         else:
             app.command(name, help=summary)(_not_loaded)
     return app

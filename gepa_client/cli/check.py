@@ -13,11 +13,11 @@ from rich.table import Table
 
 from gepa_client.cli import flags
 from gepa_client.cli.console import fail, make, safe, safe_line, say
-from gepa_client.config import RunConfig
-from gepa_client.settings import SettingsError, load
+from gepa_client.run.config import RunConfig
+from gepa_client.run.settings import SettingsError, load
 
 if TYPE_CHECKING:
-    from gepa_client.check import CheckReport, Timing
+    from gepa_client.check.outcome import CheckReport, Timing
 
 EXAMPLES = 15
 USAGE = 2
@@ -40,7 +40,10 @@ SETTINGS = (
 
 
 def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
-    """Try the server. Ends with 0 when a run may start, 1 when it should not, 2 when the server cannot be reached."""
+    """Try a server on a few training rows and say what a run would meet, and take.
+
+    Ends with 0 when a run may start, 1 when it should not, 2 when the server cannot be reached.
+    """
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
     except SettingsError as error:
@@ -51,7 +54,7 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
 
 def look(settings: RunConfig, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES) -> int:
     """Check and show; returns the exit status. `brief`: a check that found nothing takes one line."""
-    from gepa_client.check import check as tried  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.check.check import check as tried  # aiohttp comes with it, which `--help` does not need
     from gepa_client.errors import ClientError
     from protocol.errors import RpcError
 
@@ -137,10 +140,11 @@ def _cell(value: Any, absent: str) -> str:
 
 
 def _timing(timing: "Timing") -> str:
-    quick, slow = timing.run_s
+    quick, slow = (_span(seconds) for seconds in timing.run_s)
+    would_take = quick if quick == slow else f"{quick} to {slow}"
     told = (
         f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once; "
-        f"{timing.budget:,} metric calls would take {_span(quick)} to {_span(slow)}, reflection not counted"
+        f"{timing.budget:,} metric calls would take {would_take}, reflection not counted"
     )
     if timing.run_usd is not None and timing.example_usd is not None:
         told += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gepa_client.address import find_token
-from gepa_client.cli.console import fail, make, safe_line
+from gepa_client.cli.console import fail, make, safe_line, say
 from gepa_client.conformance import Check, CheckOutcome, Report, Verdict, load_checks, run_conformance
 from gepa_client.errors import Refused
 
@@ -74,22 +74,22 @@ class _Printer:
         if outcome.verdict is Verdict.SKIPPED and not self._show_skipped:
             return
         check = outcome.check
-        self._console.print(f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
+        say(self._console, f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
         if outcome.reason:
-            self._console.print(f"     {_duty(check)}: {safe_line(outcome.reason, 600)}")
+            say(self._console, f"     {_duty(check)}: {safe_line(outcome.reason, 600)}")
 
     def end(self, report: Report) -> None:
         skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
         reasons: dict[str, int] = {}
         for outcome in skipped:
             reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
-        self._console.print()
-        self._console.print(safe_line(report.endpoint))
+        say(self._console, "")
+        say(self._console, safe_line(report.endpoint))
         for reason, count in sorted(reasons.items(), key=lambda entry: -entry[1]):
-            self._console.print(f"{count} skipped: {safe_line(reason)}")
+            say(self._console, f"{count} skipped: {safe_line(reason)}")
         if report.count(Verdict.WARNED):
-            self._console.print(f"{report.count(Verdict.WARNED)} warned")
-        self._console.print(report.last_line)
+            say(self._console, f"{report.count(Verdict.WARNED)} warned")
+        say(self._console, report.last_line)
 
 
 def _duty(check: Check) -> str:

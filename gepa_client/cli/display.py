@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gepa_client.cli.console import safe, safe_line, say
-from gepa_client.events import (
+from gepa_client.report.record import RunRecord
+from gepa_client.run.events import (
     Budget,
     CandidateFound,
     Event,
@@ -28,7 +29,6 @@ from gepa_client.events import (
     Tested,
     Warned,
 )
-from gepa_client.record import RunRecord
 
 PHASES = {
     "connecting": "connecting",
@@ -38,6 +38,9 @@ PHASES = {
     "finalizing": "telling the program",
 }
 PLAIN_EVERY_S = 10.0
+WIDEST = 110
+SPARE = 3
+"""Columns left free: a terminal echoes ^C after the frame, and a line that wraps would throw the redrawing off."""
 
 
 class Display(Protocol):
@@ -154,11 +157,11 @@ class LiveDisplay:
         say(self._console, text)
 
     def _frame(self) -> RenderableType:
-        return frame(self._record, list(self._latest))
+        return frame(self._record, list(self._latest), min(self._console.width - SPARE, WIDEST))
 
 
-def frame(record: RunRecord, latest: list[str]) -> RenderableType:
-    """The picture of a run: five lines of facts and the latest events."""
+def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
+    """The picture of a run, `width` columns wide: four lines of facts and the latest events."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(ratio=1)
@@ -186,6 +189,7 @@ def frame(record: RunRecord, latest: list[str]) -> RenderableType:
         subtitle=f"{phase} · {clock(record.seconds)}",
         subtitle_align="left",
         border_style="dim",
+        width=width,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from gepa_client.config import GROUPS, RunConfig
+from gepa_client.run.config import GROUPS, RunConfig
 
 _WRITTEN_AS_TEXT = {"reflection_lm_kwargs", "wandb_init_kwargs", "reflection_prompt_template"}
 
@@ -22,7 +22,6 @@ def parameter(name: str) -> inspect.Parameter:
     option = typer.Option(
         f"{flag}/--no-{flag[2:]}" if kind is bool and not name.startswith("no_") else flag,
         help=_help(field.description or "", default),
-        rich_help_panel=_panel(name),
         show_default=False,
         metavar=_metavar(kind, name),
     )
@@ -38,11 +37,6 @@ def parameters(names: Iterable[str]) -> list[inspect.Parameter]:
 def setting_names() -> list[str]:
     """Every setting but `url`, which is an argument, group by group."""
     return [name for group in GROUPS for name in group.model_fields if name != "url"]
-
-
-def _panel(name: str) -> str:
-    group = next(group for group in GROUPS if name in group.model_fields)
-    return (group.__doc__ or "").rstrip(".")
 
 
 def _kind(annotation: Any) -> Any:

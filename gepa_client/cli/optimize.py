@@ -11,7 +11,6 @@ from typing import Annotated, Any, Self
 import typer
 from rich.console import Console
 
-from gepa_client import folder as files
 from gepa_client import report
 from gepa_client.address import find_token, rpc_url
 from gepa_client.cli import flags, summary
@@ -19,19 +18,20 @@ from gepa_client.cli.check import look
 from gepa_client.cli.console import fail, make
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.cli.summary import Ended
-from gepa_client.config import RunConfig
 from gepa_client.errors import ClientError
-from gepa_client.events import Finished
-from gepa_client.record import RunRecord
-from gepa_client.settings import SettingsError, load
-from gepa_client.supervise import OptimizerProcess
+from gepa_client.report.record import RunRecord
+from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig
+from gepa_client.run.events import Finished
+from gepa_client.run.settings import SettingsError, load
+from gepa_client.run.supervise import OptimizerProcess
 
 TICK_S = 0.125
 USAGE = 2
 
 
 def optimize(url: str | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Run one optimisation.
+    """Improve the texts of the program behind a server; write its best candidate and a report.
 
     Ends with 0 when the run finished, 1 when it failed, 2 for a fault in the settings, 3 when the infrastructure
     failed and the run paused, 130 when it was stopped by hand. What was found is kept in every case.

@@ -6,11 +6,11 @@ from typing import Any
 
 from rich.console import Console
 
-from gepa_client import folder as files
 from gepa_client.cli.console import safe
-from gepa_client.config import RunConfig
-from gepa_client.events import Finished
-from gepa_client.record import RunRecord
+from gepa_client.report.record import RunRecord
+from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig
+from gepa_client.run.events import Finished
 
 EXIT = {"finished": 0, "failed": 1, "paused": 3, "cancelled": 130}
 """Exit status by how the run ended; 2 is for settings that cannot be used."""

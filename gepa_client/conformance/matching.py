@@ -41,7 +41,10 @@ def same(left: Any, right: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value as short text for a report."""
-    text = "nothing" if value is ABSENT else json.dumps(value, ensure_ascii=True)
+    try:
+        text = "nothing" if value is ABSENT else json.dumps(value)
+    except RecursionError:
+        text = "a value that nests too deep to show"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 

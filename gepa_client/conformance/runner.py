@@ -89,6 +89,8 @@ async def _failure(check: Check, run: Run) -> str:
                     await run.step(step)
                 except (CheckFailed, Unknown) as failure:
                     return f"step {number}: {failure}" if len(check.steps) > 1 else str(failure)
+    except RecursionError:
+        return "an answer nests too deep to be read"
     except TimeoutError:
         return f"not done after {check.timeout_s:g} s"
     return ""

@@ -98,7 +98,8 @@ class Run:
             request = {"jsonrpc": "2.0", "id": self._ids, "method": step.call}
             if step.params is not None:
                 request["params"] = render(step.params, scope)
-        return request, json.dumps(request, ensure_ascii=False).encode()
+        # A lone surrogate in what a server said cannot be UTF-8; its replacement here is its JSON escape.
+        return request, json.dumps(request, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
     def _remember_call(self, request: Any) -> None:
         if isinstance(request, dict) and isinstance(request.get("method"), str):

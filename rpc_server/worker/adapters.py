@@ -50,7 +50,10 @@ class AdapterProgram:
         """Make the adapter, and see what it offers."""
         if self._adapter is not None:
             return
-        self._adapter = self._make(**self._arguments) if callable(self._make) else self._make
+        try:
+            self._adapter = self._make(**self._arguments) if callable(self._make) else self._make
+        except Exception as problem:
+            raise ProgramProblem("adapter", "it cannot be made") from problem
         for name in ("evaluate", "make_reflective_dataset"):
             if not callable(getattr(self._adapter, name, None)):
                 raise ProgramProblem("adapter", "%s has no method `%s`" % (type(self._adapter).__name__, name))
@@ -87,6 +90,8 @@ class AdapterProgram:
     async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
         """The adapter's own records, from the trajectories it made."""
         self._restore(params.get("adapter_state"))
+        if not params["components_to_update"]:  # asked for nothing but that the state be taken over
+            return '{"dataset":{}%s}' % self._state_text(required=True)
         refs = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if result.get("trajectory_ref")]
         dataset = self._adapter.make_reflective_dataset(
             params["candidate"], self._kept.batch(refs), params["components_to_update"]

@@ -28,6 +28,7 @@ def main(control_descriptor: int) -> None:
     channel = Channel.take_over()
     _prepare_streams()
     config = Config(parse(channel.readline()))
+    sys.argv[:] = [config.program or config.adapter or ""]  # ours mean nothing to libraries that look at them
     try:
         program = _load(config)
     except BaseException as problem:  # noqa: BLE001  # a module may raise anything while it is imported

@@ -100,6 +100,8 @@ class Server:
 def failure(stage: str, problem: BaseException) -> dict[str, Any]:
     """`{stage, message, traceback}` for people."""
     if isinstance(problem, ProgramProblem):
-        return {"stage": problem.stage, "message": str(problem)}
+        if problem.__cause__ is None:
+            return {"stage": problem.stage, "message": str(problem)}
+        stage, problem = problem.stage, problem.__cause__
     said = describe(problem)
     return {"stage": stage, "message": "%s: %s" % (said["type"], said["message"]), "traceback": said["traceback"]}

@@ -75,7 +75,7 @@ class ReferenceProgram:
             if result["status"] != "ok":
                 if self.bad("skips_failures"):
                     continue
-                error = result["error"]
+                error = result.get("error") or {"type": "Error", "message": ""}
                 feedback = f"The program failed: {error['type']}: {error['message']}"
             record = {"Inputs": data, "Generated Outputs": result.get("output") or "", "Feedback": feedback}
             trace = {"Trace": result["trajectory"]} if result.get("trajectory") else {}

@@ -1,5 +1,6 @@
 """What a stranger types first works: `make demo`'s script and the banking77 benchmark, over real servers."""
 
+import fcntl
 import json
 import os
 import re
@@ -10,17 +11,30 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_runtime import running_server
+
 ROOT = Path(__file__).parents[2]
+TICKETS = ROOT / "examples" / "tickets"
+BIN = Path(sys.executable).parent
 LINE = re.compile(r"(\w+): score (\d\.\d\d) -> (\d\.\d\d), (\d+) metric calls, \d+\.\d s")
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("demo"),  # both build the example's TypeScript
     pytest.mark.skipif(
         shutil.which("npm") is None or not (ROOT / "clients" / "typescript" / "dist" / "index.js").exists(),
         reason="the TypeScript package is not built (make setup)",
     ),
+    pytest.mark.usefixtures("built_example"),
 ]
+
+
+@pytest.fixture(scope="session")
+def built_example(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The TypeScript program is compiled once, though these tests may run in several processes."""
+    with (tmp_path_factory.getbasetemp().parent / "tickets-example.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [sys.executable, "-c", "import programs; programs.build_typescript()"]
+        subprocess.run(command, cwd=TICKETS, check=True, timeout=200)
 
 
 def run(folder: Path, *command: str) -> list[str]:
@@ -33,7 +47,7 @@ def run(folder: Path, *command: str) -> list[str]:
 
 
 def test_the_demo_improves_both_programs_alike_and_says_where_the_reports_are(tmp_path: Path) -> None:
-    lines = run(tmp_path, str(ROOT / "examples" / "tickets" / "demo.py"), "--seed", "1")
+    lines = run(tmp_path, str(TICKETS / "demo.py"), "--seed", "1")
     ends = [LINE.fullmatch(line) for line in lines[-2:]]
     assert all(ends), lines[-5:]
     figures = [match.groups() for match in ends if match is not None]
@@ -49,7 +63,7 @@ def test_the_demo_improves_both_programs_alike_and_says_where_the_reports_are(tm
 
 def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "tickets" / "demo.py"), "--no-such-flag"],
+        [sys.executable, str(TICKETS / "demo.py"), "--no-such-flag"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -58,6 +72,29 @@ def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Pat
     assert done.returncode != 0
     assert "no-such-flag" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Path) -> None:
+    python = ["--python", sys.executable]
+    servers = {
+        TICKETS / "python": ["gepa-server", "--json", *python],
+        TICKETS / "typescript": ["gepa-server", "--json", "--command", "node", "dist/serve.js", "--stdio"],
+    }
+    candidates = []
+    for folder, command in servers.items():
+        output = tmp_path / folder.name
+        flags = ["--config", str(TICKETS / "run.toml"), "--max-metric-calls", "500", "--output", str(output)]
+        with running_server([str(BIN / command[0]), *command[1:]], cwd=folder) as server:
+            subprocess.run(
+                [str(BIN / "gepa-client"), "optimize", server.url, *flags],
+                env={**os.environ, "GEPA_TOKEN": server.token},
+                check=True,
+                capture_output=True,
+                timeout=200,
+            )
+        candidates.append(json.loads((output / "result.json").read_text(encoding="utf-8"))["candidates"])
+    assert len(candidates[0]) > 2
+    assert candidates[0] == candidates[1]
 
 
 def test_banking77_is_learnt_alike_through_both_servers(tmp_path: Path) -> None:

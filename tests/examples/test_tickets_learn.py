@@ -3,8 +3,8 @@
 from types import ModuleType
 from typing import Any
 
-import gepa
 import pytest
+from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch, GEPAAdapter
 
 Rows = list[dict[str, Any]]
@@ -32,6 +32,7 @@ class InProcess(GEPAAdapter[dict[str, Any], dict[str, Any], str]):
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> dict[str, Any]:
+        del candidate  # the records say it all
         return dict.fromkeys(components_to_update, eval_batch.trajectories)
 
 
@@ -43,7 +44,7 @@ class Silent:
 def best_on_test_rows(program: ModuleType, rows: dict[str, Rows], *, seed: int, calls: int, minibatch: int) -> float:
     """The best candidate's mean score on the test rows."""
     adapter = InProcess(program)
-    result = gepa.optimize(
+    result: Any = optimize(
         seed_candidate=dict(program.seed_candidate),
         trainset=rows["train"],
         valset=rows["val"],

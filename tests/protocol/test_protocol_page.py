@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from gepa_client.conformance import Verdict, load_checks, run_conformance
-from protocol import CAPABILITIES, METHODS, Limits, Meta, Status
+from protocol import CAPABILITIES, METHODS, ExampleResult, Limits, Meta, Status, Usage
 from protocol.errors import ALL
 from sandbox_runtime import running_server
 
@@ -34,9 +34,10 @@ def test_every_section_that_a_conformance_check_names_is_on_the_page() -> None:
     assert {check.section for check in load_checks()} <= set(HEADINGS)
 
 
-def test_every_method_capability_status_limit_and_meta_key_is_on_the_page() -> None:
+def test_every_method_capability_status_and_field_of_a_result_is_on_the_page() -> None:
     assert set(CAPABILITIES) <= set(HEADINGS)
-    for name in (*METHODS, *get_args(Status), *Limits.model_fields, *Meta.model_fields):
+    fields = [name for kind in (Limits, Meta, ExampleResult, Usage) for name in kind.model_fields]
+    for name in (*METHODS, *get_args(Status), *fields):
         assert re.search(rf"`[^`\n]*\b{re.escape(name)}\b[^`\n]*`", PROSE), name
 
 

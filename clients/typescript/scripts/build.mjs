@@ -1,12 +1,21 @@
-// Compiles src/ to dist/, emptied first so that no deleted module lives on in the package.
+// Compiles src/ to dist/ in place, so that what runs from there meanwhile goes on finding its modules.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, rmSync } from "node:fs";
+import { copyFileSync, readdirSync, rmSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
-const root = new URL("../", import.meta.url);
-rmSync(new URL("dist", root), { recursive: true, force: true });
+const root = fileURLToPath(new URL("../", import.meta.url));
+const dist = join(root, "dist");
+const began = Date.now();
+
 const { status } = spawnSync("npx", ["tsc", "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
 if (status !== 0) process.exit(status ?? 1);
 // Compiled already; the compiler passes over it.
 for (const file of ["validators.js", "validators.d.ts"]) {
-  copyFileSync(new URL(`src/generated/${file}`, root), new URL(`dist/generated/${file}`, root));
+  copyFileSync(join(root, "src/generated", file), join(dist, "generated", file));
+}
+// What was not written this time belongs to a module that is no more. A second's grace: some clocks of files are coarse.
+for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
+  const file = join(entry.parentPath ?? entry.path, entry.name);
+  if (entry.isFile() && !basename(file).startsWith(".") && statSync(file).mtimeMs < began - 1000) rmSync(file);
 }

@@ -41,7 +41,9 @@ function mapped(node: unknown, change: (object: Record<string, unknown>) => Reco
 }
 
 const isSchema = (node: unknown): boolean =>
-  typeof node === "object" && node !== null && ["type", "$ref", "anyOf", "oneOf", "properties"].some((key) => key in node);
+  typeof node === "object" &&
+  node !== null &&
+  ["type", "$ref", "anyOf", "oneOf", "properties"].some((key) => key in node);
 
 /** For types: no titles on fields (each would become an alias), no conditions between fields, opaque values `unknown`. */
 function forTypes(object: Record<string, unknown>): Record<string, unknown> {

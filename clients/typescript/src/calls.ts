@@ -20,7 +20,7 @@ export interface CallBounds {
 
 interface Call {
   readonly id: string;
-  readonly request: string;
+  readonly request: Promise<string>;
   readonly job: Job;
   readonly cancellation: Cancellation;
   readonly finished: Promise<void>;
@@ -40,26 +40,28 @@ export class Calls {
 
   constructor(private readonly bounds: CallBounds) {}
 
-  /** True while a finished answer was not given to anyone. */
-  get uncollected(): boolean {
+  /** True while a call runs, or its answer was given to nobody. */
+  get outstanding(): boolean {
     this.#letGo();
-    return [...this.#answered.values()].some((call) => !call.collected);
+    return this.#running.size > 0 || [...this.#answered.values()].some((call) => !call.collected);
   }
 
   /**
    * The answer of a call, begun now if it is new; undefined after `waitS` seconds, or once nobody is there to hear it.
    *
-   * `request` stands for what is asked, `start` checks and admits it; what `start` throws is not remembered.
+   * `request` is a digest of what is asked, `start` checks and admits it; what `start` throws is not remembered. A new
+   * call is known before this function waits for anything, so that a `cancel` sent right behind it finds it.
    */
   async ask(
     id: string,
-    request: string,
+    request: Promise<string>,
     start: () => Job,
     { waitS, listener, log }: { waitS: number | undefined; listener: Cancellation; log: Log },
   ): Promise<Answer> {
     const known = this.#find(id);
-    if (known !== undefined && known.request !== request) throw new CallIdConflict(undefined, { call_id: id });
-    return this.#watch(known ?? this.#begin(id, request, start(), log), waitS, listener);
+    if (known === undefined) return this.#watch(this.#begin(id, request, start(), log), waitS, listener);
+    if ((await known.request) !== (await request)) throw new CallIdConflict(undefined, { call_id: id });
+    return this.#watch(known, waitS, listener);
   }
 
   /** The answer of a call that is known; throws `CallNotFound`. */
@@ -96,7 +98,7 @@ export class Calls {
     return call;
   }
 
-  #begin(id: string, request: string, job: Job, log: Log): Call {
+  #begin(id: string, request: Promise<string>, job: Job, log: Log): Call {
     const cancellation = new Cancellation();
     const finished = answerOf(() => job.run(cancellation), log).then((answer) => this.#settle(call, answer));
     const call: Call = {

@@ -1,8 +1,18 @@
 /** What each way of serving adds to a program: capabilities, and the memory they need. */
 
 import { Calls } from "./calls.js";
-import type { Carrier } from "./endpoint.js";
+import type { Limits } from "./generated/types.js";
 import type { MemoryStore } from "./store.js";
+import type { Traces } from "./traces.js";
+
+/** Capabilities of the way a program is served, and the memory behind them. */
+export interface Carrier {
+  offers: readonly string[];
+  calls?: Calls;
+  traces?: Traces;
+  /** Limits that go with the memory. */
+  limits?: Pick<Limits, "abandon_after_s" | "keep_answers_s">;
+}
 
 /** HTTP; without a store every call stands alone. */
 export function storeCarrier(store: MemoryStore | undefined): Carrier {

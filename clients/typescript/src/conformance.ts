@@ -1,6 +1,6 @@
 /** The program that conformance cases talk to: each example says what it wants done. */
 
-import type { BatchProgram, BatchResult, Candidate, Score } from "./program.js";
+import type { FunctionProgram, Score } from "./program.js";
 
 /** What an example may ask for. */
 export interface ConformanceExample {
@@ -26,14 +26,21 @@ export const conformanceProgram = {
   version: "1",
   seedCandidate: { system: "seed system", style: "seed style" },
   datasets: { train: rows(5), val: rows(3) },
-  wholeBatches: false,
 
-  evaluate(candidate, batch, { captureTraces, signal }): Promise<BatchResult[]> {
-    return Promise.all(batch.map(({ data }) => evaluated(data, candidate, captureTraces, signal)));
+  async run(data, candidate, { signal, trace }): Promise<unknown> {
+    await asleep(data.sleep_ms ?? 0, signal);
+    trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
+    if (data.raise !== undefined) throw new Error(data.raise);
+    return data.echo_candidate ? candidate : data.output;
   },
 
-  score(data): Score {
-    return scoreOf(data);
+  score({ score = 1, feedback, objective_scores }): Score {
+    return {
+      // Whatever was asked for, numbers or not: what becomes of those is the server's to show.
+      score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
+      ...(feedback === undefined ? {} : { feedback }),
+      ...(objective_scores === undefined ? {} : { objective_scores }),
+    };
   },
 
   proposeNewTexts(candidate, _reflectiveDataset, componentsToUpdate): Record<string, string> {
@@ -43,31 +50,7 @@ export const conformanceProgram = {
   finalize(): string {
     return "done";
   },
-} satisfies BatchProgram<ConformanceExample>;
-
-async function evaluated(
-  data: ConformanceExample,
-  candidate: Candidate,
-  captureTraces: boolean,
-  signal: AbortSignal,
-): Promise<BatchResult> {
-  await asleep(data.sleep_ms ?? 0, signal);
-  if (data.raise !== undefined) throw new Error(data.raise);
-  const trajectory = { ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) };
-  return {
-    ...scoreOf(data),
-    output: data.echo_candidate ? candidate : data.output,
-    ...(captureTraces ? { trajectory } : {}),
-  };
-}
-
-function scoreOf({ score = 1, feedback, objective_scores }: ConformanceExample) {
-  return {
-    score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
-    ...(feedback === undefined ? {} : { feedback }),
-    ...(objective_scores === undefined ? {} : { objective_scores }),
-  };
-}
+} satisfies FunctionProgram<ConformanceExample>;
 
 function asleep(milliseconds: number, signal: AbortSignal): Promise<void> {
   if (milliseconds === 0) return Promise.resolve();

@@ -45,10 +45,11 @@ export class Door {
 
   async answer(exchange: Exchange): Promise<HttpReply> {
     const { basePath, allowsHost, allowedOrigins, token } = this.options;
-    if (!allowsHost(exchange.header("host"))) return refused(403, new Unauthorized(undefined, { reason: "host" }));
+    if (!allowsHost(exchange.header("host")))
+      return refused(403, new Unauthorized("Unauthorized: not a name of this server", { reason: "host" }));
     const origin = exchange.header("origin");
     if (origin !== null && !allowedOrigins.includes(origin)) {
-      return refused(403, new Unauthorized(undefined, { reason: "origin" }));
+      return refused(403, new Unauthorized("Unauthorized: not an origin that may call", { reason: "origin" }));
     }
     const reply = await this.#route(exchange, basePath, token);
     return origin === null ? reply : readableBy(origin, reply);

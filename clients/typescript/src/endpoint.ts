@@ -1,15 +1,16 @@
 /** One served program: messages in, answers out, whatever carries them. */
 
 import type { Calls } from "./calls.js";
-import { Cancellation } from "./cancellation.js";
-import { readEnvelope, errorText, type RequestId, successText } from "./envelope.js";
+import type { Cancellation } from "./cancellation.js";
+import type { Carrier } from "./carriers.js";
+import { checkProgram, discoveryOf, seedOf } from "./discovery.js";
+import { errorText, type RequestId, readEnvelope, successText } from "./envelope.js";
 import {
   InvalidRequest,
   LimitExceeded,
   MethodNotFound,
   Overloaded,
-  ProgramFailed,
-  RpcError,
+  type RpcError,
   VersionNotSupported,
 } from "./errors.js";
 import { METHODS, PROTOCOL_VERSION } from "./generated/contract.js";
@@ -19,67 +20,26 @@ import type {
   DiscoverResult,
   EvaluateParams,
   GetResultParams,
-  Limits,
   ListExamplesParams,
   Meta,
 } from "./generated/types.js";
-import { describeFailure } from "./failure.js";
 import { type Answer, answerOf, asRpcError, type Job, type Log } from "./jobs.js";
 import { canonicalJson, isObject, parseJson } from "./json.js";
 import { Methods } from "./methods.js";
-import { type Candidate, isBatchProgram, type Program, takesWholeBatches } from "./program.js";
+import { type EndpointOptions, settingsOf } from "./options.js";
+import type { Program } from "./program.js";
 import { digestText, Rows } from "./rows.js";
 import { Runner } from "./runner.js";
 import { RETRY_AFTER_S, Slots } from "./slots.js";
-import type { Traces } from "./traces.js";
 import { checkParams, invalidParams, type WireTypeName } from "./validate.js";
-import { PACKAGE_VERSION } from "./version.js";
 
 const LONGEST_ECHO = 100;
-
-/** Limits that every way of serving shares; what is not given has a default. */
-export interface EndpointOptions {
-  /** Examples at once; 16 when not given. */
-  maxConcurrency?: number;
-  /** Examples that may wait beyond those running; 10,000 when not given. */
-  maxQueue?: number;
-  /** Examples in one call; 1,000 when not given. */
-  maxBatchSize?: number;
-  /** Requests in one JSON-RPC array; 100 when not given. */
-  maxBatchEntries?: number;
-  /** Bytes of one request; 64 MiB when not given. */
-  maxRequestBytes?: number;
-  /** Seconds one example may run, null for no deadline; 300 when not given. */
-  exampleTimeoutS?: number | null;
-  /** Whether `list_examples` gives the rows, not only their ids; true when not given. */
-  shareRows?: boolean;
-  /** Told what clients are not; `console.error` when not given. */
-  log?: Log;
-}
-
-/** What the carrier adds: capabilities of its own, and the memory they need. */
-export interface Carrier {
-  offers: readonly string[];
-  calls?: Calls;
-  traces?: Traces;
-  /** Limits that go with the memory. */
-  limits?: Pick<Limits, "abandon_after_s" | "keep_answers_s">;
-}
 
 /** What to send back; `body` is null where there is nothing to say. */
 export interface Reply {
   body: string | null;
   /** False where the message never got through to JSON-RPC. */
   understood: boolean;
-}
-
-/** Throws a `TypeError` for what is no program, before anything is served. */
-export function checkProgram(program: Program): void {
-  if (typeof program !== "object" || program === null) throw new TypeError("a program is an object of functions");
-  if (typeof program.name !== "string" || program.name === "") throw new TypeError("the program needs a `name`");
-  const body = isBatchProgram(program) ? program.evaluate : program.run;
-  if (typeof body !== "function") throw new TypeError("the program needs a function `run` or `evaluate`");
-  if (program.seedCandidate === undefined) throw new TypeError("the program needs a `seedCandidate`");
 }
 
 export class Endpoint {
@@ -98,43 +58,21 @@ export class Endpoint {
   /** Gets a program ready to be asked; throws `ProgramFailed` where its seed candidate cannot be had. */
   static async create(program: Program, options: EndpointOptions, carrier: Carrier): Promise<Endpoint> {
     checkProgram(program);
-    const log = options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? ""));
-    const maxConcurrency = options.maxConcurrency ?? 16;
-    const timeoutS = options.exampleTimeoutS === null ? undefined : (options.exampleTimeoutS ?? 300);
+    const settings = settingsOf(options);
     const seedCandidate = await seedOf(program);
-    const instanceId = crypto.randomUUID();
-    const rows = new Rows(program.datasets ?? {}, options.shareRows ?? true);
-    const slots = new Slots(maxConcurrency, options.maxQueue ?? 10_000);
-    const maxBatchSize = options.maxBatchSize ?? 1000;
-    const offers = [...carrier.offers, ...offersOf(program), ...(rows.held ? ["datasets"] : []), "openrpc"];
-    const discovery: DiscoverResult = {
-      protocol_versions: [PROTOCOL_VERSION],
-      server: { name: "evolverpc", version: PACKAGE_VERSION, language: "typescript", instance_id: instanceId },
-      program: {
-        name: program.name,
-        ...(program.version === undefined ? {} : { version: program.version }),
-        components: Object.keys(seedCandidate).map((name) => {
-          const description = program.componentDescriptions?.[name];
-          return { name, kind: "text", ...(description === undefined ? {} : { description }) };
-        }),
-        seed_candidate: seedCandidate,
-      },
-      datasets: await rows.describe(),
-      capabilities: offers,
-      limits: {
-        max_concurrency: maxConcurrency,
-        max_batch_size: maxBatchSize,
-        max_request_bytes: options.maxRequestBytes ?? 64 * 2 ** 20,
-        ...(timeoutS === undefined ? {} : { example_timeout_s: timeoutS }),
-        ...(offers.includes("batch") ? { max_batch_entries: options.maxBatchEntries ?? 100 } : {}),
-        ...(takesWholeBatches(program) ? { whole_batches: true } : {}),
-        ...carrier.limits,
-      },
-    };
-    const runner = new Runner(program, slots, timeoutS);
-    const { traces } = carrier;
-    const methods = new Methods({ program, seedCandidate, instanceId, rows, runner, slots, traces, maxBatchSize });
-    return new Endpoint(discovery, methods, rows, carrier, log);
+    const rows = new Rows(program.datasets ?? {}, settings.shareRows);
+    const discovery = await discoveryOf(program, seedCandidate, rows, settings, carrier);
+    const slots = new Slots(settings.maxConcurrency, settings.maxQueue);
+    const methods = new Methods({
+      program,
+      seedCandidate,
+      instanceId: discovery.server.instance_id,
+      rows,
+      slots,
+      runner: new Runner(program, slots, settings.exampleTimeoutS),
+      traces: carrier.traces,
+    });
+    return new Endpoint(discovery, methods, rows, carrier, settings.log);
   }
 
   get ready(): boolean {
@@ -155,7 +93,7 @@ export class Endpoint {
   /** From now on takes no new work; resolves when none is running and every answer by `call_id` was collected. */
   async drain(): Promise<void> {
     this.draining = true;
-    while (this.#active > 0 || this.carrier.calls?.uncollected) {
+    while (this.#active > 0 || this.carrier.calls?.outstanding) {
       await new Promise<void>((resolve) => this.#changed.add(resolve));
     }
   }
@@ -237,7 +175,7 @@ export class Endpoint {
       const job = start();
       return answerOf(() => job.run(listener), this.log);
     }
-    const request = await digestText(canonicalJson([method, asked]));
+    const request = digestText(canonicalJson([method, asked]));
     return this.#calls.ask(callId, request, start, { waitS, listener, log: this.log });
   }
 
@@ -310,27 +248,4 @@ function checkWaitsForACall(params: Record<string, unknown>): void {
   const { _meta } = params as { _meta?: Meta | null };
   if (typeof _meta?.wait_s !== "number" || typeof _meta.call_id === "string") return;
   throw invalidParams({ path: "_meta.wait_s", message: "needs a `_meta.call_id` to collect the answer with" });
-}
-
-function offersOf(program: Program): string[] {
-  return [
-    ...(program.proposeNewTexts ? ["proposals"] : []),
-    ...(program.score ? ["scoring"] : []),
-    ...(program.finalize ? ["finalize"] : []),
-  ];
-}
-
-async function seedOf({ seedCandidate }: Program): Promise<Candidate> {
-  let seed: unknown;
-  try {
-    seed = typeof seedCandidate === "function" ? await seedCandidate() : seedCandidate;
-  } catch (error) {
-    const { type, message, traceback } = describeFailure(error);
-    throw new ProgramFailed(`${type}: ${message}`, { stage: "seed_candidate", log_tail: traceback ?? "" });
-  }
-  const texts = isObject(seed) ? Object.values(seed) : [];
-  if (texts.length === 0 || texts.some((text) => typeof text !== "string")) {
-    throw new ProgramFailed("seedCandidate must map at least one component to its text", { stage: "seed_candidate" });
-  }
-  return { ...(seed as Candidate) };
 }

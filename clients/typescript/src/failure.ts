@@ -67,7 +67,9 @@ export async function invokeProgram<Result>(call: () => Result | Promise<Result>
 function usersFrames(stack: string): string {
   const lines = stack.split("\n");
   const ours = lines.findIndex((line) => /\bat (async )?invokeProgram\b/.test(line));
-  return (ours === -1 ? lines : lines.slice(0, ours).filter((line) => !/^\s+at (async )?within\b/.test(line))).join("\n");
+  return (ours === -1 ? lines : lines.slice(0, ours).filter((line) => !/^\s+at (async )?within\b/.test(line))).join(
+    "\n",
+  );
 }
 
 function clipped(text: string, most: number): string {

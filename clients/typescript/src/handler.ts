@@ -1,11 +1,14 @@
 /** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and whatever else speaks fetch. */
 
 import { Cancellation } from "./cancellation.js";
+import { storeCarrier } from "./carriers.js";
+import { checkProgram } from "./discovery.js";
 import { Door, type Exchange, type HttpReply } from "./door.js";
-import { checkProgram, Endpoint, type EndpointOptions } from "./endpoint.js";
+import { Endpoint } from "./endpoint.js";
+import { hostChecker } from "./hosts.js";
+import { type EndpointOptions, settingsOf } from "./options.js";
 import type { Program } from "./program.js";
 import type { MemoryStore } from "./store.js";
-import { storeCarrier } from "./carriers.js";
 import { checkToken } from "./token.js";
 
 export interface HandlerOptions extends EndpointOptions {
@@ -13,7 +16,7 @@ export interface HandlerOptions extends EndpointOptions {
   token: string;
   /** The path the handler is mounted at, so that methods are at `${basePath}/rpc`; "" when not given. */
   basePath?: string;
-  /** The only `Host` names answered; when not given, whichever the platform routes here. */
+  /** The names this is reached by; none beyond this machine's own when not given. */
   allowedHosts?: readonly string[];
   /** Origins of web pages that may call; none when not given. */
   allowedOrigins?: readonly string[];
@@ -26,12 +29,10 @@ export type FetchHandler = (request: Request) => Promise<Response>;
 /** Serves a program wherever `fetch` is spoken. Throws a `TypeError` without a token or without a program. */
 export function handler<Data, Output>(program: Program<Data, Output>, options: HandlerOptions): FetchHandler {
   checkToken(options?.token);
-  const { token, basePath = "", allowedHosts, allowedOrigins = [], store } = options;
+  const { token, basePath = "", allowedHosts = [], allowedOrigins = [], store } = options;
   const served = program as Program;
   checkProgram(served);
-  const allowsHost = (host: string | null): boolean => {
-    return allowedHosts === undefined || (host !== null && allowedHosts.includes(host.toLowerCase()));
-  };
+  settingsOf(options);
   let endpoint: Promise<Endpoint> | undefined;
   // Not before the first request: some platforms allow neither random numbers nor waiting while modules load.
   const open = (): Promise<Endpoint> => {
@@ -41,7 +42,7 @@ export function handler<Data, Output>(program: Program<Data, Output>, options: H
     });
     return endpoint;
   };
-  const door = new Door(open, { token, basePath, allowsHost, allowedOrigins });
+  const door = new Door(open, { token, basePath, allowsHost: hostChecker("localhost", allowedHosts), allowedOrigins });
   return async (request) => toResponse(await door.answer(toExchange(request)));
 }
 

@@ -14,16 +14,19 @@ import type {
   ProposeNewTextsParams,
   ScoreParams,
 } from "./generated/types.js";
-import { NotJson, toJsonValue } from "./json.js";
 import type { Job } from "./jobs.js";
-import { failedResult, InvalidResult, readScore } from "./outcome.js";
+import { NotJson, toJsonValue } from "./json.js";
+import { InvalidResult } from "./outcome.js";
 import { type CallContext, type Candidate, isBatchProgram, type Program } from "./program.js";
 import { defaultReflectiveDataset } from "./reflection.js";
 import type { Rows } from "./rows.js";
 import type { Row, Runner } from "./runner.js";
 import type { Slots } from "./slots.js";
-import type { Traces } from "./traces.js";
+import { Traces } from "./traces.js";
 import { faults, invalidParams, type WireTypeName } from "./validate.js";
+
+/** Where no refs are offered, every ref is another instance's. */
+const NO_TRACES = new Traces(0);
 
 /** What the methods work with. `traces` is undefined where no refs are offered. */
 export interface Workshop {
@@ -34,7 +37,6 @@ export interface Workshop {
   runner: Runner;
   slots: Slots;
   traces: Traces | undefined;
-  maxBatchSize: number;
 }
 
 /** The jobs a program's methods become; each throws an `RpcError` where the params cannot be worked on. */
@@ -64,11 +66,11 @@ export class Methods {
 
   makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {
     const { candidate, eval_batch: sent, components_to_update: components } = params;
-    const { program, traces } = this.shop;
+    const { program, traces = NO_TRACES } = this.shop;
     this.#checkCandidate(candidate);
     checkComponents(components, candidate);
     const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
-    const evalBatch: EvalBatch = { batch: rows, results: traces?.inline(sent.results) ?? sent.results };
+    const evalBatch: EvalBatch = { batch: rows, results: traces.inline(sent.results) };
     return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
       const hasSteps = isBatchProgram(program) ? () => true : Array.isArray;
       const dataset = program.makeReflectiveDataset
@@ -91,9 +93,9 @@ export class Methods {
 
   score({ batch, results }: ScoreParams): Job {
     const rows = this.#paired(batch, results, "results");
-    const { program } = this.shop;
-    return oneStep("score", "ScoreResult", async () => ({
-      results: await Promise.all(results.map((result, at) => rescored(program, rows[at] as Row, result))),
+    const { runner } = this.shop;
+    return oneStep("score", "ScoreResult", async (_, cancellation) => ({
+      results: await Promise.all(results.map((result, at) => runner.score(rows[at] as Row, result, cancellation))),
     }));
   }
 
@@ -127,22 +129,13 @@ function checkComponents(components: readonly string[], candidate: Candidate): v
   if (unknown.length > 0) throw new UnknownCandidate(undefined, { unknown });
 }
 
-/** The same result with a score; one that failed, or was never run, has nothing to score. */
-async function rescored(program: Program, { data }: Row, result: ExampleResult): Promise<ExampleResult> {
-  if (result.status !== "rollout" && result.status !== "ok") return result;
-  try {
-    return { ...result, status: "ok", ...readScore(await program.score?.(data, result.output)) };
-  } catch (error) {
-    const { status, score, error: said } = failedResult(error, { seconds: result.seconds });
-    return { ...result, status, score, error: said ?? null };
-  }
-}
+type Work = (context: CallContext, cancellation: Cancellation) => Promise<unknown>;
 
 /** A job that is one call into the program, whose failure has no example to blame. */
-function oneStep(method: string, type: WireTypeName, work: (context: CallContext) => Promise<unknown>): Job {
+function oneStep(method: string, type: WireTypeName, work: Work): Job {
   const progress: Progress = { done: 0, total: 1 };
   const run = async (cancellation: Cancellation): Promise<unknown> => {
-    const ending = await within(async (signal) => checked(await work({ signal }), type), cancellation);
+    const ending = await within(async (signal) => checked(await work({ signal }, cancellation), type), cancellation);
     progress.done = 1;
     if (ending.kind === "done") return ending.value;
     if (ending.kind !== "failed") throw new CallCancelled();
@@ -154,7 +147,8 @@ function oneStep(method: string, type: WireTypeName, work: (context: CallContext
 function checked(given: unknown, type: WireTypeName): unknown {
   const answer = toJsonValue(given);
   const [fault] = faults(type, answer);
-  if (fault !== undefined) throw new InvalidResult(`the answer does not fit the contract: ${fault.path}: ${fault.message}`);
+  if (fault !== undefined)
+    throw new InvalidResult(`the answer does not fit the contract: ${fault.path}: ${fault.message}`);
   return answer;
 }
 
@@ -163,4 +157,3 @@ function programFailed(stage: string, error: unknown): ProgramFailed {
   const { type, message, traceback } = describeFailure(error);
   return new ProgramFailed(`${type}: ${message}`, { stage, log_tail: traceback ?? "" }, isTransient(error));
 }
-

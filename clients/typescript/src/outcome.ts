@@ -31,7 +31,10 @@ export function readScore(given: unknown): ReadScore {
   }
   if (objectives !== undefined && objectives !== null) {
     if (!isObject(objectives)) throw new InvalidResult(`objective_scores must be an object, not ${shown(objectives)}`);
-    const scores = Object.entries(objectives).map(([name, value]) => [wellFormed(name), finite(value, `objective ${name}`)]);
+    const scores = Object.entries(objectives).map(([name, value]) => [
+      wellFormed(name),
+      finite(value, `objective ${name}`),
+    ]);
     read.objective_scores = Object.fromEntries(scores);
   }
   return read;
@@ -66,7 +69,12 @@ export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
 
 /** The result of an example whose deadline was over. */
 export function timedOutResult(timeoutS: number | undefined, attempt: Attempt): ExampleResult {
-  return unscored("timeout", { type: "timeout", message: `not done within ${timeoutS} s` }, attempt);
+  return unscored("timeout", { type: "timeout", message: `ran longer than ${timeoutS} s` }, attempt);
+}
+
+/** The same result with what led to it, where that can travel. */
+export function withTrajectory(result: ExampleResult, trajectory: unknown): ExampleResult {
+  return { ...result, ...extras({ seconds: result.seconds, trajectory }) };
 }
 
 /** The result of an example that was stopped, or never begun. */
@@ -119,7 +127,16 @@ export function finishedResult(output: JsonValue, score: ReadScore | undefined, 
 /** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
 export function readBatchResult(given: unknown, seconds: number, captureTraces: boolean): ExampleResult {
   if (!isObject(given)) return { status: "ok", ...readScore(given), output: null, seconds };
-  const { status = "ok", output, error, trajectory, usage, seconds: measured = seconds, ...scored } = given;
+  const {
+    status = "ok",
+    output,
+    error,
+    trajectory,
+    usage,
+    metric_calls,
+    seconds: measured = seconds,
+    ...scored
+  } = given;
   const result = {
     status,
     ...(status === "ok" ? readScore(scored) : { ...scored, score: null }),
@@ -127,6 +144,7 @@ export function readBatchResult(given: unknown, seconds: number, captureTraces: 
     ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
     ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),
     ...(usage === undefined ? {} : { usage: toJsonValue(usage, "usage") }),
+    ...(metric_calls === undefined ? {} : { metric_calls }),
     seconds: measured,
   };
   const [fault] = faults("ExampleResult", result);

@@ -44,6 +44,8 @@ export type BatchResult =
       objective_scores?: Record<string, number> | null;
       error?: { type: string; message: string; traceback?: string | null };
       usage?: Usage;
+      /** What it counts for in the optimizer's budget; 1 when not given. */
+      metric_calls?: number;
       seconds?: number;
     };
 

@@ -14,7 +14,12 @@ export class Rows {
     datasets: Record<string, readonly unknown[]>,
     private readonly share: boolean,
   ) {
-    this.#splits = new Map(Object.entries(datasets).map(([split, rows]) => [split, rows.map((row) => toJsonValue(row))]));
+    this.#splits = new Map(
+      Object.entries(datasets).map(([split, rows]) => [
+        split,
+        rows.map((row) => toJsonValue(row, `datasets.${split}`)),
+      ]),
+    );
   }
 
   get held(): boolean {

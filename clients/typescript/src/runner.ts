@@ -13,6 +13,7 @@ import {
   readBatchResult,
   readScore,
   timedOutResult,
+  withTrajectory,
 } from "./outcome.js";
 import {
   type BatchProgram,
@@ -93,19 +94,39 @@ export class Runner {
         const output = await program.run(data, { ...candidate }, { signal, captureTraces, trace, usage });
         const taken = toJsonValue(output, "output");
         const score = program.score && readScore(await program.score(data, output));
-        const steps = trace.length > 0 ? trace : { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
+        const steps =
+          trace.length > 0
+            ? trace
+            : { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
         return finishedResult(taken, score, { seconds: clock(), usage, trajectory: captureTraces ? steps : undefined });
       },
       cancellation,
       this.timeoutS,
     );
     if (ending.kind === "done") return ending.value;
-    const steps = trace.length > 0 ? trace : { data, output: null, score: null, feedback: null };
-    return unfinished(ending, this.timeoutS, {
-      seconds: clock(),
-      usage,
-      trajectory: captureTraces ? steps : undefined,
-    });
+    const failed = unfinished(ending, this.timeoutS, { seconds: clock(), usage });
+    if (!captureTraces || failed.status === "cancelled") return failed;
+    const { error } = failed;
+    return withTrajectory(
+      failed,
+      trace.length > 0 ? trace : { data, output: null, score: null, feedback: null, error },
+    );
+  }
+
+  /** The same result with a score; one that failed, or was never run, has nothing to score. */
+  async score(row: Row, result: ExampleResult, cancellation: Cancellation): Promise<ExampleResult> {
+    if (result.status !== "rollout" && result.status !== "ok") return result;
+    if (!(await this.slots.enter(1, cancellation))) return result;
+    try {
+      const judge = async () => readScore(await this.program.score?.(row.data, result.output));
+      const ending = await within(judge, cancellation, this.timeoutS);
+      const { feedback: _, objective_scores: __, ...unscored } = result;
+      if (ending.kind === "done") return { ...unscored, status: "ok", ...ending.value };
+      const { status, score, error } = unfinished(ending, this.timeoutS, { seconds: result.seconds });
+      return { ...unscored, status, score, ...(error ? { error } : {}) };
+    } finally {
+      this.slots.leave(1);
+    }
   }
 
   async #batch(
@@ -118,7 +139,8 @@ export class Runner {
     const timeoutS = this.timeoutS && this.timeoutS * rows.length;
     const batch = rows.map((row) => ({ ...row }));
     const ending = await within(
-      async (signal) => readAll(await program.evaluate({ ...candidate }, batch, { captureTraces, signal }), rows.length),
+      async (signal) =>
+        readAll(await program.evaluate({ ...candidate }, batch, { captureTraces, signal }), rows.length),
       cancellation,
       timeoutS,
     );

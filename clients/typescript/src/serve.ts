@@ -7,13 +7,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { storeCarrier } from "./carriers.js";
 import { Door } from "./door.js";
-import { Endpoint, type EndpointOptions } from "./endpoint.js";
+import { Endpoint } from "./endpoint.js";
 import { bracketed, hostChecker, isLoopback } from "./hosts.js";
 import { answerNode } from "./node-http.js";
+import type { EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
 import { MemoryStore, type StoreOptions } from "./store.js";
 import { checkToken, randomToken } from "./token.js";
 import { PACKAGE_VERSION } from "./version.js";
+
+/** How long an answer on its way may take to leave, once the server closes. */
+const CLOSE_GRACE_MS = 500;
+const CLOSE_SWEEP_MS = 10;
 
 export interface ServeOptions extends EndpointOptions, StoreOptions {
   /** The address to bind; 127.0.0.1 when not given. On any other than loopback a token must be given. */
@@ -181,16 +186,15 @@ class NodeServer implements RunningServer {
     this.endpoint.draining = true;
     this.store.calls.cancelAll();
     const closed = new Promise((resolve) => this.server.close(resolve));
-    this.server.closeIdleConnections();
-    const timer = setTimeout(() => this.server.closeAllConnections(), CLOSE_GRACE_MS);
+    // A connection becomes idle when its last answer has left.
+    const sweep = setInterval(() => this.server.closeIdleConnections(), CLOSE_SWEEP_MS);
+    const force = setTimeout(() => this.server.closeAllConnections(), CLOSE_GRACE_MS);
     await closed;
-    clearTimeout(timer);
+    clearInterval(sweep);
+    clearTimeout(force);
     this.key.discard();
   }
 }
-
-/** How long an answer on its way may take to leave. */
-const CLOSE_GRACE_MS = 500;
 
 function announce(running: RunningServer, key: Key, program: string, options: ServeOptions): void {
   const say = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));

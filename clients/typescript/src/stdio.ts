@@ -3,9 +3,10 @@
 import type { Readable } from "node:stream";
 import { Cancellation } from "./cancellation.js";
 import { stdioCarrier } from "./carriers.js";
-import { Endpoint, type EndpointOptions } from "./endpoint.js";
+import { Endpoint } from "./endpoint.js";
 import { errorText } from "./envelope.js";
 import { LimitExceeded } from "./errors.js";
+import type { EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
 
 const NEWLINE = 0x0a;
@@ -54,7 +55,7 @@ function claimStdout(): (frame: string) => void {
 }
 
 /** The lines of a stream without blank ones; undefined for one longer than `maxBytes`, which is passed over. */
-export async function* linesOf(stream: Readable, maxBytes: number): AsyncGenerator<Buffer | undefined> {
+async function* linesOf(stream: Readable, maxBytes: number): AsyncGenerator<Buffer | undefined> {
   let parts: Buffer[] = [];
   let length = 0;
   for await (const chunk of stream as AsyncIterable<Buffer>) {

@@ -1,8 +1,8 @@
 /** Values against the contract's schema, with the place of each fault as people write it. */
 
 import { InvalidParams } from "./errors.js";
-import * as schemas from "./generated/validators.js";
 import type { WireTypes } from "./generated/types.js";
+import * as schemas from "./generated/validators.js";
 import { pathText } from "./json.js";
 
 export type WireTypeName = keyof WireTypes;
@@ -15,6 +15,7 @@ export interface Fault {
 
 /** The faults of a value, none where it fits the type. A sound value costs no allocation. */
 export function faults(type: WireTypeName, value: unknown): Fault[] {
+  // biome-ignore lint/performance/noDynamicNamespaceImportAccess: every validator is needed, nothing could be left out
   const validator = schemas[type];
   if (validator(value)) return [];
   return mostTelling(validator.errors ?? []).map((error) => fault(error, value));
@@ -28,7 +29,8 @@ export function checkParams<Name extends WireTypeName>(type: Name, params: unkno
 
 export function invalidParams(...errors: Fault[]): InvalidParams {
   const first = errors[0];
-  const said = first === undefined ? undefined : `Invalid params: ${[first.path, first.message].filter(Boolean).join(": ")}`;
+  const said =
+    first === undefined ? undefined : `Invalid params: ${[first.path, first.message].filter(Boolean).join(": ")}`;
   return new InvalidParams(said, { errors });
 }
 
@@ -42,7 +44,9 @@ function mostTelling(errors: schemas.SchemaError[]): schemas.SchemaError[] {
   const candidates = errors.filter((error) => depth(error) === deepest);
   const whole = candidates.filter((error) => error.keyword === "oneOf");
   if (whole.length > 0) return whole.slice(0, 1);
-  const plain = candidates.filter((error) => !["anyOf", "if", "not"].includes(error.keyword) && error.params.type !== "null");
+  const plain = candidates.filter(
+    (error) => !["anyOf", "if", "not"].includes(error.keyword) && error.params.type !== "null",
+  );
   return plain.length > 0 ? plain : candidates.slice(0, 1);
 }
 
@@ -52,7 +56,8 @@ function fault(error: schemas.SchemaError, value: unknown): Fault {
     return { path: pathText(where.slice(0, -1)), message: "a score goes with status `ok`, and only with it" };
   }
   const { missingProperty, additionalProperty } = error.params;
-  if (typeof missingProperty === "string") return { path: pathText([...where, missingProperty]), message: "missing field" };
+  if (typeof missingProperty === "string")
+    return { path: pathText([...where, missingProperty]), message: "missing field" };
   if (typeof additionalProperty === "string") {
     return { path: pathText([...where, additionalProperty]), message: "unknown field" };
   }

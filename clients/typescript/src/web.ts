@@ -1,14 +1,14 @@
 /** What runs wherever `fetch` does: no part of it knows Node. */
 
-export { RpcClient, isPending } from "./client.js";
 export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client.js";
+export { isPending, RpcClient } from "./client.js";
 export { BadResponse, ClientError, ConnectionLost, Refused } from "./client-errors.js";
 export { type ConformanceExample, conformanceProgram } from "./conformance.js";
-export type { EndpointOptions } from "./endpoint.js";
 export * from "./errors.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
 export type * from "./generated/types.js";
-export { type FetchHandler, handler, type HandlerOptions } from "./handler.js";
+export { type FetchHandler, type HandlerOptions, handler } from "./handler.js";
+export type { EndpointOptions } from "./options.js";
 export type {
   BatchProgram,
   BatchResult,

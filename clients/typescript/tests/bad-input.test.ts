@@ -35,7 +35,8 @@ describe("who may come in", () => {
   it("a wrong token is 401", () => refused({ body, headers: { authorization: "Bearer no" } }, 401, -32021));
   it("a truncated token is 401", () =>
     refused({ body, headers: { authorization: `Bearer ${server.token.slice(0, -1)}` } }, 401, -32021));
-  it("a longer token is 401", () => refused({ body, headers: { authorization: `Bearer ${server.token}x` } }, 401, -32021));
+  it("a longer token is 401", () =>
+    refused({ body, headers: { authorization: `Bearer ${server.token}x` } }, 401, -32021));
   it("a token of another scheme is 401", () =>
     refused({ body, headers: { authorization: `Basic ${server.token}` } }, 401, -32021));
   it("a foreign Host is 403, token or not", async () => {
@@ -80,7 +81,9 @@ describe("what is no request", () => {
     ["a byte order mark", Buffer.from([0xef, 0xbb, 0xbf, 0x7b, 0x7d])],
     ["10,000 levels", `${"[".repeat(10_000)}${"]".repeat(10_000)}`],
     ["a million brackets left open", "[".repeat(1_000_000)],
-  ])("%s is a parse error", (_, body) => refused({ body }, 400, -32700));
+  ])("%s is a parse error", async (_, body) => {
+    await refused({ body }, 400, -32700);
+  });
   it("brackets inside strings are no levels", async () => {
     const body = JSON.stringify({ ...discover, params: { _meta: { x: '["\\'.repeat(2000) } } });
     expect((await raw(server, { body })).status).toBe(200);
@@ -90,8 +93,9 @@ describe("what is no request", () => {
     ["too large", 2 ** 53],
     ["a boolean", true],
     ["an object", {}],
-  ])("an id that is %s is an invalid request", (_, id) =>
-    refused({ body: JSON.stringify({ ...discover, id }) }, 400, -32600));
+  ])("an id that is %s is an invalid request", async (_, id) => {
+    await refused({ body: JSON.stringify({ ...discover, id }) }, 400, -32600);
+  });
   it.each([
     ["a number", 5],
     ["without jsonrpc", { id: 1, method: "discover" }],
@@ -99,7 +103,9 @@ describe("what is no request", () => {
     ["with a method that is a number", { ...discover, method: 1 }],
     ["with params that are null", { ...discover, params: null }],
     ["with a key too many", { ...discover, parms: {} }],
-  ])("a message %s is an invalid request", (_, message) => refused({ body: JSON.stringify(message) }, 400, -32600));
+  ])("a message %s is an invalid request", async (_, message) => {
+    await refused({ body: JSON.stringify(message) }, 400, -32600);
+  });
   it("params by position are invalid params", async () => {
     const { json, status } = await raw(server, { body: JSON.stringify({ ...discover, params: [] }) });
     expect({ status, code: json.error.code, id: json.id }).toEqual({ status: 200, code: -32602, id: 1 });
@@ -140,7 +146,10 @@ describe("sizes", () => {
   it("a client that expects 100-continue is answered", async () => {
     const body = JSON.stringify(discover);
     const headers = { "content-length": String(body.length), expect: "100-continue" };
-    const said = await raw(server, { headers, onRequest: (request) => request.on("continue", () => request.end(body)) });
+    const said = await raw(server, {
+      headers,
+      onRequest: (request) => request.on("continue", () => request.end(body)),
+    });
     expect(said.status).toBe(200);
   });
   it("a batch of 100,000 is one error that states the limit", async () => {

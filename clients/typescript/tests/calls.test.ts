@@ -28,7 +28,10 @@ async function gated(options: ServeOptions = {}) {
 
 it("the same call gives the same answer and runs once, joined or asked again", async () => {
   const { server, open, ran, callId } = await gated();
-  const joined = [call(server, "evaluate", one, { call_id: callId }), call(server, "evaluate", one, { call_id: callId })];
+  const joined = [
+    call(server, "evaluate", one, { call_id: callId }),
+    call(server, "evaluate", one, { call_id: callId }),
+  ];
   while (ran.times === 0) await call(server, "discover");
   open();
   const [first, second] = await Promise.all(joined);
@@ -71,7 +74,12 @@ it("a call not done in time is pending, and is collected as often as asked", asy
 
 it("a call with an id outlives its connection", async () => {
   const { server, open, ran, callId } = await gated();
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "evaluate", params: { ...one, _meta: { call_id: callId } } });
+  const body = JSON.stringify({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "evaluate",
+    params: { ...one, _meta: { call_id: callId } },
+  });
   const lost = raw(server, {
     onRequest: (request) => {
       request.end(body);

@@ -14,7 +14,10 @@ async function answering(status: number, body: string, headers: Record<string, s
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => new Promise((resolve) => server.close(() => resolve(undefined))));
   onTestFinished(() => server.closeAllConnections());
-  return new RpcClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { token: "t", maxResponseBytes: 1000 });
+  return new RpcClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, {
+    token: "t",
+    maxResponseBytes: 1000,
+  });
 }
 
 describe("a call", () => {
@@ -32,7 +35,11 @@ describe("a call", () => {
     const client = new RpcClient(server.url.replace("/rpc", ""), { token: server.token });
     const error = await client.call("evaluate", { ...params, candidate: { colour: "" } }).catch((thrown) => thrown);
     expect(error).toBeInstanceOf(UnknownCandidate);
-    expect(error).toMatchObject({ code: -32022, retryable: false, details: { unknown: ["colour"], missing: ["rules"] } });
+    expect(error).toMatchObject({
+      code: -32022,
+      retryable: false,
+      details: { unknown: ["colour"], missing: ["rules"] },
+    });
     await expect(new RpcClient(server.url, { token: "wrong" }).discover()).rejects.toBeInstanceOf(Unauthorized);
   });
 

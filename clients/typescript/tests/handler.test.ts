@@ -9,7 +9,7 @@ const token = "secret";
 const params = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
 
 function request(method: string, sent: object = {}, headers: Record<string, string> = {}): Request {
-  return new Request("https://example.com/rpc", {
+  return new Request("http://localhost/rpc", {
     method: "POST",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json", ...headers },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: sent }),
@@ -61,10 +61,12 @@ it("refuses what the server refuses", async () => {
   expect(await status(request("discover", {}, { origin: "https://attacker.example" }))).toBe(403);
   expect(await status(request("discover", {}, { "content-type": "text/plain" }))).toBe(415);
   expect(await status(request("discover", { _meta: { pad: "x".repeat(1000) } }))).toBe(413);
-  expect(await status(new Request("https://example.com/rpc"))).toBe(405);
-  expect(await status(new Request("https://example.com/other", { method: "POST" }))).toBe(404);
+  expect(await status(new Request("http://localhost/rpc"))).toBe(405);
+  expect(await status(new Request("http://localhost/other", { method: "POST" }))).toBe(404);
   expect(await status(new Request("https://other.example/health"))).toBe(403);
   expect(await status(new Request("https://example.com/health"))).toBe(200);
+  expect(await status(request("discover", {}, { host: "other.example" }))).toBe(403);
+  expect(await status(new Request("http://localhost/health"))).toBe(200);
   expect(await status(request("discover"))).toBe(200);
 });
 
@@ -73,14 +75,17 @@ it("answers web pages that are listed, and only those", async () => {
   const listed = await handle(request("discover", {}, { origin: "https://ours.example" }));
   expect(listed.headers.get("access-control-allow-origin")).toBe("https://ours.example");
   const headers = { origin: "https://ours.example", "access-control-request-method": "POST" };
-  const preflight = await handle(new Request("https://example.com/rpc", { method: "OPTIONS", headers }));
-  expect([preflight.status, preflight.headers.get("access-control-allow-headers")]).toEqual([204, "authorization, content-type"]);
+  const preflight = await handle(new Request("http://localhost/rpc", { method: "OPTIONS", headers }));
+  expect([preflight.status, preflight.headers.get("access-control-allow-headers")]).toEqual([
+    204,
+    "authorization, content-type",
+  ]);
 });
 
 it("may be mounted below a path", async () => {
   const handle = handler(programOf(), { token, basePath: "/api/gepa" });
-  expect((await handle(new Request("https://example.com/api/gepa/health"))).status).toBe(200);
-  expect((await handle(new Request("https://example.com/health"))).status).toBe(404);
+  expect((await handle(new Request("http://localhost/api/gepa/health"))).status).toBe(200);
+  expect((await handle(new Request("http://localhost/health"))).status).toBe(404);
 });
 
 it("a program without a seed answers with why, is not healthy, and is asked again", async () => {
@@ -92,8 +97,8 @@ it("a program without a seed answers with why, is not healthy, and is asked agai
   const handle = handler(programOf({ seedCandidate }), { token });
   const { error } = await answered(handle(request("discover")));
   expect(error).toMatchObject({ code: -32025, message: "Error: no such table", data: { stage: "seed_candidate" } });
-  expect((await handle(new Request("https://example.com/health"))).status).toBe(503);
-  expect((await handle(new Request("https://example.com/health"))).status).toBe(200);
+  expect((await handle(new Request("http://localhost/health"))).status).toBe(503);
+  expect((await handle(new Request("http://localhost/health"))).status).toBe(200);
 });
 
 it("stops the program when the request is aborted", async () => {
@@ -118,7 +123,19 @@ it("runs where there is nothing but web standards", async () => {
     globalName: "evolverpc",
     write: false,
   });
-  const web = { AbortController, AbortSignal, ArrayBuffer, DOMException, Headers, Request, Response, TextDecoder, TextEncoder, URL, Uint8Array };
+  const web = {
+    AbortController,
+    AbortSignal,
+    ArrayBuffer,
+    DOMException,
+    Headers,
+    Request,
+    Response,
+    TextDecoder,
+    TextEncoder,
+    URL,
+    Uint8Array,
+  };
   const context = createContext(
     { ...web, clearTimeout, console, crypto, performance, setTimeout, structuredClone },
     // As Workers have it: nothing is compiled from text.

@@ -5,10 +5,11 @@ class RateLimitError extends Error {}
 
 /** The one result of a program whose `run` is this. */
 async function resultOf(run: () => unknown, more: object = {}): Promise<any> {
-  const [result, neighbour] = await evaluate(await served(programOf({ run: (data) => (data === "odd" ? run() : 1) })), [
-    "odd",
-    "even",
-  ], more);
+  const [result, neighbour] = await evaluate(
+    await served(programOf({ run: (data) => (data === "odd" ? run() : 1) })),
+    ["odd", "even"],
+    more,
+  );
   expect(neighbour.status).toBe("ok");
   return result;
 }
@@ -19,7 +20,11 @@ describe("a score", () => {
     ["zero", 0, { score: 0 }],
     ["a verdict", true, { score: 1 }],
     ["a number with feedback", [0.25, "so so"], { score: 0.25, feedback: "so so" }],
-    ["an object", { score: 1, feedback: "f", objective_scores: { a: 2 } }, { score: 1, feedback: "f", objective_scores: { a: 2 } }],
+    [
+      "an object",
+      { score: 1, feedback: "f", objective_scores: { a: 2 } },
+      { score: 1, feedback: "f", objective_scores: { a: 2 } },
+    ],
   ])("may be %s", async (_, score, expected) => {
     const [result] = await evaluate(await served(programOf({ score: () => score as never })), [1]);
     expect(result).toMatchObject({ status: "ok", output: 1, ...expected });
@@ -73,7 +78,11 @@ describe("an output", () => {
     ["a date", new Date(0), "1970-01-01T00:00:00.000Z"],
     ["half a character", "a\ud83d", "a\ufffd"],
     ["undefined inside", { a: undefined, b: [undefined] }, { b: [null] }],
-    ["a key that means something to JavaScript", JSON.parse('{"__proto__": {"a": 1}}'), JSON.parse('{"__proto__": {"a": 1}}')],
+    [
+      "a key that means something to JavaScript",
+      JSON.parse('{"__proto__": {"a": 1}}'),
+      JSON.parse('{"__proto__": {"a": 1}}'),
+    ],
   ])("that is %s has a JSON form", async (_, output, expected) => {
     expect((await resultOf(() => output)).output).toStrictEqual(expected);
   });
@@ -92,7 +101,11 @@ describe("an error", () => {
       throw new RulesError("no such label");
     }
     const result = await resultOf(inRules);
-    expect(result).toMatchObject({ status: "program_error", score: null, error: { type: "RulesError", message: "no such label" } });
+    expect(result).toMatchObject({
+      status: "program_error",
+      score: null,
+      error: { type: "RulesError", message: "no such label" },
+    });
     expect(result.error.traceback).toContain("inRules");
     expect(result.error.traceback).not.toContain("invokeProgram");
   });
@@ -106,9 +119,15 @@ describe("an error", () => {
     ["says so itself", Object.assign(new Error("busy"), { retryable: true })],
     ["is a provider's rate limit by its class", new RateLimitError("slow down")],
     ["has the status of an outage", Object.assign(new Error("bad gateway"), { status: 502 })],
-    ["is the network's, behind fetch", new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "ECONNREFUSED" }) })],
+    [
+      "is the network's, behind fetch",
+      new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "ECONNREFUSED" }) }),
+    ],
     ["is the network's, from a socket", Object.assign(new Error(), { code: "ECONNRESET" })],
-    ["is undici's own", new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) })],
+    [
+      "is undici's own",
+      new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) }),
+    ],
   ])("that %s is nobody's", async (_, error) => {
     expect(await resultOf(() => Promise.reject(error))).toMatchObject({ status: "infra_error", score: null });
   });
@@ -166,12 +185,17 @@ describe("a program with an `evaluate` of its own", () => {
         },
       }),
     );
-    const results = await evaluate(server, [0.5, [1, "f"], { score: 2, output: "o" }, { status: "infra_error", error: { type: "E", message: "m" } }]);
+    const results = await evaluate(server, [
+      0.5,
+      [1, "f"],
+      { score: 2, output: "o", metric_calls: 3 },
+      { status: "infra_error", error: { type: "E", message: "m" } },
+    ]);
     expect(sizes).toEqual([4]);
     expect(results).toMatchObject([
       { status: "ok", score: 0.5, output: null },
       { status: "ok", score: 1, feedback: "f" },
-      { status: "ok", score: 2, output: "o" },
+      { status: "ok", score: 2, output: "o", metric_calls: 3 },
       { status: "infra_error", score: null, error: { type: "E" } },
     ]);
     expect((await call(server, "discover")).result.limits.whole_batches).toBe(true);
@@ -192,7 +216,8 @@ describe("a program with an `evaluate` of its own", () => {
   ])("fails for every example where its list is %s", async (_, returns) => {
     const results = await evaluate(await served(batchProgramOf({ evaluate: returns })), [1, 2]);
     expect(results).toHaveLength(2);
-    for (const result of results) expect(result).toMatchObject({ status: "program_error", error: { type: "invalid_result" } });
+    for (const result of results)
+      expect(result).toMatchObject({ status: "program_error", error: { type: "invalid_result" } });
   });
   it.each([
     ["a score that is NaN", { score: Number.NaN }],
@@ -233,11 +258,46 @@ describe("trajectories and usage", () => {
     for (const result of results) expect(result.usage).toEqual({ input_tokens: 7 });
     for (const result of await evaluate(server, data)) expect(result).not.toHaveProperty("trajectory");
   });
+  it("an example that failed without tracing says with what, and how", async () => {
+    const run = () => Promise.reject(new Error("no"));
+    const [result] = await evaluate(await served(programOf({ run })), ["x"], { capture_traces: true });
+    expect(result.trajectory).toEqual({ data: "x", output: null, score: null, feedback: null, error: result.error });
+  });
   it("usage that makes no sense is left out", async () => {
     const run = (_: unknown, __: unknown, { usage }: any) => {
       usage.cost_usd = Number.NaN;
     };
     expect((await evaluate(await served(programOf({ run })), [1]))[0]).not.toHaveProperty("usage");
+  });
+});
+
+describe("scoring what another endpoint made", () => {
+  const rollout = { status: "rollout", score: null, output: "out", seconds: 1 };
+  const score = async (server: any, results: object[]) => {
+    const batch = results.map((_, at) => ({ id: String(at), data: at }));
+    return (await call(server, "score", { batch, results })).result.results;
+  };
+
+  it("runs no more at once than examples may, each under its deadline", async () => {
+    let running = 0;
+    let most = 0;
+    const judge = async (data: unknown) => {
+      most = Math.max(most, ++running);
+      await new Promise((resolve) => setTimeout(resolve, data === 3 ? 1000 : 5));
+      running--;
+      return [1, "fine"] as const;
+    };
+    const server = await served(programOf({ score: judge }), { maxConcurrency: 2, exampleTimeoutS: 0.1 });
+    const results = await score(server, Array(5).fill(rollout));
+    expect(results.map(({ status }: any) => status)).toEqual(["ok", "ok", "ok", "timeout", "ok"]);
+    expect(results[0]).toEqual({ status: "ok", score: 1, feedback: "fine", output: "out", seconds: 1 });
+    expect(most).toBe(2);
+  });
+  it("leaves nothing of an earlier score, and failures as they are", async () => {
+    const failed = { status: "program_error", score: null, seconds: 0, error: { type: "E", message: "m" } };
+    const scored = { status: "ok", score: 0, output: "out", feedback: "old", seconds: 1 };
+    const results = await score(await served(programOf()), [scored, failed]);
+    expect(results).toEqual([{ status: "ok", score: 1, output: "out", seconds: 1 }, failed]);
   });
 });
 
@@ -252,18 +312,28 @@ describe("calls without an example to blame", () => {
     );
     const run = { id: "r", metric_calls: 1, candidates: 1, seed_score: 0 };
     const answer = await call(server, "finalize", { best_candidate: { rules: "" }, best_score: 1, run });
-    expect(answer.error).toMatchObject({ code: -32025, message: "Error: disk full", data: { stage: "finalize", retryable: false } });
+    expect(answer.error).toMatchObject({
+      code: -32025,
+      message: "Error: disk full",
+      data: { stage: "finalize", retryable: false },
+    });
   });
   it("an answer that breaks the contract is the program's failure", async () => {
     const server = await served(programOf({ makeReflectiveDataset: () => ({ rules: "no list" }) as never }));
-    const params = { candidate: { rules: "" }, eval_batch: { batch: [], results: [] }, components_to_update: ["rules"] };
+    const params = {
+      candidate: { rules: "" },
+      eval_batch: { batch: [], results: [] },
+      components_to_update: ["rules"],
+    };
     expect((await call(server, "make_reflective_dataset", params)).error).toMatchObject({
       code: -32025,
       data: { stage: "make_reflective_dataset" },
     });
   });
   it("new texts for components that were not asked for go nowhere", async () => {
-    const server = await served(programOf({ seedCandidate: { a: "", b: "" }, proposeNewTexts: () => ({ a: "x", b: "y" }) }));
+    const server = await served(
+      programOf({ seedCandidate: { a: "", b: "" }, proposeNewTexts: () => ({ a: "x", b: "y" }) }),
+    );
     const params = { candidate: { a: "", b: "" }, reflective_dataset: {}, components_to_update: ["b"] };
     expect((await call(server, "propose_new_texts", params)).result).toEqual({ texts: { b: "y" } });
   });

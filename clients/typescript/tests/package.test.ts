@@ -2,8 +2,8 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import * as errors from "../src/errors.js";
-import { ERRORS } from "../src/generated/contract.js";
 import { RpcError } from "../src/errors.js";
+import { ERRORS } from "../src/generated/contract.js";
 import * as everything from "../src/index.js";
 import { PACKAGE_VERSION } from "../src/version.js";
 
@@ -14,7 +14,10 @@ it("the version is the one in package.json", () => {
 });
 
 it("the generated files are what the schema says", () => {
-  const { status, stderr } = spawnSync("npx", ["tsx", "scripts/generate.ts", "--check"], { cwd: root, encoding: "utf8" });
+  const { status, stderr } = spawnSync("npx", ["tsx", "scripts/generate.ts", "--check"], {
+    cwd: root,
+    encoding: "utf8",
+  });
   expect({ status, stderr: status === 0 ? "" : stderr }).toEqual({ status: 0, stderr: "" });
 });
 
@@ -53,6 +56,11 @@ it("what it exports is what it means to", () => {
   );
 });
 
-it("the lock file names no address to download from", () => {
-  expect(readFileSync(new URL("package-lock.json", root), "utf8")).not.toContain('"resolved"');
+it("the lock file names no address to download from, and every package that any platform needs", () => {
+  const text = readFileSync(new URL("package-lock.json", root), "utf8");
+  expect(text).not.toContain('"resolved"');
+  const packages: Record<string, { optionalDependencies?: object }> = JSON.parse(text).packages;
+  const locked = new Set(Object.keys(packages).map((path) => path.split("node_modules/").at(-1)));
+  const needed = Object.values(packages).flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies));
+  expect(needed.filter((name) => !locked.has(name))).toEqual([]);
 });

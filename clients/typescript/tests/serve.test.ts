@@ -69,7 +69,7 @@ it("a drain finishes what runs, refuses what is new, and waits for answers to be
   expect(drained).toBe(false);
   expect((await call(server, "get_result", { call_id: "a", wait_s: 10 })).result.results[0].status).toBe("ok");
   await drain;
-  await expect(call(server, "discover")).rejects.toThrow(/ECONNREFUSED/);
+  await expect(call(server, "discover")).rejects.toThrow();
 });
 
 it("a drain does not wait longer than it may", async () => {

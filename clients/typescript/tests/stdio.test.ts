@@ -2,7 +2,8 @@ import { expect, it } from "vitest";
 import { type Child, nextMessage, started } from "./processes.js";
 
 function send(child: Child, ...messages: unknown[]): void {
-  for (const message of messages) child.process.stdin.write(`${typeof message === "string" ? message : JSON.stringify(message)}\n`);
+  for (const message of messages)
+    child.process.stdin.write(`${typeof message === "string" ? message : JSON.stringify(message)}\n`);
 }
 
 function evaluation(id: number, data: object, meta: object = {}): object {
@@ -19,7 +20,10 @@ it("answers on a standard output that carries nothing else, and ends with its in
   expect(result.limits).toMatchObject({ max_concurrency: 3 });
   expect(result.limits).not.toHaveProperty("example_timeout_s");
   send(child, evaluation(2, { print: "to be kept apart" }));
-  expect(await nextMessage(child)).toMatchObject({ id: 2, result: { results: [{ status: "ok", output: "to be kept apart" }] } });
+  expect(await nextMessage(child)).toMatchObject({
+    id: 2,
+    result: { results: [{ status: "ok", output: "to be kept apart" }] },
+  });
   expect(child.stderr().split("to be kept apart")).toHaveLength(4);
   child.process.stdin.end();
   expect(await child.ended).toBe(0);

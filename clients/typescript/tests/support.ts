@@ -3,7 +3,7 @@ import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { Readable } from "node:stream";
 import { onTestFinished } from "vitest";
 import type { BatchProgram, FunctionProgram, Program } from "../src/program.js";
-import { type RunningServer, serve, type ServeOptions } from "../src/serve.js";
+import { type RunningServer, type ServeOptions, serve } from "../src/serve.js";
 
 /** Serves a program until the test is over. */
 export async function served<Data, Output>(
@@ -73,7 +73,12 @@ export async function call(server: RunningServer, method: string, params: object
 }
 
 /** The results of evaluating examples of such data with a candidate of one component. */
-export async function evaluate(server: RunningServer, data: unknown[], more: object = {}, meta?: object): Promise<any[]> {
+export async function evaluate(
+  server: RunningServer,
+  data: unknown[],
+  more: object = {},
+  meta?: object,
+): Promise<any[]> {
   const batch = data.map((item, at) => ({ id: String(at), data: item }));
   const answer = await call(server, "evaluate", { candidate: { rules: "" }, batch, ...more }, meta);
   if (answer.error) throw new Error(JSON.stringify(answer.error));

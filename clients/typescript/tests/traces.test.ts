@@ -107,8 +107,14 @@ it("a program's own records get data and trajectories in place of ids and refs",
   const batch = [{ id: "0", split: "train" }];
   const candidate = { rules: "" };
   const evaluated = await call(server, "evaluate", { candidate, batch, capture_traces: true }, { group: "g" });
-  const params = { candidate, eval_batch: { batch, results: evaluated.result.results }, components_to_update: ["rules"] };
-  expect((await call(server, "make_reflective_dataset", params)).result.dataset).toEqual({ rules: [{ Feedback: "f" }] });
+  const params = {
+    candidate,
+    eval_batch: { batch, results: evaluated.result.results },
+    components_to_update: ["rules"],
+  };
+  expect((await call(server, "make_reflective_dataset", params)).result.dataset).toEqual({
+    rules: [{ Feedback: "f" }],
+  });
   expect(seen.batch).toEqual([{ id: "0", data: { text: "held" } }]);
   expect(seen.results[0].trajectory).toEqual({ steps: 3 });
 });

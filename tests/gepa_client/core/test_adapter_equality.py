@@ -107,17 +107,16 @@ def test_gepas_default_adapter_served_gives_the_run_of_one_process(task, default
 
 
 @pytest.mark.parametrize("guided", [False, True], ids=["all traced", "parents traced"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, gepa_server, seed, guided):
-    options = {"seed": seed, "frontier_type": "hybrid", "module_selector": "all"}
-    theirs = in_one_process(task, task.StatefulAdapter(step=0.01), task.STATEFUL_SEED, **options)
-    with gepa_server(
-        SERVED, *adapter_flags("equality_task:StatefulAdapter", {"step": 0.01}, task.STATEFUL_SEED)
-    ) as url:
+@pytest.mark.parametrize("name", ["StatefulAdapter", "CountingAdapter"])
+def test_an_adapter_whose_state_decides_its_scores_gives_the_same_run_too(task, gepa_server, name, guided):
+    kind = getattr(task, name)
+    options = {"seed": 0, "frontier_type": "hybrid", "module_selector": "all"}
+    theirs = in_one_process(task, kind(step=0.01), task.STATEFUL_SEED, **options)
+    with gepa_server(SERVED, *adapter_flags(f"equality_task:{name}", {"step": 0.01}, task.STATEFUL_SEED)) as url:
         ours = over_the_network(task, url, guided, **options)
     assert len(theirs.candidates) > 3
     assert_same(theirs, ours)
-    stateless = in_one_process(task, task.StatefulAdapter(step=0.0), task.STATEFUL_SEED, **options)
+    stateless = in_one_process(task, kind(step=0.0), task.STATEFUL_SEED, **options)
     assert stateless.val_aggregate_scores != theirs.val_aggregate_scores  # the state did matter
 
 

@@ -142,6 +142,20 @@ def test_a_checkpoints_state_is_restored_in_another_process(server, adapter):
     assert kept == [5, 6, 2]
 
 
+def test_a_program_of_whole_batches_gets_a_restored_state_at_once_even_an_empty_one(server):
+    server.capabilities.append("adapter_state")
+    server.limits["whole_batches"] = True
+    kept = states(server)
+    with RemoteAdapter(server.url) as adapter:
+        adapter.set_adapter_state({})
+        adapter.set_adapter_state({"adapter_state": [5, 6]})
+        assert adapter.get_adapter_state() == {"adapter_state": [5, 6, 2]}  # what it then said
+    assert kept == [5, 6, 2]
+    sent = server.called("make_reflective_dataset")
+    assert [params["adapter_state"] for params in sent] == [{}, [5, 6]]
+    assert all(params["components_to_update"] == [] == params["eval_batch"]["batch"] for params in sent)
+
+
 def test_without_the_capability_state_is_neither_kept_nor_silently_dropped(server):
     states(server)
     with RemoteAdapter(server.url) as adapter:

@@ -90,6 +90,7 @@ class ContractServer:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=2**26)
         app.router.add_post("/rpc", self.rpc)
+        app.router.add_post("/v1/chat/completions", self.complete)
         return app
 
     async def rpc(self, request: web.Request) -> web.Response:
@@ -107,6 +108,23 @@ class ContractServer:
         except Hang:
             await asyncio.sleep(3600)
         return web.json_response(answer)
+
+    async def complete(self, request: web.Request) -> web.Response:
+        """A language model: it answers with every word of the task that its prompt holds."""
+        body = await request.json()
+        prompt = body["messages"][0]["content"]
+        self.script.seen.append(("complete", body))
+        text = f"Here it is:\n```\n{' '.join(word for word in WORDS if word in prompt)}\n```"
+        return web.json_response(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": body["model"],
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10},
+            }
+        )
 
     async def answer(self, method: str, params: dict[str, Any]) -> Any:
         script = self.script

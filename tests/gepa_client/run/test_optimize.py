@@ -57,6 +57,7 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert "<svg" in (run / "report.html").read_text()
     assert f"next            less runs/{run.name}/report.md" in ended.stdout
     assert "thank you" in ended.stdout
+    assert "Iteration 1: " in (run / "run.log").read_text()
 
 
 def test_test_rows_are_scored_only_at_the_end_seed_and_best(serve: Serve, cli: Cli, words: Script) -> None:
@@ -155,6 +156,29 @@ def test_ctrl_c_while_the_seed_is_scored_says_that_nothing_was_found(serve: Serv
     assert "no score: the run ended before the seed was scored" in stdout
 
 
+def test_ctrl_c_while_the_test_rows_are_scored_keeps_the_finished_search(
+    serve: Serve, start: Start, words: Script, tmp_path: Path
+) -> None:
+    from tests.gepa_client.run.contract_server import scored
+
+    def stuck_at_test(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if int(data["text"].split()[1]) >= 200:
+            words.delay_s = 30.0
+        return scored(data, candidate)
+
+    words.evaluate = stuck_at_test
+    words.max_concurrency = 1
+    process = start("optimize", serve(words), "--max-metric-calls", 60, "--no-check")
+    until(lambda: any(params["batch"][0]["split"] == "test" for params in words.calls("evaluate")[1:]))
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout
+    assert "stopped by hand while the test rows were scored" in stdout
+    assert stdout.splitlines()[-1].endswith("(12 validation rows)")
+    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "cancelled"
+    assert words.calls("finalize") == []
+
+
 def test_a_parent_that_dies_takes_the_optimizer_with_it_and_the_result_stays(
     serve: Serve, start: Start, words: Script, tmp_path: Path
 ) -> None:
@@ -174,11 +198,9 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
 ) -> None:
     words.delay_s = 0.05
     process = start("optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--no-check")
-    until(lambda: (tmp_path / "runs").exists() and (only_run(tmp_path) / "best_candidate.json").exists())
-    listing = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
-    )
-    os.kill(int(listing.stdout.split()[0]), signal.SIGKILL)
+    until(lambda: bool(best_so_far(tmp_path)))
+    [child] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
+    os.kill(int(child), signal.SIGKILL)
     stdout, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
     assert "the optimizer's process was ended by SIGKILL before its run was over" in stdout
@@ -258,6 +280,27 @@ def test_a_finalize_that_hangs_or_fails_costs_neither_time_nor_result(
     assert ended.status == 0
     assert "the program could not be told" in ended.stdout
     assert json.loads((tmp_path / "second" / "result.json").read_text())["status"] == "finished"
+
+
+def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    url = serve(words)
+    (tmp_path / "prompt.txt").write_text("Mind the manners. Now: <curr_param> Seen: <side_info>")
+    (tmp_path / "run.toml").write_text(
+        f'max_metric_calls = 150\nmax_reflection_cost = 1.0\nreflection_lm = "openai/nobody-knows"\n'
+        f'reflection_prompt_template = "@prompt.txt"\nsampling_strategy = "same_parent:2"\n'
+        f'[reflection_lm_kwargs]\napi_base = "{url}/v1"\napi_key = "hush"\ntemperature = 0.25\n'
+    )
+    ended = cli("optimize", url, "-c", "run.toml", "--no-check")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "score 0.00 -> 1.00" in ended.stdout.splitlines()[-1]
+    asked = words.calls("complete")
+    assert asked[0]["temperature"] == 0.25
+    assert asked[0]["messages"][0]["content"].startswith("Mind the manners.")
+    assert words.calls("propose_new_texts") == []
+    assert "no price is known for openai/nobody-knows, so max_reflection_cost cannot hold" in ended.stdout
+    assert not any("hush" in path.read_text() for path in only_run(tmp_path).iterdir())
 
 
 def test_finalize_learns_of_the_run(serve: Serve, cli: Cli, words: Script) -> None:

@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import gepa
 import pytest
+from gepa.api import optimize
 
 from gepa_client.cli import flags
-from gepa_client.config import REPLACED, RunConfig
-from gepa_client.settings import SettingsError, load
-from gepa_client.strategies import BUILT, PASSED
+from gepa_client.run.config import REPLACED, RunConfig
+from gepa_client.run.settings import SettingsError, load
+from gepa_client.run.strategies import BUILT, PASSED
 
 URL = "http://127.0.0.1:1"
 
@@ -29,7 +29,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_every_parameter_of_gepa_optimize_is_a_setting_or_is_replaced_for_a_stated_reason() -> None:
-    parameters = set(inspect.signature(gepa.optimize).parameters)
+    parameters = set(inspect.signature(optimize).parameters)
     reachable = set(RunConfig.model_fields) & parameters
     assert reachable | set(REPLACED) == parameters
     assert not reachable & set(REPLACED)
@@ -37,13 +37,13 @@ def test_every_parameter_of_gepa_optimize_is_a_setting_or_is_replaced_for_a_stat
 
 
 def test_every_reachable_parameter_reaches_gepa() -> None:
-    reachable = set(RunConfig.model_fields) & set(inspect.signature(gepa.optimize).parameters)
+    reachable = set(RunConfig.model_fields) & set(inspect.signature(optimize).parameters)
     assert set(PASSED) | set(BUILT) == reachable
     assert not set(PASSED) & set(BUILT)
 
 
 def test_defaults_that_gepa_shares_are_gepas_own() -> None:
-    parameters = inspect.signature(gepa.optimize).parameters
+    parameters = inspect.signature(optimize).parameters
     ours = {name: RunConfig.model_fields[name].default for name in PASSED}
     theirs = {name: parameters[name].default for name in PASSED}
     assert theirs.pop("val_evaluation_policy") is None  # GEPA reads None as full_eval

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client import splits
-from gepa_client.config import RunConfig
 from gepa_client.rows import AnyRow, HeldRow
-from gepa_client.settings import SettingsError
+from gepa_client.run import splits
+from gepa_client.run.config import RunConfig
+from gepa_client.run.settings import SettingsError
 
 
 def config(**given: str) -> RunConfig:
-    return RunConfig(url="http://127.0.0.1:1", max_metric_calls=5, **given)  # type: ignore[arg-type]
+    return RunConfig(url="http://127.0.0.1:1", max_metric_calls=5, **given)
 
 
 def held(split: str) -> list[AnyRow]:

@@ -76,8 +76,8 @@ def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
     probe = """
 import sys, json
 from pathlib import Path
-from gepa_client.config import RunConfig
-from gepa_client.optimizer import run
+from gepa_client.run.config import RunConfig
+from gepa_client.run.optimizer import run
 import tempfile
 events = []
 with tempfile.TemporaryDirectory() as folder:

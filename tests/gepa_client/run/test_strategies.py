@@ -1,14 +1,15 @@
 """The words of a configuration become GEPA's own objects."""
 
+import inspect
 from typing import Any
 
-import gepa
 import pytest
+from gepa.api import optimize
 from gepa.strategies.proposal_sampling import IndependentSampling, PxNSampling, SameParentSampling
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
-from gepa_client.config import STOPPERS, RunConfig
-from gepa_client.strategies import arguments, sampling, selection, stopper
+from gepa_client.run.config import STOPPERS, RunConfig
+from gepa_client.run.strategies import arguments, sampling, selection, stopper
 
 CONFIG = RunConfig(url="http://127.0.0.1:1", max_metric_calls=5)
 
@@ -39,14 +40,12 @@ def test_every_stopper_can_be_built(kind: str) -> None:
     class State:
         i = 0
         program_full_scores_val_set = (0.5,)
-        program_candidates = ({},)
+        program_candidates: tuple[dict[str, str], ...] = ({},)
 
     assert stopper(f"{kind}:9")(State()) in (True, False)  # type: ignore[arg-type]
 
 
 def test_the_arguments_are_ones_gepa_takes() -> None:
-    import inspect
-
-    taken: dict[str, Any] = dict(inspect.signature(gepa.optimize).parameters)
+    taken: dict[str, Any] = dict(inspect.signature(optimize).parameters)
     assert set(arguments(CONFIG)) <= set(taken)
     assert arguments(CONFIG)["stop_callbacks"] is None

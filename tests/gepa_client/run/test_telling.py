@@ -6,9 +6,11 @@ import json
 import pytest
 from rich.console import Console
 
-from gepa_client import events, report, report_page
-from gepa_client.cli.display import LiveDisplay, PlainDisplay, clock, frame
-from gepa_client.events import (
+from gepa_client import report
+from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, clock, frame
+from gepa_client.report.record import RunRecord
+from gepa_client.run import events
+from gepa_client.run.events import (
     Budget,
     CandidateFound,
     Event,
@@ -22,7 +24,6 @@ from gepa_client.events import (
     Warned,
     from_json,
 )
-from gepa_client.record import RunRecord
 from gepa_client.text import line, plain
 
 NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"
@@ -60,10 +61,10 @@ def story(*more: Event) -> RunRecord:
         candidate(0, 0.25, [], "a\nb", 0, 12),
         Progress(evaluated=12, in_flight=8, seconds=1.0),
         Phase(phase="optimizing", seconds=1.0),
-        Progress(evaluated=112, in_flight=5, seconds=3.0),
         candidate(1, 0.5, [0], "a\nc", 1, 60),
         candidate(2, 0.75, [0, 1], "a\nc\nd", 2, 110),
-        Budget(metric_calls=112, seconds=4.0),
+        Budget(metric_calls=110, seconds=3.0),
+        Progress(evaluated=112, in_flight=5, seconds=3.0),
         *more,
     ):
         record.apply(event)
@@ -101,11 +102,11 @@ def test_the_frame_fits_the_terminal_and_shows_what_counts(width: int, height: i
     )
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
     latest = [f"something that happened, told in many words, {'more and ' * 20}more" for _ in range(LiveDisplay.LINES)]
-    console.print(frame(record, latest))
+    console.print(frame(record, latest, width - SPARE))
     output = console.file
     assert isinstance(output, io.StringIO)
     lines = output.getvalue().splitlines()
-    assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= width - SPARE
     assert len(lines) <= min(height, 16)
     shown = output.getvalue()
     for part in (
@@ -139,13 +140,13 @@ def test_the_report_shows_each_accepted_candidates_diff_against_each_parent() ->
     assert "### Candidate 1, score 0.5" in text
     assert "`rules` against candidate 0:\n\n```diff\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n```" in text
     assert "`rules` against candidate 1:\n\n```diff\n@@ -1,2 +1,3 @@\n a\n c\n+d\n```" in text
-    page = report_page.html(story())
+    page = report.html(story())
     assert '<span class="add">+c</span>' in page
     assert '<span class="del">-b</span>' in page
 
 
 def test_the_page_has_a_chart_and_a_tree_and_loads_nothing() -> None:
-    page = report_page.html(story())
+    page = report.html(story())
     assert page.count("<svg") == 2
     assert page.count("<circle") == 3
     assert "2: 0.75" in page
@@ -168,7 +169,7 @@ def test_what_others_wrote_cannot_end_its_place_in_a_report() -> None:
         Finished(status="failed", reason=NASTY, metric_calls=2),
     ):  # fmt: skip
         record.apply(event)
-    page, text = report_page.html(record), report.markdown(record)
+    page, text = report.html(record), report.markdown(record)
     assert "<img" not in page
     assert not {"\x1b", "\u202e"} & (set(page) | set(text))
     fence = next(line for line in text.splitlines() if line.startswith("````"))

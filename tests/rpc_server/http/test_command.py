@@ -167,9 +167,7 @@ async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: P
     [
         ((), "exactly one of `program`, `adapter` and `command`"),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
-        (("--program", "app.py", "--workers", "0"), "--workers"),
         (("--program", "app.py", "--datasets", "train=none.jsonl"), "none.jsonl"),
-        (("--program", "app.py", "--config", "none.toml"), "none.toml"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
     ],
 )

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rpc_server.config import SettingsError, load_settings
-from rpc_server.flags import read_flags, with_one_command
+from rpc_server.cli.config import SettingsError, load_settings
+from rpc_server.cli.flags import read_flags, with_one_command
 from rpc_server.settings import Settings
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_flag() -> None:
-    from rpc_server import flags
+    from rpc_server.cli import flags
 
     assert set(flags._FLAGS) == set(Settings.model_fields)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.config import SettingsError
+from rpc_server.cli.config import SettingsError
+from rpc_server.cli.tokens import token_for
 from rpc_server.settings import Settings
-from rpc_server.tokens import token_for
 
 
 def settings(**given: object) -> Settings:

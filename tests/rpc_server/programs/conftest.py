@@ -1,6 +1,7 @@
 """Opens the small programs in `data/` as real processes, and sees that none of them outlives its test."""
 
 import asyncio
+import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from protocol import Example, ExampleResult
-from rpc_server.open_program import open_program
 from rpc_server.program import Program
+from rpc_server.programs.open_program import open_program
 from rpc_server.settings import Settings
 
 DATA = Path(__file__).parent / "data"
@@ -88,7 +89,14 @@ def opened() -> Callable[..., Any]:
     async def open_data(program: str | None = None, **settings: Any) -> AsyncIterator[Opened]:
         mark = uuid.uuid4().hex
         env = {MARK: mark, **settings.pop("env", {})}
-        given = {"root": DATA, "workers": 2, "example_timeout_s": 20.0, "start_timeout_s": 20.0, **settings}
+        given = {
+            "root": DATA,
+            "python": Path(sys.executable),
+            "workers": 2,
+            "example_timeout_s": 20.0,
+            "start_timeout_s": 20.0,
+            **settings,
+        }
         running = await open_program(Settings(program=program, env=env, **given))
         try:
             yield Opened(running, mark)
@@ -104,3 +112,9 @@ def opened() -> Callable[..., Any]:
 def until() -> Callable[..., Any]:
     """`await until(condition)`: what the condition gives once it is true; fails when that takes too long."""
     return _until
+
+
+@pytest.fixture
+def processes_marked() -> Callable[[str], dict[int, str]]:
+    """Every living process whose environment holds the mark."""
+    return marked_processes

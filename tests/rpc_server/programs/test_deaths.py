@@ -8,7 +8,6 @@ import time
 import pytest
 
 
-
 def pids_in(path):
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 

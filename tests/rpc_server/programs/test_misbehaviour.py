@@ -9,7 +9,14 @@ from protocol.errors import LimitExceeded
 
 @pytest.fixture
 async def program(opened):
-    async with opened("behaves.py", example_timeout_s=1.0) as running:
+    async with opened("behaves.py") as running:
+        yield running
+        assert (await running.one({"output": "still here"}))["output"] == "still here"
+
+
+@pytest.fixture
+async def hasty(opened):
+    async with opened("behaves.py", example_timeout_s=0.5) as running:
         yield running
         assert (await running.one({"output": "still here"}))["output"] == "still here"
 
@@ -159,20 +166,20 @@ async def test_the_log_of_a_crash_holds_what_was_printed_and_the_python_stack(pr
 
 
 @pytest.mark.parametrize("do", ["spin", "stubborn", "spin_in_c", "swallow_once"])
-async def test_an_example_that_hangs_is_ended_at_its_deadline_in_whatever_way_it_hangs(program, do):
+async def test_an_example_that_hangs_is_ended_at_its_deadline_in_whatever_way_it_hangs(hasty, do):
     started = time.monotonic()
-    result = await program.one({"do": do})
+    result = await hasty.one({"do": do})
     assert result["status"] == "timeout"
     assert result["error"]["type"] == "timeout"
     assert time.monotonic() - started < 4.0
 
 
-async def test_a_sleep_is_ended_in_its_own_process_with_a_traceback(program):
-    pids = {(await program.one({"do": "pid"}))["output"] for _ in range(4)}
-    result = await program.one({"do": "sleep", "seconds": 60})
+async def test_a_sleep_is_ended_in_its_own_process_with_a_traceback(hasty):
+    pids = {(await hasty.one({"do": "pid"}))["output"] for _ in range(4)}
+    result = await hasty.one({"do": "sleep", "seconds": 60})
     assert result["status"] == "timeout"
     assert "do_sleep" in result["error"]["traceback"]
-    assert {(await program.one({"do": "pid"}))["output"] for _ in range(4)} <= pids
+    assert {(await hasty.one({"do": "pid"}))["output"] for _ in range(4)} <= pids
 
 
 @pytest.mark.parametrize("do", ["fork", "fork_and_raise"])

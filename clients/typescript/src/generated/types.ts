@@ -255,6 +255,8 @@ export interface Example {
 }
 /**
  * The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
+ *
+ * `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out.
  */
 export interface ExampleResult {
   status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
@@ -268,6 +270,7 @@ export interface ExampleResult {
   } | null;
   error?: ExampleError | null;
   usage?: Usage | null;
+  metric_calls?: number | null;
   seconds: number;
 }
 /**

@@ -87,3 +87,11 @@ class StatefulAdapter:
             ]
             for name in components_to_update
         }
+
+
+class CountingAdapter(StatefulAdapter):
+    """Its state changes with every evaluation, and begins anew when GEPA restores an empty one at a run's start."""
+
+    def evaluate(self, batch, candidate, capture_traces=False):
+        self.seen.append(0)
+        return super().evaluate(batch, candidate, capture_traces)

@@ -1,0 +1,56 @@
+/** The limits that every way of serving shares. */
+
+import type { Log } from "./jobs.js";
+
+export interface EndpointOptions {
+  /** Examples at once; 16 when not given. */
+  maxConcurrency?: number;
+  /** Examples that may wait beyond those running; 10,000 when not given. */
+  maxQueue?: number;
+  /** Examples in one call; 1,000 when not given. */
+  maxBatchSize?: number;
+  /** Requests in one JSON-RPC array; 100 when not given. */
+  maxBatchEntries?: number;
+  /** Bytes of one request; 64 MiB when not given. */
+  maxRequestBytes?: number;
+  /** Seconds one example may run, null for no deadline; 300 when not given. */
+  exampleTimeoutS?: number | null;
+  /** Whether `list_examples` gives the rows, not only their ids; true when not given. */
+  shareRows?: boolean;
+  /** Told what clients are not; `console.error` when not given. */
+  log?: Log;
+}
+
+/** The same with nothing left open; `exampleTimeoutS` is undefined where there is no deadline. */
+export interface Settings {
+  maxConcurrency: number;
+  maxQueue: number;
+  maxBatchSize: number;
+  maxBatchEntries: number;
+  maxRequestBytes: number;
+  exampleTimeoutS: number | undefined;
+  shareRows: boolean;
+  log: Log;
+}
+
+/** Fills in the defaults; throws a `TypeError` for a limit under which nothing could be done. */
+export function settingsOf(options: EndpointOptions): Settings {
+  const { exampleTimeoutS = 300 } = options;
+  if (exampleTimeoutS !== null && !(exampleTimeoutS > 0))
+    throw new TypeError("exampleTimeoutS must be above 0, or null");
+  return {
+    maxConcurrency: whole("maxConcurrency", options.maxConcurrency ?? 16, 1),
+    maxQueue: whole("maxQueue", options.maxQueue ?? 10_000, 0),
+    maxBatchSize: whole("maxBatchSize", options.maxBatchSize ?? 1000, 1),
+    maxBatchEntries: whole("maxBatchEntries", options.maxBatchEntries ?? 100, 1),
+    maxRequestBytes: whole("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
+    exampleTimeoutS: exampleTimeoutS ?? undefined,
+    shareRows: options.shareRows ?? true,
+    log: options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
+  };
+}
+
+function whole(name: string, value: number, least: number): number {
+  if (Number.isSafeInteger(value) && value >= least) return value;
+  throw new TypeError(`${name} must be a whole number of at least ${least}, not ${value}`);
+}

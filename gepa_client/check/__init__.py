@@ -1,0 +1,1 @@
+"""A server tried on a few rows before a run is paid for."""

@@ -1,0 +1,289 @@
+"""Tries a server on a few training rows before a run is paid for, and says what the run would meet and take."""
+
+import asyncio
+import contextlib
+import json
+import statistics
+import time
+import uuid
+from typing import Any
+
+from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing, Verdict
+from gepa_client.errors import ClientError, ConnectionLost
+from gepa_client.rows import AnyRow, HeldRow, load_rows, wire_example
+from gepa_client.rpc import RpcClient
+from gepa_client.run import splits
+from gepa_client.run.causes import details, summary
+from gepa_client.run.config import RunConfig
+from gepa_client.run.settings import SettingsError, is_file
+from protocol import DiscoverResult
+from protocol.errors import RpcError
+
+TOLERATED = 0.10
+"""The share of examples that may end in a system error: the infrastructure's, a time-out, or the program's."""
+
+SYSTEM_ERRORS = ("infra_error", "timeout", "program_error", "cancelled")
+UNLIMITED_EXAMPLE_S = 600.0
+PAGE = 1000
+
+
+class _Stop(Exception):
+    """A step failed and nothing after it can be tried."""
+
+
+async def check(config: RunConfig, examples: int) -> CheckReport:
+    """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
+
+    Raises:
+        SettingsError, Refused: the settings cannot be used. RowsError: the training rows cannot be read.
+    """
+    attempt = _Attempt(config, examples)
+    async with RpcClient(
+        config.url, token_file=config.token_file, allow_insecure=config.allow_insecure
+    ) as attempt.client:
+        with contextlib.suppress(_Stop):
+            await attempt.go()
+    return attempt.report()
+
+
+class _Attempt:
+    def __init__(self, config: RunConfig, examples: int) -> None:
+        self.config = config
+        self.wanted = examples
+        self.client: RpcClient
+        self.discovery: DiscoverResult | None = None
+        self.steps: list[Step] = []
+        self.examples: list[CheckedExample] = []
+        self.timing: Timing | None = None
+        self.reached = True
+
+    def report(self) -> CheckReport:
+        known = self.discovery
+        return CheckReport(
+            url=self.config.url,
+            program=known.program.name if known else None,
+            server=f"{known.server.name} {known.server.version} ({known.server.language})" if known else None,
+            steps=self.steps,
+            examples=self.examples,
+            timing=self.timing,
+            reached=self.reached,
+        )
+
+    def note(self, name: Any, verdict: Verdict, message: str, further: str | None = None) -> None:
+        self.steps.append(Step(name=name, verdict=verdict, message=message, details=further))
+
+    async def go(self) -> None:
+        discovery = await self._handshake()
+        rows = await self._rows(discovery)
+        results = await self._evaluate(discovery, rows)
+        self._judge(discovery, results)
+        await self._reflect(discovery, rows, results)
+        self._proposals(discovery)
+
+    async def _handshake(self) -> DiscoverResult:
+        try:
+            self.discovery = await self.client.discover()
+        except (ClientError, RpcError) as error:
+            self.reached = not isinstance(error, ConnectionLost)
+            self.note("handshake", "failed", summary(error), details(error) if isinstance(error, RpcError) else None)
+            raise _Stop from error
+        program = self.discovery.program
+        offered = ", ".join(self.discovery.capabilities) or "the core alone"
+        self.note("handshake", "ok", f"components {', '.join(program.seed_candidate)}; the server offers {offered}")
+        return self.discovery
+
+    async def _rows(self, discovery: DiscoverResult) -> list[tuple[int, AnyRow]]:
+        """Up to `wanted` training rows with their indices, spread over all of them."""
+        held = {split: info.size for split, info in discovery.datasets.items()}
+        source = splits.train_name(self.config, held)
+        if source is None:
+            self.note("rows", "failed", "no training rows: give --trainset a file, or a split the server holds")
+            raise _Stop
+        if is_file(source):
+            rows: list[AnyRow] = list(load_rows(source))
+        elif source in held:
+            page = await self.client.list_examples(source, limit=PAGE)
+            rows = [HeldRow(example.id, example.split, example.data) for example in page.examples]
+        else:
+            raise SettingsError(f"trainset: {source!r} is neither a file nor a split the server holds")
+        if not rows:
+            self.note("rows", "failed", f"{source} holds no rows")
+            raise _Stop
+        count = min(self.wanted, discovery.limits.max_batch_size, len(rows))
+        chosen = [(at * len(rows)) // count for at in range(count)]
+        self.note("rows", "ok", f"{count} of {held.get(source, len(rows))} training rows of {source}")
+        return [(at, rows[at]) for at in chosen]
+
+    async def _evaluate(self, discovery: DiscoverResult, rows: list[tuple[int, AnyRow]]) -> list[dict[str, Any]]:
+        """One result per row; a call that was lost stands as an `infra_error` of its own."""
+        limits = discovery.limits
+        each_s = limits.example_timeout_s or UNLIMITED_EXAMPLE_S
+        group = uuid.uuid4().hex if self.client.offers("refs") else None
+        room = asyncio.Semaphore(limits.max_concurrency)
+        took: list[float] = []
+
+        async def evaluate(batch: list[tuple[int, AnyRow]]) -> list[dict[str, Any]]:
+            async with room:
+                began = time.monotonic()
+                try:
+                    answer = await self.client.evaluate(
+                        discovery.program.seed_candidate,
+                        [wire_example(row) for _, row in batch],
+                        capture_traces=True,
+                        call_id=uuid.uuid4().hex if self.client.offers("idempotency") else None,
+                        group=group,
+                        timeout_s=each_s * len(batch) + 60.0,
+                    )
+                except (ClientError, RpcError) as error:
+                    if isinstance(error, RpcError) and not error.retryable:
+                        raise
+                    lost = {"type": type(error).__name__, "message": str(error)}
+                    return [{"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}] * len(batch)
+                took.append((time.monotonic() - began) / len(batch))
+                return list(answer["results"])
+
+        began = time.monotonic()
+        batches = [rows] if limits.whole_batches else [[row] for row in rows]
+        outcomes = await asyncio.gather(*(evaluate(batch) for batch in batches), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, RpcError):
+                self.note("evaluate", "failed", summary(outcome), details(outcome))
+                raise _Stop from outcome
+            if isinstance(outcome, BaseException):
+                raise outcome
+        results = [result for outcome in outcomes if isinstance(outcome, list) for result in outcome]
+        self.examples = [_checked(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
+        if took:
+            self._time(discovery, took, time.monotonic() - began)
+        return results
+
+    def _time(self, discovery: DiscoverResult, took: list[float], all_s: float) -> None:
+        costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
+        budget = self.config.max_metric_calls or 1000
+        each_s = statistics.fmean(took)
+        at_once = discovery.limits.max_concurrency
+        minibatch = min(self.config.reflection_minibatch_size or 3, at_once)
+        each_usd = statistics.fmean(costs) if costs else None
+        self.timing = Timing(
+            example_s=each_s,
+            slowest_s=max(took),
+            all_s=all_s,
+            at_once=at_once,
+            budget=budget,
+            run_s=(budget * each_s / at_once, budget * each_s / minibatch),
+            example_usd=each_usd,
+            run_usd=budget * each_usd if each_usd is not None else None,
+        )
+
+    def _judge(self, discovery: DiscoverResult, results: list[dict[str, Any]]) -> None:
+        failed = [example for example in self.examples if example.status in SYSTEM_ERRORS]
+        share = len(failed) / len(self.examples)
+        kinds = ", ".join(
+            f"{count} {kind}" for kind in SYSTEM_ERRORS if (count := sum(example.status == kind for example in failed))
+        )
+        if share > TOLERATED:
+            message = (
+                f"{len(failed)} of {len(self.examples)} examples ended in a system error ({kinds}); 10 % are tolerated"
+            )
+            self.note("evaluate", "failed", message)
+        elif failed:
+            self.note("evaluate", "warning", f"{len(failed)} of {len(self.examples)} examples failed ({kinds})")
+        else:
+            self.note("evaluate", "ok", f"{len(self.examples)} examples, none failed")
+        scores = [example.score for example in self.examples if example.score is not None]
+        if any(result["status"] == "rollout" for result in results):
+            self.note(
+                "scores", "failed", "the program has no score function: its results wait for another to score them"
+            )
+        elif not scores:
+            self.note("scores", "skipped", "no example has a score")
+        elif any(scores):
+            low, mean, high = min(scores), statistics.fmean(scores), max(scores)
+            self.note("scores", "ok", f"{low:g} to {high:g}, mean {mean:.3g}")
+        else:
+            self._all_zero(discovery)
+
+    def _all_zero(self, discovery: DiscoverResult) -> None:
+        """All scores 0: a fault, unless part of the seed is still unwritten: then there is nothing yet to score."""
+        empty = [name for name, text in discovery.program.seed_candidate.items() if not text.strip()]
+        if empty:
+            self.note(
+                "scores",
+                "warning",
+                f"every score is 0; accepted because {', '.join(empty)} of the seed is empty: nothing to score yet",
+            )
+            return
+        self.note(
+            "scores",
+            "failed",
+            "every score is 0: GEPA could not tell a better candidate from a worse one. Is the score function right, "
+            "and do the outputs look as they should?",
+        )
+
+    async def _reflect(
+        self, discovery: DiscoverResult, rows: list[tuple[int, AnyRow]], results: list[dict[str, Any]]
+    ) -> None:
+        """A reflective dataset for the first component, from everything that got a verdict."""
+        component = next(iter(discovery.program.seed_candidate))
+        usable = [
+            (wire_example(row), result)
+            for (_, row), result in zip(rows, results, strict=True)
+            if result["status"] in ("ok", "program_error", "timeout")
+        ]
+        if not usable:
+            self.note("reflective dataset", "skipped", "no example has a verdict")
+            return
+        params = {
+            "candidate": discovery.program.seed_candidate,
+            "eval_batch": {"batch": [example for example, _ in usable], "results": [result for _, result in usable]},
+            "components_to_update": [component],
+        }
+        try:
+            answer = await self.client.make_reflective_dataset(params)
+        except (ClientError, RpcError) as error:
+            self.note("reflective dataset", "failed", f"{component}: {summary(error)}", details(error))
+            return
+        records = answer.dataset.get(component)
+        if not records:
+            self.note(
+                "reflective dataset", "failed", f"no records for {component}: reflection would have nothing to read"
+            )
+            return
+        size = len(json.dumps(records, ensure_ascii=False))
+        self.note("reflective dataset", "ok", f"{len(records)} records for {component}, {size:,} characters")
+
+    def _proposals(self, discovery: DiscoverResult) -> None:
+        if self.config.reflection_lm is not None:
+            self.note("proposals", "ok", f"by {self.config.reflection_lm} (not called here)")
+        elif "proposals" in discovery.capabilities:
+            self.note("proposals", "ok", "by the program itself (not called here)")
+        else:
+            self.note("proposals", "warning", "nobody proposes new texts yet: a run needs --reflection-lm")
+
+
+_STEPS = {
+    "program_error": "program",
+    "timeout": "deadline",
+    "infra_error": "infrastructure",
+    "cancelled": "cancelled",
+    "rollout": "score",
+}
+
+
+def _checked(at: int, row: AnyRow, result: dict[str, Any]) -> CheckedExample:
+    error = result.get("error") or {}
+    step = "result" if error.get("type") == "invalid_result" else _STEPS.get(result["status"])
+    further = [text for key in ("traceback", "log") if (text := error.get(key))]
+    return CheckedExample(
+        row=at,
+        id=row.id,
+        status=result["status"],
+        score=result["score"],
+        seconds=result["seconds"],
+        input=row.data,
+        output=result.get("output"),
+        step=step,
+        error=f"{error.get('type')}: {error.get('message')}" if error else None,
+        details="\n".join(further) or None,
+        cost_usd=(result.get("usage") or {}).get("cost_usd"),
+    )

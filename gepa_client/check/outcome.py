@@ -1,0 +1,69 @@
+"""What `check` found: each step's verdict, each example's outcome, and what a run would take."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Verdict = Literal["ok", "warning", "failed", "skipped"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Step(_Part):
+    """One thing that was tried. `details`: what is known of a failure beyond its message."""
+
+    name: Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals"]
+    verdict: Verdict
+    message: str
+    details: str | None = None
+
+
+class CheckedExample(_Part):
+    """What became of one row; `step` says where it failed. `row` is its index in the training rows."""
+
+    row: int
+    id: str
+    status: str
+    score: float | None
+    seconds: float
+    input: Any = None
+    output: Any = None
+    step: str | None = None
+    error: str | None = None
+    details: str | None = None
+    cost_usd: float | None = None
+
+
+class Timing(_Part):
+    """Seconds, an example's as measured here, the way there and back included.
+
+    `run_s`: what `budget` metric calls would take, from every slot busy to one minibatch at a time.
+    """
+
+    example_s: float
+    slowest_s: float
+    all_s: float
+    at_once: int
+    budget: int
+    run_s: tuple[float, float]
+    example_usd: float | None = None
+    run_usd: float | None = None
+
+
+class CheckReport(_Part):
+    """Everything `check` found. `passed` is False when any step failed; `reached` when the server answered at all."""
+
+    url: str
+    program: str | None = None
+    server: str | None = None
+    steps: list[Step]
+    examples: list[CheckedExample] = []
+    timing: Timing | None = None
+    reached: bool = True
+
+    @property
+    def passed(self) -> bool:
+        """Whether a run may start."""
+        return all(step.verdict != "failed" for step in self.steps)

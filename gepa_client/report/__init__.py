@@ -1,0 +1,17 @@
+"""A run told afterwards: `report.md` to read, `report.html` with pictures, both from its events alone."""
+
+from pathlib import Path
+
+from gepa_client.report.markdown import markdown
+from gepa_client.report.page import html
+from gepa_client.report.record import RunRecord
+from gepa_client.run.folder import REPORT, REPORT_PAGE, write_text
+
+__all__ = ["RunRecord", "html", "markdown", "write"]
+
+
+def write(output: Path, record: RunRecord) -> list[str]:
+    """Write both reports; returns their names."""
+    write_text(output / REPORT, markdown(record))
+    write_text(output / REPORT_PAGE, html(record))
+    return [REPORT, REPORT_PAGE]

@@ -1,0 +1,69 @@
+"""The report as Markdown, for a terminal or a pull request."""
+
+from gepa_client.report.facts import changes, facts
+from gepa_client.report.record import RunRecord
+from gepa_client.text import line, plain
+
+
+def markdown(record: RunRecord) -> str:
+    """The report as Markdown; texts from elsewhere stand in code blocks they cannot end."""
+    parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip(), ""]
+    parts += [f"- {label}: {_code(text)}" for label, text in facts(record)]
+    if record.finalized is not None:
+        said = record.finalized.error or record.finalized.message or "nothing"
+        parts.append(
+            f"- the program was told, and {'failed' if record.finalized.error else 'said'}: {_code(line(said))}"
+        )
+    if record.warnings:
+        parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
+    if record.best is not None:
+        parts += ["", f"## Best candidate ({record.best.index})"]
+        for component, text in record.best.texts.items():
+            parts += ["", f"Component {_code(line(component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
+    accepted = record.candidates[1:]
+    if accepted:
+        parts += [
+            "",
+            "## Accepted candidates",
+            "",
+            "| candidate | parents | score | metric calls |",
+            "|---|---|---|---|",
+        ]
+        parts += [
+            f"| {candidate.index} | {_parents(candidate.parents)} | {candidate.score:.4g} | {candidate.metric_calls} |"
+            for candidate in record.candidates
+        ]
+    for candidate in accepted:
+        parts += ["", f"### Candidate {candidate.index}, score {candidate.score:.4g}"]
+        for component, parent, lines in changes(record, candidate.index):
+            parts += ["", f"{_code(line(component, 200))} against candidate {parent}:", "", *_block(lines, "diff")]
+    if record.failures:
+        parts += ["", "## Failures"]
+        for failure in record.failures[:20]:
+            parts += ["", f"Iteration {failure.iteration}, {_code(line(failure.step, 100))}:", ""]
+            parts += _block(plain(f"{failure.message}\n{failure.details or ''}").splitlines(), "text")
+    return "\n".join(parts) + "\n"
+
+
+def _parents(parents: list[int]) -> str:
+    return ", ".join(str(parent) for parent in parents) or "-"
+
+
+def _code(text: str) -> str:
+    """Inline code that nothing inside can end."""
+    fence = "`" * (_longest_run(text) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") or not text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _block(lines: list[str], language: str) -> list[str]:
+    fence = "`" * max(3, _longest_run("\n".join(lines)) + 1)
+    return [f"{fence}{language}", *lines, fence]
+
+
+def _longest_run(text: str) -> int:
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    return longest

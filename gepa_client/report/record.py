@@ -1,0 +1,139 @@
+"""The story of a run, told by its events alone: the display, the summary and the report all read this."""
+
+from dataclasses import dataclass, field
+
+from gepa_client.run.events import (
+    Budget,
+    CandidateFound,
+    Event,
+    Failure,
+    Finalized,
+    Finished,
+    NoProposal,
+    Phase,
+    Progress,
+    Rejected,
+    Started,
+    Tested,
+    Warned,
+)
+
+RATE_WINDOW_S = 30.0
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The two scores of a run: of its seed and of its best candidate, and over which rows."""
+
+    rows: str
+    seed: float
+    best: float
+
+
+@dataclass
+class RunRecord:
+    """What is known so far. Every list is in the order things happened; candidates are by index."""
+
+    started: Started | None = None
+    phase: str = "connecting"
+    candidates: list[CandidateFound] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    without_proposal: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    tested: dict[int, Tested] = field(default_factory=dict)
+    finalized: Finalized | None = None
+    finished: Finished | None = None
+    budget_used: int = 0
+    evaluated: int = 0
+    in_flight: int = 0
+    seconds: float = 0.0
+    _pace: list[tuple[float, int]] = field(default_factory=list)
+
+    def apply(self, event: Event) -> None:
+        """Take one event into account."""
+        self.seconds = max(self.seconds, event.seconds)
+        match event:
+            case Started():
+                self.started = event
+            case Phase():
+                self.phase = event.phase
+                self._pace = [(event.seconds, self.evaluated)]
+            case Progress():
+                self.evaluated, self.in_flight = event.evaluated, event.in_flight
+                self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
+                self._pace.append((event.seconds, event.evaluated))
+            case Budget():
+                self.budget_used = event.metric_calls
+                self.in_flight = 0
+            case CandidateFound():
+                self.in_flight = 0
+                self.candidates.append(event)
+                self.budget_used = max(self.budget_used, event.metric_calls)
+            case Rejected():
+                self.rejected.append(event)
+            case NoProposal():
+                self.without_proposal += 1
+            case Failure():
+                self.failures.append(event)
+            case Warned():
+                self.warnings.append(event.message)
+            case Tested():
+                self.tested[event.index] = event
+                self.in_flight = 0
+            case Finalized():
+                self.finalized = event
+            case Finished():
+                self.finished = event
+                self.in_flight = 0
+                self.budget_used = max(self.budget_used, event.metric_calls)
+
+    @property
+    def seed(self) -> CandidateFound | None:
+        """The seed, once it has been scored."""
+        return self.candidates[0] if self.candidates else None
+
+    @property
+    def best(self) -> CandidateFound | None:
+        """The best candidate so far by mean validation score."""
+        return self.candidates[self.candidates[-1].best] if self.candidates else None
+
+    @property
+    def front(self) -> list[int]:
+        """Indices on the Pareto front."""
+        return self.candidates[-1].front if self.candidates else []
+
+    @property
+    def metric_calls(self) -> int:
+        """Examples evaluated: GEPA's count, or ours while a batch it has not counted yet is under way; no test rows."""
+        counted = self.finished is not None or self.phase in ("testing", "finalizing")
+        return self.budget_used if counted else max(self.budget_used, self.evaluated)
+
+    @property
+    def budget(self) -> int | None:
+        """The limit of metric calls, where the run has one."""
+        return self.started.max_metric_calls if self.started else None
+
+    def rate(self) -> float | None:
+        """Examples per second over the last half minute; None before two readings."""
+        if len(self._pace) < 2:
+            return None
+        (first_s, first_n), (last_s, last_n) = self._pace[0], self._pace[-1]
+        return (last_n - first_n) / (last_s - first_s) if last_s > first_s else None
+
+    def seconds_left(self) -> float | None:
+        """What is left of the budget at the present rate."""
+        rate = self.rate()
+        if self.budget is None or not rate or self.phase != "optimizing" or self.finished is not None:
+            return None
+        return max(0, self.budget - self.metric_calls) / rate
+
+    def headline(self) -> Headline | None:
+        """Over the test rows where seed and best were scored there, else over validation; None before any score."""
+        if self.seed is None or self.best is None:
+            return None
+        seed, best = self.tested.get(0), self.tested.get(self.best.index)
+        if seed is not None and best is not None:
+            return Headline(f"{seed.rows} test rows", seed.score, best.score)
+        rows = self.started.splits.get("val") if self.started else None
+        return Headline(f"{rows} validation rows" if rows else "validation", self.seed.score, self.best.score)

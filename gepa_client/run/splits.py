@@ -1,0 +1,111 @@
+"""Finds the rows of a run: files or splits the server holds, with ids no two loaders share, and rows in two of them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gepa_client.rows import AnyRow, HeldRow, RowLoader, load_rows
+from gepa_client.run.config import RunConfig
+from gepa_client.run.settings import SettingsError, is_file
+
+HeldRows = Callable[[str], list[AnyRow]]
+"""Gives the rows of a split the server holds."""
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Splits:
+    """`val` is `train` itself where the run has no rows of its own to select by. `test` may be absent."""
+
+    train: RowLoader
+    val: RowLoader
+    test: RowLoader | None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Rows per split, `test` only where there is one."""
+        sizes = {"train": len(self.train), "val": len(self.val)}
+        return sizes | {"test": len(self.test)} if self.test is not None else sizes
+
+
+def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> Splits:
+    """The rows the settings name; `held` gives the splits of the server and their sizes.
+
+    Raises:
+        SettingsError: no training rows, or a split the server does not hold. RowsError: an unreadable file.
+    """
+    train = _rows(config.trainset or _default("train", held), "trainset", held, held_rows)
+    if train is None:
+        raise SettingsError(
+            "no training rows: give --trainset a file (.json, .jsonl, .csv)"
+            + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
+        )
+    val = _rows(config.valset or _default("val", held), "valset", held, held_rows)
+    test = _rows(config.testset or _default("test", held), "testset", held, held_rows)
+    train_loader = RowLoader(train)
+    val_loader = RowLoader(val, first_id=len(train)) if val is not None else train_loader
+    first_test = len(train) + (len(val) if val is not None else 0)
+    return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
+
+
+def train_name(config: RunConfig, held: dict[str, int]) -> str | None:
+    """Where training rows come from: a file's name, a split's, or None."""
+    return config.trainset or _default("train", held)
+
+
+def _default(split: str, held: dict[str, int]) -> str | None:
+    return split if held.get(split) else None
+
+
+def _rows(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
+    if source is None:
+        return None
+    if is_file(source):
+        return list(load_rows(source))
+    if source not in held:
+        offered = ", ".join(sorted(held)) if held else "none"
+        raise SettingsError(
+            f"{setting}: {source!r} is neither a file (.json, .jsonl, .csv) nor a split the server holds ({offered})"
+        )
+    rows = held_rows(source)
+    if not rows:
+        raise SettingsError(f"{setting}: the server's split {source!r} is empty")
+    return rows
+
+
+def warnings(splits: Splits) -> list[str]:
+    """What the reader should know of the rows: which occur twice, and what that means for the scores."""
+    found = []
+    if splits.val is splits.train:
+        found.append(
+            "no validation rows: candidates are selected on the training rows they learn from, so their scores are "
+            "better than on new rows; give --valset"
+        )
+    elif shared := common(splits.train, splits.val):
+        found.append(
+            _told(shared, "validation", len(splits.val), "training", "selection favours what was learnt by heart")
+        )
+    if splits.test is not None:
+        for name, other in (("training", splits.train), ("validation", splits.val)):
+            if (name == "training" or other is not splits.train) and (shared := common(other, splits.test)):
+                found.append(_told(shared, "test", len(splits.test), name, "the test score is not of new rows"))
+    return found
+
+
+def common(first: RowLoader, second: RowLoader) -> list[tuple[str, str]]:
+    """`(id in second, id in first)` of equal rows; where the server keeps the data to itself, by split and id."""
+    known = {_key(row): row.id for row in reversed(first.rows)}
+    return [(row.id, known[key]) for row in second.rows if (key := _key(row)) in known]
+
+
+def _key(row: AnyRow) -> str:
+    if isinstance(row, HeldRow) and row.data is None:
+        return f"{row.split}/{row.id}"
+    return json.dumps(row.data, sort_keys=True)
+
+
+def _told(shared: list[tuple[str, str]], name: str, size: int, other: str, meaning: str) -> str:
+    which = ", ".join(f"{mine} = {other} {theirs}" for mine, theirs in shared[:SHOWN])
+    more = f" and {len(shared) - SHOWN} more" if len(shared) > SHOWN else ""
+    return f"{len(shared)} of {size} {name} rows are {other} rows too ({name} {which}{more}): {meaning}"

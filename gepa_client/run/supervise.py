@@ -1,0 +1,125 @@
+"""Starts the optimizer's process, hands on its events, and stops it without losing what it found."""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from pydantic import ValidationError
+
+from gepa_client.address import TOKEN_VARIABLE
+from gepa_client.run.config import RunConfig
+from gepa_client.run.events import Event, from_json
+from gepa_client.run.folder import LOG
+from gepa_client.text import plain
+
+HASH_SEED = "0"
+TAIL_BYTES = 8192
+TAIL_LINES = 20
+END_TIMEOUT_S = 10.0
+"""Seconds the process may take to end after its last event, or after its stdin was closed."""
+
+
+class OptimizerProcess:
+    """One run in a process of its own, in its own session, so that Ctrl-C reaches it through `stop` alone.
+
+    Use it in a `with` block; leaving it ends the process. `token` travels in the environment.
+    """
+
+    def __init__(self, config: RunConfig, output: Path, token: str | None) -> None:
+        self._log_path = output / LOG
+        environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+        if token is not None:
+            environment[TOKEN_VARIABLE] = token
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gepa_client.run.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="events", daemon=True)
+        self._reader.start()
+        self._say(
+            {
+                "output": str(output),
+                "config": config.model_dump(mode="json", exclude_unset=True, exclude={"token_file"}),
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def next(self, timeout_s: float) -> Event | None:
+        """The next event, or None after `timeout_s` without one.
+
+        Raises:
+            EOFError: there will be no more.
+        """
+        try:
+            event = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if event is None:
+            raise EOFError
+        return event
+
+    def stop(self) -> None:
+        """Ask it to stop and write what it has; its events go on until `finished`."""
+        self._say("stop")
+
+    def kill(self) -> None:
+        """End it at once; what it had written is there."""
+        self._process.kill()
+
+    def end(self) -> int:
+        """Wait for it to end, with force if it does not; returns its exit status (negative: the signal)."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended already
+                self._process.stdin.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(END_TIMEOUT_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return self._process.returncode
+
+    def log_tail(self) -> str:
+        """The last lines of everything it printed, safe to show."""
+        with self._log_path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - TAIL_BYTES))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        return plain("\n".join(lines[-TAIL_LINES:]))
+
+    def _say(self, message: object) -> None:
+        if self._process.stdin is None or self._process.stdin.closed:
+            return
+        with contextlib.suppress(BrokenPipeError):  # it has ended; its events, or their absence, tell
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _read(self, lines: IO[bytes]) -> None:
+        for line in lines:
+            try:
+                self._events.put(from_json(line))
+            except ValidationError:
+                break  # not one of ours: the process is treated as dead
+        self._events.put(None)

@@ -1,0 +1,161 @@
+"""Turns GEPA's callbacks into events, and holds on to the last complete state for a run that is interrupted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gepa.core.callbacks import (
+    BudgetUpdatedEvent,
+    CandidateRejectedEvent,
+    EvaluationSkippedEvent,
+    IterationEndEvent,
+    IterationStartEvent,
+    MergeAttemptedEvent,
+    MergeRejectedEvent,
+    OptimizationStartEvent,
+    ParetoFrontUpdatedEvent,
+    ProposalEndEvent,
+    ValsetEvaluatedEvent,
+)
+from gepa.core.result import GEPAResult
+from gepa.core.state import GEPAState
+
+from gepa_client.errors import Interrupted
+from gepa_client.run.events import Budget, CandidateFound, Emit, NoProposal, Phase, Rejected
+
+OnBest = Callable[[dict[str, str]], None]
+
+
+class RunWatcher:
+    """A GEPA callback.
+
+    `on_best` is called with the seed and with every candidate that beats all before it. `result()` is what GEPA had
+    found when the last candidate was complete; None while the seed is being scored.
+    """
+
+    def __init__(self, emit: Emit, on_best: OnBest, *, seed: int, use_merge: bool) -> None:
+        self._emit = emit
+        self._on_best = on_best
+        self._seed = seed
+        self._use_merge = use_merge
+        self._state: GEPAState[Any, int] | None = None
+        self._kept: GEPAResult[Any, int] | None = None
+        self._front = [0]
+        self._proposed = False
+        self._skipped = ""
+
+    def result(self) -> GEPAResult[Any, int] | None:
+        """The candidates that were complete, with the metric calls counted to this moment."""
+        if self._kept is None or self._state is None:
+            return self._kept
+        return replace(self._kept, total_metric_calls=self._state.total_num_evals)
+
+    def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
+        """The seed is scored first."""
+        self._emit(Phase(phase="seed"))
+
+    def on_iteration_start(self, event: IterationStartEvent) -> None:
+        """The state is complete here."""
+        if self._state is None:
+            self._emit(Phase(phase="optimizing"))
+        self._state = event["state"]
+        if self._kept is None:
+            self._keep()
+        self._proposed, self._skipped = False, ""
+
+    def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
+        """Comes just before `on_valset_evaluated` of the candidate that moved the front."""
+        self._front = sorted(event["new_front"])
+
+    def on_valset_evaluated(self, event: ValsetEvaluatedEvent) -> None:
+        """A candidate is in the pool, the seed included."""
+        index = event["candidate_idx"]
+        state = self._state
+        objectives = dict(state.prog_candidate_objective_scores[index]) if state is not None else {}
+        scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
+        best = scores.index(max(scores))
+        if best == index:
+            self._on_best(dict(event["candidate"]))
+        self._emit(
+            CandidateFound(
+                index=index,
+                parents=list(event["parent_ids"]),
+                iteration=event["iteration"],
+                score=event["average_score"],
+                texts=dict(event["candidate"]),
+                front=self._front,
+                best=best,
+                metric_calls=state.total_num_evals if state is not None else event["num_examples_evaluated"],
+                objective_scores=objectives or None,
+            )
+        )
+        if state is not None:
+            self._keep()
+        elif self._use_merge and event["average_score"] <= 0:
+            raise Interrupted("failed", merge_trap(f"the seed's validation score is {event['average_score']:g}"))
+
+    def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
+        """GEPA counted a batch."""
+        self._emit(Budget(metric_calls=event["metric_calls_used"]))
+
+    def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
+        """A proposal was not better on its minibatch."""
+        self._emit(
+            Rejected(
+                iteration=event["iteration"],
+                old_score=event["old_score"],
+                new_score=event["new_score"],
+                reason=event["reason"],
+            )
+        )
+
+    def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
+        """A merge is a proposal."""
+        self._proposed = True
+
+    def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
+        """A merge was worse than a parent; GEPA gives its scores in the reason only."""
+        self._emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
+
+    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
+        """New texts came."""
+        self._proposed = True
+
+    def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
+        """A minibatch was not reflected on."""
+        self._skipped = event["reason"].replace("_", " ")
+
+    def on_iteration_end(self, event: IterationEndEvent) -> None:
+        """Tell of iterations that came to nothing."""
+        if not self._proposed:
+            self._emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
+
+    def _keep(self) -> None:
+        if self._state is not None:
+            self._kept = GEPAResult.from_state(self._state, seed=self._seed)
+
+
+class Loud:
+    """Makes a callback's own faults end the run: GEPA would log them once and go on without that callback's work."""
+
+    def __init__(self, callback: object) -> None:
+        self._callback = callback
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._callback, name)
+
+        def called(event: Any) -> None:
+            try:
+                method(event)
+            except Exception as error:
+                raise Interrupted("failed", f"{name} failed: {type(error).__name__}: {error}") from error
+
+        return called
+
+
+def merge_trap(why: str) -> str:
+    """Why `use_merge` cannot go on."""
+    return (
+        f"use_merge cannot be used here: {why}, and GEPA 0.1.4 fails when it draws a common ancestor among candidates "
+        "that score 0 or less. Leave use_merge off, or start from a seed that scores above 0"
+    )

@@ -1,0 +1,82 @@
+"""What `gepa-server` tells whoever started it: lines for people, or JSON lines for machines."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from protocol import ProgramInfo
+from protocol.errors import ProgramFailed
+from rpc_server.cli.tokens import Token
+from rpc_server.settings import Settings
+from rpc_server.version import VERSION
+
+
+class Announcer:
+    """Says one thing at a time; with `json_lines` as one JSON object a line on stdout."""
+
+    def __init__(self, *, json_lines: bool) -> None:
+        self._json_lines = json_lines
+
+    def ready(self, settings: Settings, program: ProgramInfo, token: Token, *, port: int, instance_id: str) -> None:
+        """The program answers at this port."""
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{port}/rpc"
+        if self._json_lines:
+            _event(
+                "ready",
+                url=url,
+                token=None if token.given else token.value,
+                token_file=None if token.file is None else str(token.file),
+                instance_id=instance_id,
+                pid=os.getpid(),
+            )
+            return
+        where = f"token in {token.file}" if token.file is not None else "token as given in GEPA_TOKEN"
+        print(
+            f"gepa-server {VERSION} · {program.name} ({_language(settings)}) ready on {url} · {where}",
+            flush=True,
+        )
+
+    def draining(self) -> None:
+        """No new work is taken."""
+        if self._json_lines:
+            _event("draining")
+        else:
+            _tell("gepa-server: finishing what is running; SIGINT ends at once")
+
+    def failed(self, message: str) -> None:
+        """It cannot start, for a reason in its settings or its surroundings."""
+        if self._json_lines:
+            _event("failed", stage="settings", message=message)
+        _tell(f"gepa-server: {message}")
+
+    def program_failed(self, error: ProgramFailed) -> None:
+        """It cannot start because of the program; everything known about that, in one block."""
+        if self._json_lines:
+            _event("failed", **{"message": error.message, **error.details})
+        details = {name: text for name, text in error.details.items() if text}
+        stage = details.pop("stage", None)
+        lines = [f"gepa-server: the program cannot start{f' ({stage})' if stage else ''}: {error.message}"]
+        if "interpreter" in details:
+            lines.append(f"  interpreter: {details.pop('interpreter')}")
+        for name, title in (("traceback", "traceback"), ("log_tail", "its output")):
+            if name in details:
+                lines += [f"  {title}:", *(f"    {line}" for line in str(details[name]).rstrip().splitlines())]
+        _tell("\n".join(lines))
+
+
+def _language(settings: Settings) -> str:
+    return "python" if settings.command is None else Path(settings.command[0]).name
+
+
+def _event(event: str, **fields: Any) -> None:
+    sys.stdout.write(orjson.dumps({"event": event, **fields}).decode() + "\n")
+    sys.stdout.flush()
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,38 @@
+"""What `gepa-server` does with its flags."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rpc_server import conformance_program
+from rpc_server.cli.announce import Announcer
+from rpc_server.cli.config import SettingsError, load_settings
+from rpc_server.cli.flags import command_of, with_one_command
+from rpc_server.cli.serve import CANNOT_START, serve
+from rpc_server.version import VERSION
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the command with these arguments and exit with its status."""
+    if [*arguments] == ["--version"]:
+        print(f"gepa-server {VERSION}")
+        sys.exit(0)
+    try:
+        command_of(_start)(with_one_command(arguments), prog_name="gepa-server")
+    except SettingsError as error:
+        Announcer(json_lines="--json" in arguments).failed(str(error))
+        sys.exit(CANNOT_START)
+
+
+def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conformance: bool) -> None:
+    logging.basicConfig(level=logging.WARNING, format="gepa-server: %(levelname)s: %(message)s")
+    rows = None
+    if conformance:
+        file = Path(conformance_program.__file__).resolve()
+        flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
+        rows = conformance_program.DATASETS
+    settings = load_settings(config, flags, find=not conformance)
+    sys.exit(asyncio.run(serve(settings, Announcer(json_lines=json_lines), rows)))

@@ -1,0 +1,139 @@
+"""The flags of `gepa-server`: one for each setting, by the same name."""
+
+import inspect
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rpc_server.cli.config import SettingsError
+
+_COMMAND = "--command"
+
+_FLAGS: dict[str, tuple[type, str]] = {
+    "root": (str, "Folder that paths start from and user code runs in."),
+    "program": (str, "A module of plain functions: pkg.module or path/to/file.py."),
+    "adapter": (str, "A GEPAAdapter class, or a function making one: pkg.module:Name."),
+    "adapter_args": (str, "The adapter's arguments, as a JSON object."),
+    "command": (str, "A command that speaks the protocol over stdio; all that follows belongs to it."),
+    "seed_candidate": (str, "A JSON object, or the path of a JSON file."),
+    "name": (str, "The program's name."),
+    "version": (str, "The program's own version. Alone: print the version of gepa-server and exit."),
+    "python": (str, "The interpreter that runs the program."),
+    "env": (list[str], "NAME=VALUE for the program's environment."),
+    "workers": (int, "Program processes; one per core when not given."),
+    "threads": (int, "Examples at once in one process, in threads."),
+    "max_concurrency": (int, "Examples at once in all."),
+    "thread_safe": (bool, "The adapter bears overlapping calls."),
+    "transient": (list[str], "An exception type that is nobody's fault."),
+    "example_timeout_s": (float, "Seconds one example may run."),
+    "start_timeout_s": (float, "Seconds the program may take to start."),
+    "datasets": (list[str], "SPLIT=FILE: rows held here, in .json, .jsonl or .csv."),
+    "share_rows": (bool, "list_examples gives the rows, not only their ids."),
+    "host": (str, "Address to listen on."),
+    "port": (int, "Port to listen on; 0 picks a free one."),
+    "token_file": (str, "File with the bearer token; else GEPA_TOKEN, else a random one."),
+    "allowed_hosts": (list[str], "A further Host that is let in."),
+    "allowed_origins": (list[str], "An Origin that is let in."),
+    "max_request_bytes": (int, "Bytes of one request."),
+    "max_batch_size": (int, "Examples in one call."),
+    "max_batch_entries": (int, "Requests in one JSON-RPC array."),
+    "max_queue": (int, "Examples waiting beyond those running."),
+    "max_trace_bytes": (int, "Bytes of trajectories kept."),
+    "max_answer_bytes": (int, "Bytes of answers kept."),
+    "abandon_after_s": (float, "Seconds a call with a call_id runs without anyone asking."),
+    "keep_answers_s": (float, "Seconds an answer is kept after it was last asked for."),
+    "drain_s": (float, "Seconds to finish in after SIGTERM."),
+}
+_PAIRS = ("env", "datasets")
+
+
+def command_of(action: Callable[..., None]) -> typer.Typer:
+    """A typer app whose one command calls `action(config, flags, json_lines, conformance)`.
+
+    Its signature is made from the table above, so that no flag can be listed and then forgotten.
+    """
+    fixed: dict[str, tuple[Any, Any]] = {
+        "config": (
+            Annotated[Path | None, typer.Option(help="gepa.toml, or a pyproject.toml with [tool.gepa].")],
+            None,
+        ),
+        "json_lines": (Annotated[bool, typer.Option("--json", help="Say what happens in JSON lines.")], False),
+        "conformance": (Annotated[bool, typer.Option("--conformance", help="Serve the conformance program.")], False),
+    }
+    settings: dict[str, tuple[Any, Any]] = {
+        name: (Annotated[kind | None, typer.Option(help=text)], None) for name, (kind, text) in _FLAGS.items()
+    }
+
+    def gepa_server(config: Path | None, json_lines: bool, conformance: bool, **given: Any) -> None:
+        """Serve one program to gepa-client over HTTP.
+
+        Settings come from gepa.toml, or [tool.gepa] in pyproject.toml, in the working directory; flags override them.
+        """
+        action(config, read_flags(given), json_lines=json_lines, conformance=conformance)
+
+    parameters = {**fixed, **settings}
+    gepa_server.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in parameters.items()
+        ]
+    )
+    gepa_server.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect, unknown to typeshed
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(gepa_server)
+    return app
+
+
+def with_one_command(arguments: Sequence[str]) -> list[str]:
+    """The arguments with everything after `--command` made one value; a quoted command line takes one argument only."""
+    if _COMMAND not in arguments:
+        return list(arguments)
+    position = arguments.index(_COMMAND)
+    before, after = [*arguments[:position]], [*arguments[position + 1 :]]
+    if not after:
+        return [*arguments]
+    if " " in after[0].strip() and shutil.which(after[0]) is None:
+        return [*before, f"{_COMMAND}={after[0]}", *after[1:]]
+    return [*before, f"{_COMMAND}={shlex.join(after)}"]
+
+
+def read_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that were given, as a configuration file would hold them; raises `SettingsError`."""
+    flags = {name: value for name, value in given.items() if value is not None and value != []}
+    for name in _PAIRS:
+        if name in flags:
+            flags[name] = dict(_pair(name, text) for text in flags[name])
+    if "adapter_args" in flags:
+        flags["adapter_args"] = _json_object("adapter_args", flags["adapter_args"])
+    if flags.get("seed_candidate", "").lstrip().startswith("{"):
+        flags["seed_candidate"] = _json_object("seed_candidate", flags["seed_candidate"])
+    if "command" in flags:
+        try:
+            flags["command"] = shlex.split(flags["command"])
+        except ValueError as error:
+            raise SettingsError(f"--command: {error}") from None
+    return flags
+
+
+def _pair(name: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise SettingsError(f"--{name}: {text!r} is not of the form NAME=VALUE")
+    return key, value
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
+    flag = f"--{name.replace('_', '-')}"
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{flag}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise SettingsError(f"{flag}: not a JSON object")
+    return value

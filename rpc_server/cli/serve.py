@@ -1,0 +1,122 @@
+"""One run of `gepa-server`: bind, open the program, say so, answer, and end as the signals ask."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from protocol.errors import ProgramFailed
+from rpc_server.app import SERVICE, create_app, listening
+from rpc_server.cli.announce import Announcer
+from rpc_server.cli.config import SettingsError
+from rpc_server.cli.tokens import Token, token_for
+from rpc_server.datasets import DatasetError, Datasets, Row, load_datasets
+from rpc_server.program import Program
+from rpc_server.programs.open_program import open_program
+from rpc_server.settings import Settings
+
+CANNOT_START = 2
+INTERRUPTED = 130
+
+
+async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequence[Row]] | None = None) -> int:
+    """Serve until told to end; returns the exit status.
+
+    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.datasets`.
+    """
+    signals = _Signals()
+    try:
+        with token_for(settings, os.environ) as token, _bound(settings) as sock:
+            datasets = (
+                Datasets(rows, share_rows=settings.share_rows)
+                if rows is not None
+                else load_datasets(
+                    {split: settings.root / path for split, path in settings.datasets.items()},
+                    share_rows=settings.share_rows,
+                )
+            )
+            program = await _unless(open_program(settings), signals.interrupt, signals.terminate)
+            if program is None:
+                return INTERRUPTED if signals.interrupt.is_set() else 0
+            try:
+                await _answer(program, settings, datasets, token, sock, signals, announce)
+            finally:
+                await program.close()
+    except (SettingsError, DatasetError) as error:
+        announce.failed(str(error))
+        return CANNOT_START
+    except ProgramFailed as error:
+        announce.program_failed(error)
+        return CANNOT_START
+    return INTERRUPTED if signals.interrupt.is_set() else 0
+
+
+async def _answer(
+    program: Program,
+    settings: Settings,
+    datasets: Datasets,
+    token: Token,
+    sock: socket.socket,
+    signals: "_Signals",
+    announce: Announcer,
+) -> None:
+    app = create_app(program, settings, token=token.value, datasets=datasets)
+    service = app[SERVICE]
+    async with listening(app, sock):
+        announce.ready(settings, program.info, token, port=sock.getsockname()[1], instance_id=service.instance_id)
+        await _unless(signals.terminate.wait(), signals.interrupt)
+        if not signals.interrupt.is_set():
+            announce.draining()
+            await _unless(service.drain(), signals.interrupt)
+
+
+class _Signals:
+    """SIGTERM and SIGINT as events; a second SIGINT ends the process there and then."""
+
+    def __init__(self) -> None:
+        self.terminate = asyncio.Event()
+        self.interrupt = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.terminate.set)
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self) -> None:
+        if self.interrupt.is_set():
+            # Program processes end by themselves when their input closes.
+            os._exit(INTERRUPTED)
+        self.interrupt.set()
+
+
+async def _unless(work: Coroutine[Any, Any, Any], *stops: asyncio.Event) -> Any:
+    """The result of `work`, or None when one of the events came first and `work` was cancelled."""
+    task = asyncio.ensure_future(work)
+    waits = [asyncio.ensure_future(stop.wait()) for stop in stops]
+    try:
+        await asyncio.wait({task, *waits}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        return None
+    finally:
+        for pending in (task, *waits):
+            pending.cancel()
+        await asyncio.wait({task, *waits})
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """A socket bound before the program starts, so that a taken port is told at once."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {error.strerror}") from None
+    return sock

@@ -1,0 +1,1 @@
+"""The program's side of the server: its processes, and how work gets to them and back."""

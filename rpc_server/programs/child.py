@@ -1,0 +1,150 @@
+"""A child process: its pipes, how it ends, and the end of its whole process group."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: exit status, or minus the signal that killed it; None where nobody could see.
+
+    `blameless`: it ended because the process it was forked from did.
+    """
+
+    status: int | None
+    blameless: bool = False
+    message: str = ""
+
+    def __str__(self) -> str:
+        if self.message:
+            return self.message
+        if self.status is None:
+            return "ended with the process it was forked from" if self.blameless else "ended"
+        if self.status >= 0:
+            return f"exited with status {self.status}"
+        try:
+            return f"was killed by {signal.Signals(-self.status).name}"
+        except ValueError:
+            return f"was killed by signal {-self.status}"
+
+
+class Child(Protocol):
+    """A started process, before anything is said to it."""
+
+    def kill(self) -> None:
+        """End it and all of its process group at once; does nothing to one that has ended."""
+        ...
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        """Have `on_exit` called once, when it has ended. To be called once."""
+        ...
+
+
+class Pipes:
+    """The three pipes between us and a child. Our ends never block.
+
+    Raises:
+        OSError: no more are to be had.
+    """
+
+    def __init__(self) -> None:
+        made: list[int] = []
+        try:
+            for _ in range(3):
+                made += os.pipe()
+        except OSError:
+            for descriptor in made:
+                os.close(descriptor)
+            raise
+        self.child_stdin, self.stdin, self.stdout, self.child_stdout, self.stderr, self.child_stderr = made
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+
+    @property
+    def childs(self) -> tuple[int, int, int]:
+        """The child's ends: stdin, stdout, stderr."""
+        return self.child_stdin, self.child_stdout, self.child_stderr
+
+    def close_childs(self) -> None:
+        """Let go of the child's ends, once it has them."""
+        for descriptor in self.childs:
+            os.close(descriptor)
+
+    def close_ours(self) -> None:
+        """Let go of our ends, where no process came of it."""
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.close(descriptor)
+
+
+class SpawnedChild:
+    """A process started from a command, leading its own session.
+
+    Reaped here, on the event loop, after its group has been killed: its pid is never used when it could be another's.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        pipes: Pipes,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        """Start it. Raises `OSError` where that cannot be."""
+        stdin, stdout, stderr = pipes.childs
+        self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is what we are for
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=dict(env),
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        """End it and all of its process group at once."""
+        if self._process.returncode is None:
+            _kill_group(self._process.pid)
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        """Call `on_exit` once, when it has ended."""
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # not Linux, or a kernel without it
+            self._watch_in_thread(loop, on_exit)
+            return
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            _kill_group(self._process.pid)
+            on_exit(Exit(self._process.wait()))
+
+        loop.add_reader(descriptor, ended)
+
+    def _watch_in_thread(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[Exit], None]) -> None:
+        def wait() -> None:
+            status = self._process.wait()
+            _kill_group(self._process.pid)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(on_exit, Exit(status))
+
+        threading.Thread(target=wait, name="child-exit", daemon=True).start()
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # none of them is left

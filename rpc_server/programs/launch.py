@@ -1,0 +1,69 @@
+"""Ways to get a program process: start the command, or fork one from a warm Python."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from protocol.errors import ProgramFailed
+from rpc_server.programs.child import Pipes, SpawnedChild
+from rpc_server.programs.process import ProgramProcess
+from rpc_server.settings import Settings
+
+WORKER_FOLDER = Path(__file__).parents[1] / "worker"
+_RUN_COMMAND = WORKER_FOLDER / "run_command.py"
+
+SECRETS = ("GEPA_TOKEN",)
+"""What the server keeps from its program."""
+
+
+class Launcher(Protocol):
+    """Makes program processes, any number at the same time."""
+
+    async def launch(self) -> ProgramProcess:
+        """Start one. Cancelling leaves nothing behind.
+
+        Raises:
+            ProgramFailed: it cannot be started; `stage`, `message`, `log_tail`, `traceback` and `interpreter` as known.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End whatever processes were started and still run."""
+        ...
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """What the program's processes get: the server's own environment without its secrets, and `settings.env`."""
+    return {**{name: value for name, value in os.environ.items() if name not in SECRETS}, **settings.env}
+
+
+class CommandLauncher:
+    """Starts the command afresh each time."""
+
+    def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str]) -> None:
+        self._command = command
+        self._root = root
+        self._env = env
+
+    async def launch(self) -> ProgramProcess:
+        """Start the command."""
+        name = self._command[0]
+        search = self._root / name if os.sep in name else name
+        if shutil.which(search, path=self._env.get("PATH")) is None:
+            raise ProgramFailed(f"there is no command {name!r}", stage="start", log_tail="")
+        pipes = Pipes()
+        # Through a small program of ours, which ties the command's life to the server's and then becomes it.
+        command = (sys.executable, "-I", "-S", str(_RUN_COMMAND), *self._command)
+        try:
+            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env)
+        except OSError as error:
+            pipes.close_ours()
+            raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
+        finally:
+            pipes.close_childs()
+        return ProgramProcess(child, pipes)
+
+    async def close(self) -> None:
+        """Nothing runs but what was handed out."""

@@ -1,0 +1,135 @@
+"""From settings to a running program."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from protocol import ProgramInfo
+from protocol.errors import ProgramFailed
+from rpc_server.program import Program
+from rpc_server.programs.interpreter import find_interpreter
+from rpc_server.programs.launch import CommandLauncher, Launcher, environment
+from rpc_server.programs.pool import Pool, PoolPlan
+from rpc_server.programs.python_launch import PythonLauncher
+from rpc_server.programs.starting import Started, start_process
+from rpc_server.settings import Settings
+from rpc_server.version import VERSION
+
+_FORCED_S = 2.0
+_OWN_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state", "refs"})
+
+
+async def open_program(settings: Settings) -> Program:
+    """Start the program and learn what it is. Close it when done.
+
+    Raises:
+        ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and `interpreter` for
+            Python programs, null where unknown.
+    """
+    try:
+        launcher = _launcher(settings)
+        try:
+            first = await start_process(launcher, settings.start_timeout_s)
+            try:
+                return Pool(launcher, first, _plan(settings, launcher, first))
+            except BaseException:
+                await first.process.end(polite_s=0, forced_s=_FORCED_S)
+                raise
+        except BaseException:
+            await launcher.close()
+            raise
+    except ProgramFailed as error:
+        raise _explained(error, settings) from error.__cause__
+
+
+def _launcher(settings: Settings) -> Launcher:
+    env, root = environment(settings), settings.root.absolute()
+    if settings.command is not None:
+        return CommandLauncher(settings.command, root=root, env=env)
+    return PythonLauncher(find_interpreter(settings), _worker_config(settings), root=root, env=env)
+
+
+def _worker_config(settings: Settings) -> dict[str, Any]:
+    """What `rpc_server/worker/loading.py` reads."""
+    return {
+        "root": str(settings.root.absolute()),
+        "program": settings.program,
+        "adapter": settings.adapter,
+        "adapter_args": settings.adapter_args,
+        "seed_candidate": _seed_candidate(settings),
+        "name": settings.name,
+        "version": settings.version,
+        "threads": settings.threads,
+        "max_concurrency": settings.max_concurrency,
+        "thread_safe": settings.thread_safe,
+        "transient": settings.transient,
+        "example_timeout_s": settings.example_timeout_s,
+        "max_batch_size": settings.max_batch_size,
+        "max_request_bytes": settings.max_request_bytes,
+        "server_version": VERSION,
+    }
+
+
+def _seed_candidate(settings: Settings) -> dict[str, str] | None:
+    if not isinstance(settings.seed_candidate, Path):
+        return settings.seed_candidate
+    path = settings.root / settings.seed_candidate
+    try:
+        seed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProgramFailed(f"cannot read {path}: {error}", stage="seed_candidate") from None
+    if not isinstance(seed, dict) or not all(isinstance(text, str) for text in seed.values()):
+        raise ProgramFailed(f"{path} is not a JSON object of texts", stage="seed_candidate")
+    return seed
+
+
+def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
+    said = first.discovery
+    capabilities = frozenset(said.capabilities)
+    single = "refs" in capabilities  # what it keeps for its refs is in that one process
+    size = 1 if single else settings.workers or _default_size(launcher)
+    most = size * said.limits.max_concurrency
+    return PoolPlan(
+        info=_info(settings, said.program),
+        capabilities=capabilities & _OWN_CAPABILITIES,
+        max_concurrency=most if settings.max_concurrency is None else min(most, settings.max_concurrency),
+        whole_batches=said.limits.whole_batches,
+        size=size,
+        single=single,
+        cancels="cancel" in capabilities,
+        example_timeout_s=settings.example_timeout_s,
+        start_timeout_s=settings.start_timeout_s,
+    )
+
+
+def _default_size(launcher: Launcher) -> int:
+    """One process a core, but for async functions, which share one."""
+    if isinstance(launcher, PythonLauncher) and launcher.mode == "async":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _info(settings: Settings, said: ProgramInfo) -> ProgramInfo:
+    """The program's own words, under what the settings say."""
+    seed = _seed_candidate(settings) or said.seed_candidate
+    if seed.keys() != said.seed_candidate.keys():
+        names = ", ".join(said.seed_candidate)
+        raise ProgramFailed(f"the setting's components are not the program's: {names}", stage="seed_candidate")
+    return said.model_copy(
+        update={
+            "name": settings.name or said.name,
+            "version": settings.version or said.version,
+            "seed_candidate": seed,
+        }
+    )
+
+
+def _explained(error: ProgramFailed, settings: Settings) -> ProgramFailed:
+    """The same error with everything a person needs to mend the program."""
+    for name in ("log_tail", "traceback"):
+        error.details.setdefault(name, None)
+    if settings.command is None:
+        error.details.setdefault("interpreter", str(find_interpreter(settings)))
+    error.details["message"] = error.message
+    return error

@@ -1,0 +1,386 @@
+"""The program's processes: who runs what, for how long, and what happens when one hangs or dies."""
+
+import asyncio
+import functools
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol import Candidate, Example, ProgramInfo
+from protocol.errors import ProgramFailed, RpcError
+from rpc_server.program import ResultDict
+from rpc_server.programs.child import Exit
+from rpc_server.programs.launch import Launcher
+from rpc_server.programs.slots import Slot, Ticket
+from rpc_server.programs.starting import Started
+from rpc_server.programs.supply import TRIES, Supply
+from rpc_server.programs.work import Evaluation, Examples, OtherCall, Work
+
+GRACE_S = 0.75
+"""How long after its deadline a process may still end an example by itself."""
+
+_BLAMELESS_DEATHS = 3  # more of them, and an example is to blame all the same
+_EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """What does not change while the pool lives.
+
+    `size`: processes. `max_concurrency`: requests at once in all of them. `single`: never more than `size`, whose one
+    process must be kept as long as it lives, for what it remembers.
+    """
+
+    info: ProgramInfo
+    capabilities: frozenset[str]
+    max_concurrency: int
+    whole_batches: bool
+    size: int
+    single: bool
+    cancels: bool
+    example_timeout_s: float | None
+    start_timeout_s: float
+
+
+class Pool:
+    """A `Program` over processes of one launcher; see `rpc_server.program.Program`.
+
+    Requests wait in one line per call; the lines take turns. A request's deadline counts from when it is sent to a
+    process. A process that does not keep it is killed, and what else ran in it runs again, uncounted. What ran in a
+    process that died runs again alone in a fresh one; what kills that too is to blame.
+    """
+
+    def __init__(self, launcher: Launcher, first: Started, plan: PoolPlan) -> None:
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._lines: deque[deque[Ticket]] = deque()
+        self._again: deque[Ticket] = deque()
+        self._suspects: deque[Ticket] = deque()
+        self._slots: list[Slot] = []
+        self._running = 0
+        self._made = 0
+        self._state: Any = None
+        self._supply = Supply(
+            launcher,
+            start_timeout_s=plan.start_timeout_s,
+            on_started=self._arrived,
+            on_failed=self._not_to_be_had,
+            on_retry=self._fill,
+        )
+        self._closed = False
+        self._add(first)
+        self._fill()
+
+    @property
+    def info(self) -> ProgramInfo:
+        """What the program is."""
+        return self._plan.info
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the program itself offers."""
+        return self._plan.capabilities
+
+    @property
+    def max_concurrency(self) -> int:
+        """Requests at once, in all processes."""
+        return self._plan.max_concurrency
+
+    @property
+    def whole_batches(self) -> bool:
+        """Whether a batch is one request."""
+        return self._plan.whole_batches
+
+    @property
+    def ready(self) -> bool:
+        """False once no process could be had twice in a row, until one is."""
+        return not self._closed and (bool(self._slots) or self._supply.failures < TRIES)
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """See `Program.evaluate`."""
+        if not batch:
+            return
+        call = Evaluation(candidate, batch, capture_traces=capture_traces, on_result=on_result)
+        limit_s = self._plan.example_timeout_s
+        if self._plan.whole_batches:
+            whole = None if limit_s is None else limit_s * len(batch)
+            pieces = [Examples(call, range(len(batch)), limit_s=whole)]
+        else:
+            pieces = [Examples(call, (position,), limit_s=limit_s) for position in range(len(batch))]
+        await self._run(pieces, call.done)
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """See `Program.call`."""
+        call = OtherCall(method, params, limit_s=self._call_limit(params))
+        await self._run([call], call.done)
+        return call.done.result()
+
+    async def close(self) -> None:
+        """End everything that runs; what waits is refused."""
+        self._closed = True
+        self._refuse_all(ProgramFailed("the server is shutting down", stage="close", retryable=True))
+        for slot in tuple(self._slots):
+            self._retire(slot)
+        await self._supply.close()
+
+    def _call_limit(self, params: dict[str, Any]) -> float:
+        example_s = self._plan.example_timeout_s
+        if example_s is None:
+            return self._plan.start_timeout_s
+        rows = params.get("batch") or (params.get("eval_batch") or {}).get("batch") or ()
+        return max(self._plan.start_timeout_s, example_s * len(rows))
+
+    # -- from a call to a process ------------------------------------------------------------------------------------
+
+    async def _run(self, pieces: Sequence[Work], done: "asyncio.Future[Any]") -> None:
+        if not self.ready:
+            raise self._supply.last_failure or ProgramFailed(
+                "the server is shutting down", stage="close", retryable=True
+            )
+        tickets = [self._ticket(work) for work in pieces]
+        line = deque(tickets)
+        self._lines.append(line)
+        self._dispatch()
+        try:
+            await done
+        finally:
+            if done.cancelled() or done.exception() is not None:
+                self._give_up(tickets)
+
+    def _ticket(self, work: Work) -> Ticket:
+        self._made += 1
+        return Ticket(work, f"p{self._made}")
+
+    def _dispatch(self) -> None:
+        while self._running < self._plan.max_concurrency:
+            if self._suspects:
+                slot = self._slot_for_suspect()
+                if slot is not None:
+                    self._send(slot, self._suspects.popleft())
+                    continue
+                if self._plan.single:
+                    break  # its one process must fall idle first
+            slot = self._slot_with_room()
+            if slot is None:
+                break
+            ticket = self._next()
+            if ticket is None:
+                break
+            self._send(slot, ticket)
+        self._fill()
+
+    def _slot_for_suspect(self) -> Slot | None:
+        for slot in self._slots:
+            if slot.process.alive and not slot.running and not slot.ghosts and (self._plan.single or not slot.used):
+                return slot
+        return None
+
+    def _slot_with_room(self) -> Slot | None:
+        best: Slot | None = None
+        for slot in self._slots:
+            free = slot.process.alive and not slot.exclusive and len(slot.running) < slot.room
+            if free and (best is None or len(slot.running) < len(best.running)):
+                best = slot
+        return best
+
+    def _next(self) -> Ticket | None:
+        """The next piece of work: what must run again, then one of each call in turn."""
+        while self._again:
+            ticket = self._again.popleft()
+            if not ticket.given_up:
+                return ticket
+        while self._lines:
+            line = self._lines.popleft()
+            ticket = line.popleft()
+            if line:
+                self._lines.append(line)
+            if not ticket.given_up:
+                return ticket
+        return None
+
+    def _send(self, slot: Slot, ticket: Ticket) -> None:
+        ticket.sent = self._loop.time()
+        ticket.log_mark = slot.process.log.total
+        ticket.late = False
+        method, params = ticket.work.request()
+        self._add_meta(slot, ticket, method, params)
+        try:
+            slot.process.request(method, params, functools.partial(self._answered, slot, ticket))
+        except RpcError as error:  # what could be read as JSON may still be nested too deep to be written
+            ticket.work.refused(error)
+            return
+        self._running += 1
+        slot.running.add(ticket)
+        slot.used = True
+        slot.exclusive = ticket.alone
+        ticket.slot = slot
+        if ticket.work.limit_s is not None:
+            ticket.timer = self._loop.call_later(ticket.work.limit_s, self._over, slot, ticket)
+
+    def _add_meta(self, slot: Slot, ticket: Ticket, method: str, params: dict[str, Any]) -> None:
+        meta: dict[str, Any] = {"call_id": ticket.call_id} if self._plan.cancels else {}
+        if slot.restore is not None:
+            if method == "make_reflective_dataset" and params.get("adapter_state") is None:
+                params["adapter_state"] = slot.restore
+            elif method == "evaluate":
+                meta["adapter_state"] = slot.restore
+            slot.restore = None
+        if meta:
+            params["_meta"] = meta
+
+    # -- from a process to a call ------------------------------------------------------------------------------------
+
+    def _answered(self, slot: Slot, ticket: Ticket, message: dict[str, Any]) -> None:
+        if ticket.slot is not slot:
+            return  # the last words of a process that was given up: the example is under way elsewhere
+        self._release(slot, ticket)
+        result = message.get("result")
+        if isinstance(result, dict) and "adapter_state" in self._plan.capabilities:
+            self._state = result.get("adapter_state", self._state)
+        if not ticket.given_up:
+            ticket.work.answered(message, late=ticket.late, seconds=self._seconds(ticket), log=self._log(slot, ticket))
+        if ticket.alone and not self._plan.single and slot in self._slots:
+            self._retire(slot)  # the next suspect gets a fresh one
+        else:
+            self._tidy(slot)
+        self._dispatch()
+
+    def _over(self, slot: Slot, ticket: Ticket) -> None:
+        """The deadline is over: the process may end the example by itself for a moment still."""
+        ticket.late = True
+        if self._plan.cancels:
+            self._send_cancel(slot, ticket)
+        ticket.timer = self._loop.call_later(GRACE_S, self._hung, slot, ticket)
+
+    def _hung(self, slot: Slot, ticket: Ticket) -> None:
+        self._release(slot, ticket)
+        if not ticket.given_up:
+            ticket.work.timed_out(self._seconds(ticket), self._log(slot, ticket))
+        for neighbour in reversed(self._remove(slot)):
+            if neighbour.late:  # through this one, or by itself: alone it will show
+                neighbour.alone = True
+                self._suspects.appendleft(neighbour)
+            else:
+                self._again.appendleft(neighbour)
+        self._supply.end(slot.process, polite=False)
+        self._dispatch()
+
+    def _died(self, slot: Slot, how: Exit) -> None:
+        victims = self._remove(slot)
+        if not slot.used and not how.blameless:
+            # It could be started, but does not stay: another at once would fare no better.
+            self._supply.failed(
+                ProgramFailed(f"the program's process {how} before it was given anything", stage="start")
+            )
+        for ticket in victims:
+            ticket.deaths += 1
+            if ticket.alone and not (how.blameless and ticket.deaths <= _BLAMELESS_DEATHS):
+                ticket.work.died(how, self._seconds(ticket), self._log(slot, ticket))
+            else:
+                ticket.alone = True
+                self._suspects.append(ticket)
+        self._dispatch()
+
+    def _release(self, slot: Slot, ticket: Ticket) -> None:
+        if ticket.timer is not None:
+            ticket.timer.cancel()
+            ticket.timer = None
+        if ticket in slot.running:
+            slot.running.remove(ticket)
+            self._running -= 1
+        slot.ghosts.discard(ticket)
+        ticket.slot = None
+
+    def _seconds(self, ticket: Ticket) -> float:
+        return round(self._loop.time() - ticket.sent, 6)
+
+    def _log(self, slot: Slot, ticket: Ticket) -> Callable[[], str]:
+        return functools.partial(slot.process.log_since, ticket.log_mark)
+
+    # -- giving up ---------------------------------------------------------------------------------------------------
+
+    def _give_up(self, tickets: Sequence[Ticket]) -> None:
+        """Nobody waits for these any more: their room is free at once."""
+        for ticket in tickets:
+            ticket.given_up = True
+            slot = ticket.slot
+            if slot is None or ticket not in slot.running:
+                continue
+            slot.running.remove(ticket)
+            self._running -= 1
+            slot.ghosts.add(ticket)  # its deadline stands: a process that never answers it is ended in the end
+            if self._plan.cancels:
+                self._send_cancel(slot, ticket)
+        self._suspects = deque(ticket for ticket in self._suspects if not ticket.given_up)
+        for slot in {ticket.slot for ticket in tickets if ticket.slot is not None}:
+            self._tidy(slot)
+        self._dispatch()
+
+    def _send_cancel(self, slot: Slot, ticket: Ticket) -> None:
+        slot.process.request("cancel", {"call_id": ticket.call_id}, lambda _: None)
+
+    def _tidy(self, slot: Slot) -> None:
+        """End a process that only works for nobody, or that is one too many."""
+        if slot not in self._slots or slot.running:
+            return
+        slot.exclusive = False
+        for_nobody = bool(slot.ghosts) and not self._plan.cancels
+        too_many = slot.used and not slot.ghosts and len(self._slots) > self._wanted()
+        if for_nobody or too_many:
+            self._retire(slot)
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> int:
+        if self._plan.single:
+            return self._plan.size
+        alone = len(self._suspects) + sum(slot.exclusive for slot in self._slots)
+        return self._plan.size + min(alone, _EXTRA_PROCESSES)
+
+    def _fill(self) -> None:
+        self._supply.order(self._wanted() - len(self._slots))
+
+    def _arrived(self, started: Started) -> None:
+        self._add(started)
+        self._dispatch()
+
+    def _add(self, started: Started) -> None:
+        slot = Slot(started, self._state)
+        self._slots.append(slot)
+        started.process.exited.add_done_callback(lambda exited: self._exited(slot, exited.result()))
+
+    def _exited(self, slot: Slot, how: Exit) -> None:
+        if slot in self._slots:
+            self._died(slot, how)
+
+    def _not_to_be_had(self, error: ProgramFailed) -> None:
+        if not self.ready:
+            self._refuse_all(error)
+
+    def _refuse_all(self, error: ProgramFailed) -> None:
+        """End every call that waits or runs: no process can be had for it."""
+        waiting = [*self._again, *self._suspects, *(ticket for line in self._lines for ticket in line)]
+        running = [ticket for slot in self._slots for ticket in slot.running]
+        for ticket in (*waiting, *running):
+            ticket.work.refused(error)
+
+    def _remove(self, slot: Slot) -> list[Ticket]:
+        """Take a process out of use; what ran in it."""
+        self._slots.remove(slot)
+        running = sorted(slot.running, key=lambda ticket: ticket.sent)
+        for ticket in (*running, *slot.ghosts):
+            self._release(slot, ticket)
+        return running
+
+    def _retire(self, slot: Slot) -> None:
+        busy = bool(slot.running or slot.ghosts)
+        self._remove(slot)
+        self._supply.end(slot.process, polite=not busy)

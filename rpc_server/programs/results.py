@@ -1,0 +1,84 @@
+"""Results of examples: those a program gave, checked against the contract, and those that stand for its failures."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from protocol import ExampleResult
+from rpc_server.program import ResultDict
+from rpc_server.programs.frames import unwritable
+
+_ALWAYS = frozenset({"status", "score", "output", "seconds"})
+_FAILED = frozenset({"program_error", "timeout", "infra_error"})
+_MAX_SHOWN = 100
+
+
+def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool) -> ResultDict:
+    """A program's result for one example, absent fields left out; `invalid_result` where it breaks the contract.
+
+    `lenient`: the message was not strict JSON, so that any number in it may be NaN. `log` is asked for a failure only.
+    """
+    problem = _problem(given, lenient=lenient)
+    if problem is not None:
+        return failure("program_error", "invalid_result", problem, seconds, log())
+    result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
+    result.setdefault("output", None)
+    if result["status"] in _FAILED:
+        error = result.get("error") or {"type": result["status"], "message": "the program did not say why"}
+        text = log()
+        result["error"] = {**error, "log": text} if text else error
+    return result
+
+
+def failure(
+    status: str, kind: str, message: str, seconds: float, log: str = "", traceback: str | None = None
+) -> ResultDict:
+    """A result without a score."""
+    error = {"type": kind, "message": message}
+    if traceback:
+        error["traceback"] = traceback
+    if log:
+        error["log"] = log
+    return {"status": status, "score": None, "output": None, "error": error, "seconds": seconds}
+
+
+def _problem(given: Any, *, lenient: bool) -> str | None:
+    """What is wrong with it, in words; None where nothing is."""
+    if not isinstance(given, dict):
+        return f"the result is {_named(given)}, not an object"
+    if given.get("status") == "ok":
+        problem = _score_problem(given)
+        if problem is not None:
+            return problem
+    if lenient:
+        problem = unwritable(given, "result")
+        if problem is not None:
+            return problem.removeprefix("result.")
+    try:
+        ExampleResult.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where}: {first['msg']}" if where else str(first["msg"])
+    return None
+
+
+def _score_problem(given: dict[str, Any]) -> str | None:
+    score = given.get("score")
+    if score is None:
+        return "score is missing"
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return f"score is {_named(score)}, not a number"
+    if not math.isfinite(score):
+        return f"score is {'NaN' if math.isnan(score) else 'infinite'}"
+    return None
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, str):
+        return f"a string ({value[:_MAX_SHOWN]!r})"
+    if value is None:
+        return "null"
+    return {bool: "a boolean", int: "a number", float: "a number", list: "an array", dict: "an object"}[type(value)]

@@ -1,0 +1,213 @@
+"""Pieces of work for a program process: what is sent, and what becomes of the answer, the deadline and a death."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from protocol import Candidate, Example
+from protocol.errors import CallCancelled, ProgramFailed, RpcError
+from rpc_server.program import ResultDict
+from rpc_server.programs import results
+from rpc_server.programs.child import Exit
+from rpc_server.programs.frames import LenientMessage, unwritable
+
+Log = Callable[[], str]
+"""Gives what the process wrote while it worked on this, where somebody wants to know."""
+
+
+class Work(Protocol):
+    """One request to a process. Exactly one of its four outcomes is called, once, unless it is given up before."""
+
+    limit_s: float | None
+    """Seconds from the moment it is sent."""
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """Method and params."""
+        ...
+
+    def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
+        """The process answered; `late`: after the deadline, while it was being stopped."""
+        ...
+
+    def timed_out(self, seconds: float, log: Log) -> None:
+        """The process did not answer in time and was killed."""
+        ...
+
+    def died(self, how: Exit, seconds: float, log: Log) -> None:
+        """It ended the process it ran in, alone and for the second time."""
+        ...
+
+    def refused(self, error: RpcError) -> None:
+        """No process can be had."""
+        ...
+
+
+class Examples:
+    """One `evaluate` request: a single example, or the whole batch where the program wants it so."""
+
+    def __init__(
+        self,
+        call: "Evaluation",
+        positions: Sequence[int],
+        *,
+        limit_s: float | None,
+    ) -> None:
+        self._call = call
+        self._positions = positions
+        self.limit_s = limit_s
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """The `evaluate` request."""
+        batch = [
+            {"id": example.id, "data": example.data} for example in map(self._call.batch.__getitem__, self._positions)
+        ]
+        params = {"candidate": self._call.candidate, "batch": batch, "capture_traces": self._call.capture_traces}
+        return "evaluate", params
+
+    def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
+        """Results for their places, whatever they are worth."""
+        if late and not _is_timeout(message):
+            self.timed_out(seconds, log)
+            return
+        if "error" in message:
+            self._refusal(message["error"], seconds, log)
+            return
+        result = message.get("result")
+        given = result.get("results") if isinstance(result, dict) else None
+        if not isinstance(given, list) or len(given) != len(self._positions):
+            said = f"{len(given)} results" if isinstance(given, list) else "no list of results"
+            self._all("program_error", "invalid_result", f"{said} for {len(self._positions)} examples", seconds, log)
+            return
+        lenient = isinstance(message, LenientMessage)
+        for position, one in zip(self._positions, given, strict=True):
+            self._call.give(position, results.checked(one, seconds, log, lenient=lenient))
+
+    def timed_out(self, seconds: float, log: Log) -> None:
+        """Time-outs in their places."""
+        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s", seconds, log)
+
+    def died(self, how: Exit, seconds: float, log: Log) -> None:
+        """The examples killed their process."""
+        self._all("program_error", "process_died", f"the program's process {how}", seconds, log)
+
+    def refused(self, error: RpcError) -> None:
+        """The whole call fails."""
+        self._call.fail(error)
+
+    def _refusal(self, given: Any, seconds: float, log: Log) -> None:
+        error = _error(given)
+        if isinstance(error, CallCancelled):
+            for position in self._positions:
+                self._call.give(position, {"status": "cancelled", "score": None, "output": None, "seconds": seconds})
+        elif error.retryable:
+            self._all("infra_error", type(error).__name__, error.message, seconds, log)
+        elif isinstance(error, ProgramFailed):
+            self._call.fail(error)
+        else:
+            self._call.fail(
+                ProgramFailed(error.message, stage="evaluate", program_error=error.to_wire(), log_tail=log())
+            )
+
+    def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
+        text = log()
+        for position in self._positions:
+            self._call.give(position, results.failure(status, kind, message, seconds, text))
+
+
+class Evaluation:
+    """A call of `Program.evaluate`: its examples, and how many are still to come."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        self.candidate = candidate
+        self.batch = batch
+        self.capture_traces = capture_traces
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_result = on_result
+        self._left = len(batch)
+
+    def give(self, position: int, result: ResultDict) -> None:
+        """One example is finished."""
+        if self.done.done():
+            return
+        self._on_result(position, result)
+        self._left -= 1
+        if self._left == 0:
+            self.done.set_result(None)
+
+    def fail(self, error: RpcError) -> None:
+        """The call as a whole is over."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class OtherCall:
+    """A request that is not `evaluate`: its answer, or its error, is the caller's."""
+
+    def __init__(self, method: str, params: Mapping[str, Any], *, limit_s: float | None) -> None:
+        self._method = method
+        self._params = params
+        self.limit_s = limit_s
+        self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """The request as the caller gave it."""
+        return self._method, dict(self._params)
+
+    def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
+        """The answer, or the error in it."""
+        if late:
+            self.timed_out(seconds, log)
+            return
+        if "error" in message:
+            error = _error(message["error"])
+            if isinstance(error, ProgramFailed):
+                error.details.setdefault("stage", self._method)
+                error.details.setdefault("log_tail", log())
+            self.refused(error)
+            return
+        result = message.get("result")
+        if not isinstance(result, dict):
+            self._failed("the program answered no object", log)
+        elif isinstance(message, LenientMessage) and (problem := unwritable(result, "result")) is not None:
+            self._failed(problem, log)
+        elif not self.done.done():
+            self.done.set_result(result)
+
+    def timed_out(self, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
+        """The call fails."""
+        self._failed(f"ran longer than {self.limit_s:g} s", log)
+
+    def died(self, how: Exit, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
+        """The call fails."""
+        self._failed(f"the program's process {how}", log)
+
+    def refused(self, error: RpcError) -> None:
+        """The call fails with this."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def _failed(self, message: str, log: Log) -> None:
+        self.refused(ProgramFailed(message, stage=self._method, log_tail=log()))
+
+
+def _error(given: Any) -> RpcError:
+    return (
+        RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program answered no error object")
+    )
+
+
+def _is_timeout(message: dict[str, Any]) -> bool:
+    result = message.get("result")
+    given = result.get("results") if isinstance(result, dict) else None
+    return (
+        isinstance(given, list)
+        and bool(given)
+        and all(isinstance(one, dict) and one.get("status") == "timeout" for one in given)
+    )

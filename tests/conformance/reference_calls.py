@@ -1,0 +1,106 @@
+"""The reference server's calls with a `call_id`: joined, kept, collected, cancelled."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from protocol import JsonValue
+from protocol.errors import CallCancelled, CallIdConflict, CallNotFound, RpcError
+from tests.conformance.reference_program import Bad
+
+
+@dataclass
+class Call:
+    """A call known by its `call_id`."""
+
+    method: str
+    params: Any
+    task: "asyncio.Task[Any]"
+    progress: dict[str, int]
+    cancelled: bool = False
+
+
+class Calls:
+    """Every call known by a `call_id`. `start` runs a method as a task that no lost connection cancels."""
+
+    def __init__(self, bad: Bad, start: Callable[[str, Any, dict[str, int]], "asyncio.Task[JsonValue]"]) -> None:
+        self.bad = bad
+        self.start = start
+        self.calls: dict[Any, Call] = {}
+        self.refused: dict[str, RpcError] = {}
+        self.by_params: dict[str, Any] = {}
+
+    async def identified(self, method: str, params: dict[str, Any], call_id: str, wait_s: float | None) -> JsonValue:
+        key: Any = (call_id, method) if self.bad("call_ids_per_method") else call_id
+        compared = {name: value for name, value in params.items() if name != "_meta" or self.bad("meta_counts")}
+        if self.bad("text_of_params"):
+            compared = {"text": json.dumps(compared)}
+        alike = json.dumps([method, compared], sort_keys=True)
+        if self.bad("caches_by_params") and alike in self.by_params:
+            key = self.by_params[alike]
+        call = self.calls.get(key)
+        if call is not None and call.task.done() and self.bad("forgets_answers"):
+            call = None
+        if call is not None and not call.task.done() and self.bad("no_joining"):
+            call = None
+        if call is not None and not call.task.done() and self.bad("asked_again_restarts"):
+            call.task.cancel()
+            call = None
+        if call is None:
+            progress = {"done": 0, "total": len(params["batch"]) if method == "evaluate" else 1}
+            call = self.calls[key] = Call(method, compared, self.start(method, params, progress), progress)
+            self.by_params[alike] = key
+        elif (call.method, call.params) != (method, compared) and not self.bad("ignores_params"):
+            raise CallIdConflict
+        return await self.waited(call, call_id, None if self.bad("ignores_wait") else wait_s)
+
+    async def waited(self, call: Call, call_id: str, wait_s: float | None) -> JsonValue:
+        if self.bad("always_pending") and wait_s:
+            await asyncio.sleep(0.2)
+        try:
+            await asyncio.wait([call.task], timeout=wait_s)
+        except asyncio.CancelledError:
+            if self.bad("dies_with_connection"):
+                call.task.cancel()
+                self.calls = {key: other for key, other in self.calls.items() if other is not call}
+            raise
+        if not call.task.done() or (self.bad("always_pending") and wait_s):
+            return {"pending": {"call_id": call_id, "progress": call.progress | self.no_progress()}}
+        if call.cancelled and self.bad("cancel_raises"):
+            raise CallCancelled
+        return call.task.result()
+
+    def no_progress(self) -> dict[str, int]:
+        return {"done": 0} if self.bad("no_progress") else {}
+
+    async def get_result(self, params: dict[str, Any]) -> JsonValue:
+        call_id = params["call_id"]
+        if call_id in self.refused:
+            raise self.refused[call_id]
+        call = self.calls.get(call_id)
+        if call is None:
+            if self.bad("unknown_is_pending"):
+                return {"pending": {"call_id": call_id, "progress": {"done": 0, "total": 1}}}
+            raise CallNotFound
+        answer = await self.waited(call, call_id, params.get("wait_s", 0.0))
+        if call.task.done() and self.bad("collects_once"):
+            del self.calls[call_id]
+        return answer
+
+    async def cancel(self, params: dict[str, Any]) -> JsonValue:
+        call = self.calls.get(params["call_id"])
+        if call is None:
+            if self.bad("cancels_anything"):
+                return {"status": "finished"}
+            raise CallNotFound
+        if call.task.done():
+            return {"status": "cancelled" if self.bad("cancels_the_finished") else "finished"}
+        for other in self.calls.values() if self.bad("cancels_all") else [call]:
+            other.cancelled = True
+            if not self.bad("cancel_unheard"):
+                other.task.cancel()
+        if self.bad("forgets_cancelled"):
+            del self.calls[params["call_id"]]
+        return {"status": "cancelled"}

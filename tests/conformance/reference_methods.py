@@ -1,0 +1,216 @@
+"""The reference server's methods, apart from those about calls."""
+
+import asyncio
+import uuid
+from typing import Any
+
+from protocol import DiscoverResult, JsonValue
+from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
+from protocol.generate import openrpc
+from tests.conformance.reference_params import LIMITS
+from tests.conformance.reference_program import ROWS, SEED, Bad, ReferenceProgram
+
+
+class Methods:
+    """Answers params that have been checked; keeps the trajectories behind refs."""
+
+    def __init__(self, bad: Bad, capabilities: frozenset[str], program_name: str, example_timeout_s: float) -> None:
+        self.bad = bad
+        self.capabilities = capabilities
+        self.program_name = program_name
+        self.example_timeout_s = example_timeout_s
+        self.program = ReferenceProgram(bad)
+        at_once = 1 if bad("one_at_a_time") else 10_000 if bad("unbounded_concurrency") else LIMITS["max_concurrency"]
+        self.slots = asyncio.Semaphore(at_once)
+        self.instance = uuid.uuid4().hex
+        self.traces: dict[str, Any] = {}
+        self.groups: dict[str, list[str]] = {}
+        self.state = 0
+
+    async def run(self, method: str, params: dict[str, Any], progress: dict[str, int], *, keep: bool) -> JsonValue:
+        if method == "evaluate":
+            return {"results": await self.evaluate(params, progress, keep=keep)}
+        work = {
+            "discover": self.discover,
+            "make_reflective_dataset": self.make_reflective_dataset,
+            "list_examples": self.list_examples,
+            "propose_new_texts": self.propose_new_texts,
+            "score": self.score,
+            "finalize": self.finalize,
+            "rpc.discover": self.rpc_discover,
+        }[method]
+        return await work(params)
+
+    async def discover(self, _params: dict[str, Any]) -> JsonValue:
+        names = ["system"] if self.bad("component_unlisted") else list(SEED)
+        answer = {
+            "protocol_versions": ["1"],
+            "server": {
+                "name": "reference",
+                "version": "1",
+                "language": "python",
+                "instance_id": uuid.uuid4().hex if self.bad("new_instance_each_time") else self.instance,
+            },
+            "program": {
+                "name": self.program_name,
+                "version": "1",
+                "components": [{"name": name, "kind": "text"} for name in names],
+                "seed_candidate": SEED | ({"style": "seed"} if self.bad("other_seed") else {}),
+            },
+            "datasets": {
+                split: {"size": len(rows), "digest": "same" if self.bad("same_digest") else split}
+                for split, rows in ROWS.items()
+                if "datasets" in self.capabilities
+            },
+            "capabilities": sorted(self.capabilities),
+            "limits": {**LIMITS, "example_timeout_s": self.example_timeout_s},
+        }
+        DiscoverResult.model_validate(answer)
+        if self.bad("no_limits"):
+            del answer["limits"]
+        return answer
+
+    async def evaluate(self, params: dict[str, Any], progress: dict[str, int], *, keep: bool) -> list[Any]:
+        batch = params["batch"]
+        results: list[Any] = [None] * len(batch)
+        finished: list[Any] = []
+        slots = asyncio.Semaphore(4) if self.bad("concurrency_per_call") else self.slots
+        queued = asyncio.get_running_loop().time()
+
+        async def one(position: int, example: dict[str, Any]) -> None:
+            async with slots:
+                began = queued if self.bad("queue_counts") else asyncio.get_running_loop().time()
+                try:
+                    async with asyncio.timeout_at(began + self.example_timeout_s):
+                        result = await self.program.run(params["candidate"], self.data(example))
+                except TimeoutError:
+                    kind = "TimeoutError" if self.bad("timeout_untyped") else "timeout"
+                    result = {"status": "timeout", "score": None, "output": None, "seconds": self.example_timeout_s}
+                    result["error"] = {"type": kind, "message": "over its deadline"}
+                    if self.bad("timeout_scores_zero"):
+                        result |= {"status": "ok", "score": 0.0}
+            results[position] = result
+            finished.append(result)
+            progress["done"] += 1
+
+        tasks = [asyncio.create_task(one(position, example)) for position, example in enumerate(batch)]
+        try:
+            await asyncio.gather(*tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if not keep:
+                raise
+            stopped = {"status": "cancelled", "score": None, "output": None, "seconds": 0.0}
+            drop = self.bad("cancel_drops_results")
+            results = [dict(stopped) if result is None or drop else result for result in results]
+        results = finished if self.bad("finishing_order") else results
+        return self.shaped(results, params)
+
+    def shaped(self, results: list[Any], params: dict[str, Any]) -> list[Any]:
+        """Results as they go out: trajectories inline, by ref, or left out."""
+        failures = [result["status"] == "program_error" for result in results]
+        if any(failures) and (self.bad("one_failure_fails_all") or (all(failures) and self.bad("all_failed_is_error"))):
+            raise ProgramFailed(stage="evaluate")
+        if self.bad("by_id"):
+            last = {example["id"]: result for example, result in zip(params["batch"], results, strict=True)}
+            results = [last[example["id"]] for example in params["batch"]]
+        if self.bad("stops_at_100"):
+            results = results[:100]
+        wanted = params.get("capture_traces", False) or self.bad("always_traces")
+        group: str = (params.get("_meta") or {}).get("group", "")
+        if any(failures) and self.bad("failure_drops_traces"):
+            wanted = False
+        by_ref = bool(group) and "refs" in self.capabilities and not self.bad("inline_anyway")
+        if group and self.bad("group_hides_traces"):
+            wanted = False
+        if by_ref and self.bad("group_of_last_call"):
+            for ref in self.groups.pop(group, []):
+                del self.traces[ref]
+        trajectories = [result.get("trajectory") for result in results]
+        if self.bad("traces_mixed"):
+            trajectories.reverse()
+        shaped = []
+        for example, result, trajectory in zip(params["batch"], results, trajectories, strict=False):
+            out = {name: value for name, value in result.items() if name != "trajectory"}
+            if self.bad("no_null_outputs") and out.get("output") is None:
+                out.pop("output", None)
+            if self.bad("drops_nulls"):
+                out["output"] = without_nulls(out.get("output"))
+            if by_ref and (wanted or self.bad("refs_without_traces")) and trajectory is not None:
+                out["trajectory_ref"] = self.keep(trajectory, group, example["id"])
+            elif wanted and trajectory is not None:
+                out["trajectory"] = trajectory
+            shaped.append(out)
+        return shaped
+
+    def keep(self, trajectory: JsonValue, group: str, example_id: str) -> str:
+        name = example_id if self.bad("refs_by_example") else uuid.uuid4().hex
+        ref = name if self.bad("bare_refs") else f"{self.instance}/{name}"
+        self.traces[ref] = trajectory
+        self.groups.setdefault(group, []).append(ref)
+        return ref
+
+    async def make_reflective_dataset(self, params: dict[str, Any]) -> JsonValue:
+        given = params["eval_batch"]
+        refs = [result.get("trajectory_ref") for result in given["results"]]
+        gone = [ref for ref in refs if ref is not None and ref not in self.traces]
+        if gone and not self.bad("any_ref"):
+            raise TrajectoryExpired(refs=[ref for ref in refs if ref] if self.bad("names_all_refs") else gone)
+        results = [
+            {**result, "trajectory": self.traces.get(ref)}
+            if ref is not None and not self.bad("refs_unread")
+            else result
+            for result, ref in zip(given["results"], refs, strict=False)
+        ]
+        batch = [self.data(example) for example in given["batch"]][: len(results)]
+        dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"])
+        self.state += 1
+        state = {} if self.bad("stateless") else {"adapter_state": {"calls": self.state}}
+        return {"dataset": dataset, **(state if "adapter_state" in self.capabilities else {})}
+
+    async def list_examples(self, params: dict[str, Any]) -> JsonValue:
+        split = params["split"]
+        rows = ROWS.get(split)
+        if rows is None and not self.bad("unknown_split_is_empty"):
+            raise UnknownExample(split=split, ids=[])
+        listed = [{"id": str(at), "split": split, "data": row} for at, row in enumerate(rows or [])]
+        if self.bad("lists_backwards"):
+            listed.reverse()
+        offset = 0 if self.bad("ignores_offset") else params.get("offset", 0)
+        return {"examples": listed[offset : offset + params.get("limit", 100)], "total": len(listed)}
+
+    async def propose_new_texts(self, params: dict[str, Any]) -> JsonValue:
+        source = SEED if self.bad("proposes_from_seed") else params["candidate"]
+        names = SEED if self.bad("proposes_all") else params["components_to_update"]
+        return {"texts": {name: source.get(name, "") + "!" for name in names}}
+
+    async def score(self, params: dict[str, Any]) -> JsonValue:
+        results = []
+        for example, result in zip(params["batch"], params["results"], strict=False):
+            waits = result["status"] == "rollout" or self.bad("scores_failures")
+            scored = self.program.score(self.data(example)) if waits else {}
+            if scored.get("status") == "program_error" and self.bad("bad_scores_are_zero"):
+                scored = {"status": "ok", "score": 0.0}
+            results.append({**result, **scored})
+        return {"results": results[::-1] if self.bad("scores_reversed") else results}
+
+    async def finalize(self, _params: dict[str, Any]) -> JsonValue:
+        return {} if self.bad("silent_finalize") else {"message": "done"}
+
+    async def rpc_discover(self, _params: dict[str, Any]) -> JsonValue:
+        return openrpc() | ({"methods": []} if self.bad("empty_openrpc") else {})
+
+    def data(self, example: dict[str, Any]) -> JsonValue:
+        if "split" not in example or "data" in example:
+            return example.get("data")
+        rows = ROWS[example["split"]]
+        return rows[(int(example["id"]) + self.bad("rows_shifted")) % len(rows)]
+
+
+def without_nulls(value: JsonValue) -> JsonValue:
+    """The value with every key that holds null left out."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,132 @@
+"""What the runner and `gepa-client conformance` say of a server, and with which exit status."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from gepa_client.conformance import Report, Verdict, load_checks, run_conformance
+from tests.conformance.reference_server import TOKEN, Reference
+
+FEW = ("--only", "core.discover", "--only", "jsonrpc.id", "--only", "refs.group", "--only", "jsonrpc.error")
+
+
+async def command(*arguments: str, token: str | None = TOKEN) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of `gepa-client conformance ARGUMENTS`."""
+    environment = {name: value for name, value in os.environ.items() if name != "GEPA_TOKEN"}
+    if token is not None:
+        environment["GEPA_TOKEN"] = token
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", "from gepa_client.cli import main; main()", "conformance", *arguments),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        stdout, stderr = await process.communicate()
+    return process.returncode or 0, stdout.decode(), stderr.decode()
+
+
+async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> Report:
+    chosen = [check for check in load_checks() if check.id.startswith(prefixes)]
+    return await run_conformance(server.url, token, checks=chosen)
+
+
+async def test_another_program_is_not_asked_what_only_the_conformance_program_does() -> None:
+    async with Reference(program_name="tickets") as server:
+        report = await report_on(server, "core.", "evaluate.")
+    skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
+    reason = "needs the conformance program; this endpoint serves tickets"
+    assert {outcome.reason for outcome in skipped} == {reason}
+    assert {outcome.check.id for outcome in skipped} == {
+        outcome.check.id for outcome in report.outcomes if outcome.check.program is not None
+    }
+    assert report.conforms
+
+
+async def test_a_capability_that_is_not_offered_is_not_tested() -> None:
+    async with Reference(without=frozenset({"refs"})) as server:
+        report = await report_on(server, "refs.")
+    passed = {outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.PASSED}
+    assert passed == {"refs.not_offered"}
+    assert {outcome.reason for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED} == {
+        "not offered: refs"
+    }
+
+
+async def test_without_a_discovery_nothing_else_is_tested() -> None:
+    async with Reference() as server:
+        report = await report_on(server, "core.", token="wrong")
+    assert [outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.FAILED] == [
+        "core.discover.complete"
+    ]
+    assert report.count(Verdict.PASSED) == 0
+    assert not report.conforms
+
+
+async def test_nobody_listening_is_a_failure_not_a_crash() -> None:
+    async with Reference() as server:
+        url = server.url
+    report = await run_conformance(url, TOKEN, checks=load_checks()[:3])
+    assert not report.conforms
+
+
+async def test_the_command_ends_with_the_counts() -> None:
+    async with Reference() as server:
+        status, stdout, _ = await command(server.url, *FEW)
+    assert status == 0
+    assert stdout.splitlines()[-1] == "13 passed, 0 failed"
+
+
+async def test_a_broken_must_ends_the_command_with_1() -> None:
+    async with Reference(broken="ids_as_text") as server:
+        status, stdout, _ = await command(server.url, *FEW)
+    assert status == 1
+    assert "MUST (JSON-RPC)" in stdout
+    assert stdout.splitlines()[-1].endswith(" failed")
+    assert not stdout.splitlines()[-1].endswith(" 0 failed")
+
+
+async def test_a_broken_should_is_a_warning() -> None:
+    async with Reference(broken="no_retryable") as server:
+        status, stdout, _ = await command(server.url, *FEW)
+    assert status == 0
+    assert stdout.splitlines()[-2:] == ["1 warned", "12 passed, 0 failed"]
+
+
+async def test_json_is_the_only_output_when_asked_for() -> None:
+    async with Reference() as server:
+        status, stdout, _ = await command(server.url, *FEW, "--json")
+    report = json.loads(stdout)
+    assert status == 0
+    assert (report["conforms"], report["passed"], report["failed"]) == (True, 13, 0)
+    assert {"id", "title", "level", "section", "verdict", "reason", "seconds"} == set(report["checks"][0])
+
+
+async def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN + "\n", encoding="utf-8")
+    async with Reference() as server:
+        status, _, _ = await command(server.url, "--token-file", str(file), *FEW, token=None)
+    assert status == 0
+
+
+async def test_an_address_that_cannot_be_used_ends_the_command_with_2() -> None:
+    status, stdout, stderr = await command("http://server.example:80/rpc", *FEW)
+    assert (status, stdout) == (2, "")
+    assert "plain http" in stderr
+
+
+async def test_a_name_of_no_check_ends_the_command_with_2() -> None:
+    status, _, stderr = await command("http://127.0.0.1:1/rpc", "--only", "no.such")
+    assert status == 2
+    assert "no check has an id" in stderr
+
+
+async def test_what_a_server_says_is_shown_without_its_control_characters() -> None:
+    async with Reference(program_name="\x1b[31mred[/]") as server:
+        _, stdout, _ = await command(server.url, *FEW)
+    assert "\x1b" not in stdout
+    assert "[31mred[/]" in stdout

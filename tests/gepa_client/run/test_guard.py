@@ -1,0 +1,119 @@
+"""The guards end what GEPA would let run on: iterations that keep failing, and a cost limit that cannot hold."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from gepa.core.callbacks import IterationEndEvent
+
+from gepa_client.errors import Interrupted
+from gepa_client.failures import Failures
+from gepa_client.run.events import Event, Failure, Warned
+from gepa_client.run.guard import FailureGuard, PriceGuard
+from gepa_client.run.watch import Loud
+from protocol.errors import ProgramFailed
+
+
+class Iterations:
+    """Plays iterations to a guard as GEPA would."""
+
+    def __init__(self, limit: int) -> None:
+        self.failures = Failures()
+        self.told: list[Event] = []
+        self.guard = FailureGuard(self.failures, limit, self.told.append)
+        self.count = 0
+
+    def one(self, *, fails: Exception | None = None, proposes: bool = False, raises: Exception | None = None) -> None:
+        self.count += 1
+        event = cast("Any", {"iteration": self.count, "exception": raises})
+        self.guard.on_iteration_start(event)
+        if fails is not None:
+            self.failures.record("reflection", fails)
+        if proposes:
+            self.guard.on_proposal_end(event)
+        if raises is not None:
+            self.guard.on_error(event)
+        self.guard.on_iteration_end(event)
+
+
+def test_the_row_must_be_unbroken() -> None:
+    run = Iterations(limit=3)
+    for _ in range(4):
+        run.one(fails=ValueError("x"))
+        run.one(fails=ValueError("x"))
+        run.one(proposes=True)
+    assert len(run.told) == 8
+
+
+def test_an_iteration_with_nothing_to_do_neither_counts_nor_clears() -> None:
+    run = Iterations(limit=2)
+    run.one(fails=ValueError("first"))
+    for _ in range(5):
+        run.one()
+    with pytest.raises(Interrupted) as ended:
+        run.one(fails=ValueError("second"))
+    assert ended.value.status == "failed"
+    assert (
+        "2 iterations in a row failed; the first, at reflection in iteration 1: ValueError: first" in ended.value.reason
+    )
+
+
+def test_an_iteration_that_lost_one_of_several_proposals_has_not_failed() -> None:
+    run = Iterations(limit=1)
+    run.one(fails=ValueError("one of four"), proposes=True)
+    [told] = run.told
+    assert isinstance(told, Failure)
+    assert told.message == "ValueError: one of four"
+
+
+def test_an_exception_after_a_proposal_is_a_failure_all_the_same() -> None:
+    run = Iterations(limit=1)
+    with pytest.raises(Interrupted):
+        run.one(proposes=True, raises=RuntimeError("no budget left"))
+
+
+def test_the_first_cause_is_told_in_full() -> None:
+    run = Iterations(limit=2)
+    run.one(fails=ProgramFailed(stage="make_reflective_dataset", log_tail="line 1\nline 2"))
+    with pytest.raises(Interrupted):
+        run.one(fails=ValueError("another"))
+    assert run.guard.cause is not None
+    assert run.guard.cause.details == "stage: make_reflective_dataset\nlog_tail: line 1\nline 2"
+
+
+@dataclass
+class Model:
+    name: str = "openai/x"
+    unpriced_calls: int = 0
+
+
+END = cast("IterationEndEvent", {"iteration": 1})
+
+
+def test_a_cost_limit_for_a_model_without_a_price_is_warned_of_once() -> None:
+    told: list[Event] = []
+    model = Model()
+    guard = PriceGuard(model, told.append, only_limit=False)
+    guard.on_iteration_end(END)
+    assert told == []
+    model.unpriced_calls = 3
+    guard.on_iteration_end(END)
+    guard.on_iteration_end(END)
+    [warned] = told
+    assert isinstance(warned, Warned)
+
+
+def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run() -> None:
+    guard = PriceGuard(Model(unpriced_calls=1), lambda _: None, only_limit=True)
+    with pytest.raises(Interrupted, match="max_metric_calls"):
+        guard.on_iteration_end(END)
+
+
+def test_a_fault_in_a_callback_of_ours_is_not_swallowed_by_gepa() -> None:
+    class Broken:
+        def on_error(self, _event: Any) -> None:
+            raise OSError("disk full")
+
+    with pytest.raises(Interrupted, match="disk full"):
+        Loud(Broken()).on_error({})
+    assert not hasattr(Loud(Broken()), "on_iteration_end")

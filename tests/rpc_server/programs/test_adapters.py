@@ -1,0 +1,179 @@
+"""GEPA adapters, unchanged: whole batches, trajectories that stay, state that travels."""
+
+import asyncio
+
+import pytest
+
+from protocol.errors import ProgramFailed, TrajectoryExpired
+
+SEED = {"prompt": "seed"}
+
+
+@pytest.fixture
+def served(opened):
+    def open_adapter(name, **settings):
+        return opened(adapter=f"adapters:{name}", seed_candidate=SEED, **settings)
+
+    return open_adapter
+
+
+def reflection(results, rows, **more):
+    batch = [{"id": str(number), "data": row} for number, row in enumerate(rows)]
+    return {
+        "candidate": SEED,
+        "eval_batch": {"batch": batch, "results": results},
+        "components_to_update": ["prompt"],
+        **more,
+    }
+
+
+async def test_an_adapter_says_what_it_is(served):
+    async with served("Adapter") as running:
+        assert running.program.info.name == "Adapter"
+        assert running.program.info.seed_candidate == SEED
+        assert running.program.capabilities == {"refs"}
+        assert running.program.whole_batches is True
+    async with served("Proposing") as running:
+        assert running.program.capabilities == {"refs", "proposals"}
+        params = {"candidate": SEED, "reflective_dataset": {}, "components_to_update": ["prompt"]}
+        assert await running.program.call("propose_new_texts", params) == {"texts": {"prompt": "seed!"}}
+    async with served("Counting") as running:
+        assert running.program.capabilities == {"refs", "adapter_state"}
+
+
+async def test_an_adapter_is_made_with_its_arguments_imports_included(served):
+    arguments = {"factor": 2.0, "measure": {"$import": "adapters:measure"}}
+    async with served("Adapter", adapter_args=arguments) as running:
+        assert (await running.one({"text": "abc"}))["score"] == 60.0
+
+
+async def test_a_batch_is_one_call_and_its_metric_calls_are_spread_without_loss(served):
+    async with served("Adapter") as running:
+        results = await running.evaluate({"text": "a"}, {"text": "bb"}, {"text": "ccc"})
+        assert [result["score"] for result in results] == [1.0, 2.0, 3.0]
+        assert [result["metric_calls"] for result in results] == [4, 3, 3]
+
+
+async def test_an_output_that_is_not_json_is_shown_by_its_type_and_repr(served):
+    async with served("Adapter") as running:
+        result = await running.one({"text": "a"})
+        assert result["output"] == {"type": "adapters.Output", "repr": "Output(text='a')"}
+
+
+async def test_trajectories_stay_in_the_process_and_come_back_as_they_were(served):
+    rows = [{"text": "a"}, {"text": "bb"}]
+    async with served("Adapter") as running:
+        results = await running.evaluate(*rows, capture_traces=True)
+        assert all("trajectory" not in result for result in results)
+        answer = await running.program.call("make_reflective_dataset", reflection(results, rows))
+        assert answer["dataset"]["prompt"] == [
+            {"Inputs": "seeda", "Score": 1.0, "Output": "a"},
+            {"Inputs": "seedbb", "Score": 2.0, "Output": "bb"},
+        ]
+        other = await running.evaluate({"text": "ccc"}, capture_traces=True)
+        mixed = reflection([results[1], *other], [rows[1], {"text": "ccc"}])
+        answer = await running.program.call("make_reflective_dataset", mixed)
+        assert [record["Output"] for record in answer["dataset"]["prompt"]] == ["bb", "ccc"]
+
+
+async def test_the_refs_of_a_process_that_ended_have_expired(served):
+    async with served("Adapter") as running:
+        results = await running.evaluate({"text": "a"}, capture_traces=True)
+        assert (await running.one({"do": "exit"}))["error"]["type"] == "process_died"
+        with pytest.raises(TrajectoryExpired) as expired:
+            await running.program.call("make_reflective_dataset", reflection(results, [{"text": "a"}]))
+        assert expired.value.details["refs"] == [results[0]["trajectory_ref"]]
+
+
+async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(served):
+    async with served("Adapter") as running:
+        results = await running.evaluate({"text": "a"}, {"do": "raise"})
+        assert [result["status"] for result in results] == ["program_error"] * 2
+        assert results[0]["error"]["type"] == "ValueError"
+        assert "adapters.py" in results[0]["error"]["traceback"]
+        assert [result["status"] for result in await running.evaluate({"text": "a"}, {"do": "outage"})] == [
+            "infra_error"
+        ] * 2
+
+
+@pytest.mark.parametrize(("do", "said"), [("short", "0 outputs for 2 examples"), ("nothing", "without `outputs`")])
+async def test_a_batch_of_the_wrong_shape_is_an_invalid_result_for_all(served, do, said):
+    async with served("Adapter") as running:
+        for result in await running.evaluate({"do": do}, {"text": "a"}):
+            assert result["error"]["type"] == "invalid_result"
+            assert said in result["error"]["message"]
+
+
+async def test_a_score_that_is_not_finite_is_that_examples_alone(served):
+    async with served("Adapter") as running:
+        bad, good = await running.evaluate({"do": "nan"}, {"text": "a"}, capture_traces=True)
+        assert bad["error"]["message"] == "score is NaN"
+        assert bad["trajectory_ref"]
+        assert good["score"] == 1.0
+
+
+async def test_the_deadline_of_a_batch_is_that_of_its_examples_together(served):
+    async with served("Adapter", example_timeout_s=0.5) as running:
+        pid = (await running.one({"do": "pid"}))["output"]
+        slept = await running.evaluate(*[{"do": "sleep", "seconds": 0.3}] * 3)
+        assert [result["status"] for result in slept] == ["ok"] * 3
+        slow = await running.evaluate({"do": "sleep", "seconds": 60}, {"text": "a"})
+        assert [result["status"] for result in slow] == ["timeout"] * 2
+        assert (await running.one({"do": "pid"}))["output"] == pid
+
+
+async def test_calls_never_overlap_unless_the_adapter_bears_it(served):
+    async def most(running):
+        await asyncio.gather(*(running.one({"do": "sleep", "seconds": 0.2}) for _ in range(4)))
+        return (await running.one({"do": "most"}))["output"]
+
+    async with served("Adapter", workers=4) as running:
+        assert await most(running) == 1
+    async with served("Adapter", thread_safe=True) as running:
+        assert await most(running) == 4
+
+
+async def test_state_goes_out_comes_in_and_survives_the_process(served):
+    rows = [{"text": "a"}, {"text": "b"}]
+    async with served("Counting") as running:
+        results = await running.evaluate(*rows, capture_traces=True)
+        answer = await running.program.call("make_reflective_dataset", reflection(results, rows))
+        assert answer["adapter_state"] == {"seen": 2}
+        restored = reflection(results, rows, adapter_state={"seen": 40})
+        answer = await running.program.call("make_reflective_dataset", restored)
+        assert answer["adapter_state"] == {"seen": 40}
+        assert (await running.one({"text": "a"}))["score"] == 41.0
+        await running.one({"do": "exit"})
+        assert (await running.one({"text": "a"}))["score"] == 42.0
+
+
+async def test_gepas_own_default_adapter_is_served_as_it_is(opened):
+    arguments = {"model": {"$import": "adapters:answer"}}
+    rows = [{"input": "two?", "additional_context": {"why": "sum"}, "answer": "2"}]
+    target = "gepa.adapters.default_adapter.default_adapter:DefaultAdapter"
+    async with opened(adapter=target, adapter_args=arguments, seed_candidate=SEED) as running:
+        results = await running.evaluate(*rows, candidate={"prompt": "2: "}, capture_traces=True)
+        assert results[0]["score"] == 1.0
+        assert results[0]["output"] == {"full_assistant_response": "2: two?"}
+        answer = await running.program.call("make_reflective_dataset", reflection(results, rows))
+        (record,) = answer["dataset"]["prompt"]
+        assert record["Inputs"] == "two?"
+        assert "correct" in record["Feedback"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "stage", "said"),
+    [
+        ({"adapter": "adapters:Missing"}, "import", "has no 'Missing'"),
+        ({"adapter": "adapters"}, "import", "pkg.module:Name"),
+        ({"adapter": "adapters:Shapeless"}, "adapter", "no method `evaluate`"),
+        ({"adapter": "adapters:broken", "adapter_args": {"a": 1}}, "adapter", "cannot be made with ['a']"),
+        ({"adapter": "adapters:Adapter", "seed_candidate": None}, "seed_candidate", "seed_candidate"),
+    ],
+)
+async def test_an_adapter_that_cannot_be_had_is_told_why(opened, settings, stage, said):
+    with pytest.raises(ProgramFailed) as failed:
+        async with opened(**{"seed_candidate": SEED, **settings}):
+            pass
+    assert failed.value.details["stage"] == stage
+    assert said in failed.value.message

@@ -1,0 +1,178 @@
+"""Commands that speak the protocol over stdio, well and badly."""
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+from protocol.errors import MethodNotFound, ProgramFailed
+from rpc_server.programs import process
+
+COMMAND = (sys.executable, "stdio.py")
+
+
+@pytest.fixture
+async def program(opened):
+    async with opened(command=COMMAND, workers=1) as running:
+        yield running
+        assert (await running.one({"output": "still here"}))["output"] == "still here"
+
+
+async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(opened):
+    async with opened(command=COMMAND, workers=2) as running:
+        assert running.program.max_concurrency == 8
+        assert running.program.info.name == "stdio"
+    async with opened(command=COMMAND, workers=2, max_concurrency=5, name="mine") as running:
+        assert running.program.max_concurrency == 5
+        assert running.program.info.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"do": "short"}, "0 results for 1 examples"),
+        ({"do": "long"}, "2 results for 1 examples"),
+        ({"do": "shapeless", "result": {}}, "no list of results"),
+        ({"do": "shapeless", "result": 5}, "no list of results"),
+        ({"do": "bare", "result": "x"}, "the result is a string"),
+        ({"do": "bare", "result": {"status": "ok", "seconds": 1}}, "score is missing"),
+        ({"do": "bare", "result": {"status": "great", "score": None, "seconds": 1}}, "status"),
+        ({"do": "result", "result": {"score": None}}, "score is missing"),
+        ({"do": "result", "result": {"score": "high"}}, "score is a string ('high')"),
+        ({"do": "result", "result": {"score": True}}, "score is a boolean"),
+        ({"do": "result", "result": {"seconds": -1}}, "seconds"),
+        ({"do": "result", "result": {"status": "timeout"}}, "score"),
+        ({"do": "result", "result": {"feedback": 5}}, "feedback"),
+        ({"do": "raw", "text": '{"status":"ok","score":NaN,"output":null,"seconds":0}'}, "score is NaN"),
+        ({"do": "raw", "text": '{"status":"ok","score":-Infinity,"output":null,"seconds":0}'}, "score is infinite"),
+        ({"do": "raw", "text": '{"status":"ok","score":1,"output":[NaN],"seconds":0}'}, "output[0] is NaN"),
+    ],
+)
+async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program, row, said):
+    result = await program.one(row)
+    assert result["status"] == "program_error"
+    assert result["error"]["type"] == "invalid_result"
+    assert said in result["error"]["message"]
+
+
+async def test_a_lone_surrogate_from_a_command_becomes_a_replacement_character(program):
+    text = '{"status":"ok","score":1,"output":"a\\ud800b","seconds":0}'
+    assert (await program.one({"do": "raw", "text": text}))["output"] == "a\ufffdb"
+
+
+async def test_absent_fields_may_be_null_and_unknown_ones_are_carried(program):
+    result = await program.one({"do": "result", "result": {"feedback": None, "error": None, "extra": 1}})
+    assert result["status"] == "ok"
+    assert "feedback" not in result
+    assert "error" not in result
+    assert result["extra"] == 1
+
+
+async def test_lines_that_are_no_messages_are_log_text(program):
+    assert (await program.one({"do": "noise", "output": "heard"}))["output"] == "heard"
+
+
+async def test_a_flood_on_stdout_is_log_text_too(program):
+    assert (await program.one({"do": "flood_stdout", "output": "heard"}))["output"] == "heard"
+
+
+async def test_a_failing_result_without_an_error_gets_one_with_the_log(program):
+    text = '{"status":"program_error","score":null,"output":null,"seconds":0}'
+    result = await program.one({"do": "raw", "text": text})
+    assert result["error"]["type"] == "program_error"
+
+
+async def test_a_retryable_error_answer_is_nobodys_fault_and_any_other_fails_the_call(program):
+    internal = {"code": -32603, "message": "Internal error"}
+    assert (await program.one({"do": "error", "error": internal}))["status"] == "infra_error"
+    failed = {"code": -32025, "message": "no model", "data": {"retryable": False, "stage": "load"}}
+    with pytest.raises(ProgramFailed) as refused:
+        await program.one({"do": "error", "error": failed})
+    assert (refused.value.message, refused.value.details["stage"]) == ("no model", "load")
+    with pytest.raises(ProgramFailed) as refused:
+        await program.one({"do": "error", "error": {"code": -32602, "message": "Invalid params"}})
+    assert refused.value.details["program_error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("do", ["silent", "busy"])
+async def test_a_command_that_never_answers_is_killed_and_started_again(opened, do):
+    async with opened(command=COMMAND, workers=1, example_timeout_s=0.5) as running:
+        before = (await running.one({"do": "pid"}))["output"]
+        assert (await running.one({"do": do}))["status"] == "timeout"
+        assert (await running.one({"do": "pid"}))["output"] != before
+
+
+async def test_a_line_longer_than_any_message_ends_the_process_instead_of_filling_memory(program, monkeypatch):
+    monkeypatch.setattr(process, "MAX_MESSAGE_BYTES", 2**20)
+    result = await program.one({"do": "flood_stdout"})
+    assert result["error"]["type"] == "process_died"
+    assert "a line of more than 1048576 bytes" in result["error"]["log"]
+
+
+async def test_a_command_that_exits_at_an_example_is_that_examples_failure_with_its_last_words(program):
+    dying, *others = await program.evaluate({"do": "exit"}, {"output": 1}, {"output": 2})
+    assert dying["error"]["type"] == "process_died"
+    assert "status 7" in dying["error"]["message"]
+    assert dying["error"]["log"] == "last words\n"
+    assert [result["output"] for result in others] == [1, 2]
+
+
+async def test_a_method_it_does_not_know_is_not_found(program):
+    with pytest.raises(MethodNotFound):
+        await program.program.call("finalize", {})
+
+
+async def test_a_program_with_refs_gets_exactly_one_process(opened):
+    async with opened(command=(*COMMAND, "refs"), workers=3) as running:
+        assert running.program.max_concurrency == 4
+        assert "refs" in running.program.capabilities
+        results = await running.evaluate(*[{"do": "pid"}] * 12)
+        assert len({result["output"] for result in results}) == 1
+
+
+async def test_the_state_of_a_process_is_given_to_the_one_that_replaces_it(opened):
+    async with opened(command=(*COMMAND, "refs", "adapter_state"), example_timeout_s=1.0) as running:
+        assert (await running.one({"do": "meta", "state": {"seen": 3}}))["output"] is None
+        await running.one({"do": "exit"})
+        assert (await running.one({"do": "meta"}))["output"] == {"adapter_state": {"seen": 3}}
+        await running.one({"do": "meta", "state": {"seen": 4}})
+        await running.one({"do": "exit"})
+        answer = await running.program.call("make_reflective_dataset", {"candidate": {}, "eval_batch": {"batch": []}})
+        assert answer["adapter_state"] == {"seen": 4}
+
+
+@pytest.mark.parametrize(
+    ("command", "stage", "said"),
+    [
+        ((*COMMAND, "dead"), "start", "exited with status 2"),
+        ((*COMMAND, "old"), "discover", "versions 9"),
+        ((*COMMAND, "seedless"), "discover", "seed_candidate"),
+        ((*COMMAND, "shapeless"), "discover", "protocol_versions"),
+        ((*COMMAND, "refusing"), "discover", "refused discover"),
+        (("no-such-command-here",), "start", "no-such-command-here"),
+        (("./stdio.py",), "start", "stdio.py"),
+    ],
+)
+async def test_a_command_that_cannot_serve_is_reported_within_a_second(opened, command, stage, said):
+    started = time.monotonic()
+    with pytest.raises(ProgramFailed) as failed:
+        async with opened(command=command):
+            pass
+    assert time.monotonic() - started < 1.0
+    assert failed.value.details["stage"] == stage
+    assert said in failed.value.message
+    if "dead" in command:
+        assert failed.value.details["log_tail"] == "cannot go on\n"
+
+
+async def test_a_command_that_never_answers_discover_is_reported_at_the_start_time_out(opened):
+    with pytest.raises(ProgramFailed, match="did not start within"):
+        async with opened(command=(*COMMAND, "mute"), start_timeout_s=0.5):
+            pass
+
+
+async def test_many_calls_at_once_are_all_answered(opened):
+    async with opened(command=COMMAND, workers=2) as running:
+        results = await asyncio.gather(*(running.one({"output": number}) for number in range(200)))
+        assert [result["output"] for result in results] == list(range(200))

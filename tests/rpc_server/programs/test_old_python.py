@@ -1,0 +1,56 @@
+"""The worker under the oldest interpreter it is meant for, with nothing installed but the standard library."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).parents[3] / "rpc_server" / "worker"
+
+
+def old_python() -> Path | None:
+    """A Python 3.8, where one is installed."""
+    for path in sorted(Path.home().glob(".pyenv/versions/3.8*/bin/python")):
+        return path
+    return None
+
+
+def test_the_worker_needs_nothing_newer_than_python_3_8():
+    command = [Path(sys.executable).with_name("vermin"), "-t=3.8-", "--no-tips", "--violations", str(WORKER)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_worker_imports_nothing_but_the_standard_library_and_itself():
+    for path in WORKER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            else:
+                continue
+            foreign = [name for name in names if name.partition(".")[0] not in sys.stdlib_module_names]
+            assert not foreign, f"{path.name} imports {foreign}"
+
+
+@pytest.mark.skipif(old_python() is None, reason="no Python 3.8 is installed here (looked for by pyenv)")
+@pytest.mark.parametrize("program", ["behaves.py", "waits.py"])
+async def test_programs_run_under_python_3_8(opened, program):
+    async with opened(program, python=old_python(), example_timeout_s=1.0) as running:
+        results = await running.evaluate({}, {"do": "pid"}, {"do": "raise", "error": "ValueError('x')"}, {"do": "exit"})
+        assert [result["status"] for result in results] == ["ok", "ok", "program_error", "program_error"]
+        assert [result.get("error", {}).get("type") for result in results[2:]] == ["ValueError", "process_died"]
+        slow = await running.one({"do": "sleep", "seconds": 60} if program == "behaves.py" else {"seconds": 60})
+        assert slow["status"] == "timeout"
+
+
+@pytest.mark.skipif(old_python() is None, reason="no Python 3.8 is installed here (looked for by pyenv)")
+async def test_an_adapter_runs_under_python_3_8(opened):
+    settings = {"adapter": "adapters:Counting", "seed_candidate": {"prompt": "seed"}, "python": old_python()}
+    async with opened(**settings) as running:
+        (result,) = await running.evaluate({"text": "a"}, capture_traces=True)
+        assert result["score"] == 1.0
+        assert result["trajectory_ref"]

@@ -1,0 +1,63 @@
+"""A server that is killed leaves no process behind, not even one busy in user code."""
+
+import asyncio
+import json
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+SERVER = """
+import asyncio, json, sys
+from pathlib import Path
+from protocol import Example
+from rpc_server.programs.open_program import open_program
+from rpc_server.settings import Settings
+
+async def main():
+    given = json.loads(sys.argv[1])
+    settings = Settings(root=Path(given["root"]), env=given["env"], python=Path(sys.executable), **given["settings"])
+    program = await open_program(settings)
+    batch = [Example(id=str(number), data=row) for number, row in enumerate(given["rows"])]
+    seed = program.info.seed_candidate
+    call = program.evaluate(seed, batch, capture_traces=False, on_result=lambda position, result: None)
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0.5)
+    print("busy", flush=True)
+    await task
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a busy process ends only with its example")
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        ({"program": "behaves.py", "workers": 2}, [{"do": "spin_in_c"}, {"do": "sleep", "seconds": 600}]),
+        ({"program": "behaves.py", "workers": 1, "threads": 2}, [{"do": "spin_in_c"}]),
+        ({"program": "waits.py"}, [{"do": "hold"}]),
+        ({"program": "starts_threads.py"}, [{}]),
+        ({"adapter": "adapters:Adapter", "seed_candidate": {"prompt": "s"}}, [{"do": "sleep", "seconds": 600}]),
+        ({"command": [sys.executable, "stdio.py"], "workers": 1}, [{"do": "busy"}]),
+    ],
+)
+async def test_a_server_killed_with_sigkill_takes_its_programs_along(settings, rows, until, processes_marked):
+    mark = uuid.uuid4().hex
+    given = {"root": str(HERE / "data"), "env": {"PROGRAM_TEST_MARK": mark}, "settings": settings, "rows": rows}
+    command = [sys.executable, "-c", SERVER, json.dumps(given)]
+    root = HERE.parents[2]
+    pipe = asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(*command, stdout=pipe, cwd=root)
+    try:
+        assert server.stdout is not None
+        async with asyncio.timeout(20):
+            assert await server.stdout.readline() == b"busy\n"
+        assert processes_marked(mark)
+    finally:
+        server.kill()
+        await server.wait()
+    await until(lambda: not processes_marked(mark), 5.0)
