@@ -4,7 +4,8 @@ from typing import Any
 
 TOKEN = "a-token-for-loopback-only"
 CANDIDATE = {"rules": "card: lost 3, stolen 2\ntransfer: pending 4, late 1\n"}
-ROW_BYTES = 1800
+TURN_BYTES = 330
+MOST_TURNS = 60
 
 QUESTION = (
     "I sent money to my brother last week and it has still not arrived. The app says that the transfer is pending, "
@@ -17,32 +18,26 @@ ANSWER = (
 )
 
 
-def row(number: int) -> dict[str, Any]:
-    """One example's data: a conversation as language-model programs trace it, about 1,800 bytes of JSON."""
-    return {
-        "text": f"{number}: {QUESTION}",
-        "turns": [
-            {"role": "user", "content": QUESTION, "tokens": 61},
-            {"role": "assistant", "content": ANSWER, "tokens": 84},
-            {"role": "user", "content": QUESTION, "tokens": 61},
-            {"role": "assistant", "content": ANSWER, "tokens": 84},
-        ],
-        "label": "pending_transfer",
-        "cost": 0.00042,
-        "verified": True,
-    }
+def row(number: int, turns: int) -> dict[str, Any]:
+    """One example's data: a conversation as language-model programs trace it, about 330 bytes of JSON a turn."""
+    exchange = (
+        {"role": "user", "content": QUESTION, "tokens": 61, "cost": 0.00042},
+        {"role": "assistant", "content": ANSWER, "tokens": 84, "verified": True},
+    )
+    return {"text": f"{number}: {QUESTION}", "turns": [exchange[turn % 2] for turn in range(turns)], "label": "pending"}
 
 
 def request(size: int) -> dict[str, Any]:
-    """A JSON-RPC `evaluate` request of about `size` bytes."""
-    count = max(1, round(size / ROW_BYTES))
+    """A JSON-RPC `evaluate` request of about `size` bytes, in examples of at most 20 KB."""
+    turns = max(1, round(size / TURN_BYTES) - 1)
+    count = -(-turns // MOST_TURNS)
     return {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "evaluate",
         "params": {
             "candidate": CANDIDATE,
-            "batch": [{"id": str(number), "data": row(number)} for number in range(count)],
+            "batch": [{"id": str(number), "data": row(number, min(turns, MOST_TURNS))} for number in range(count)],
             "capture_traces": True,
         },
     }

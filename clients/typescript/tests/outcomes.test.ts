@@ -156,7 +156,7 @@ describe("a deadline", () => {
       signal.addEventListener("abort", () => told.open(signal.reason.name));
       return new Promise(() => {});
     };
-    const server = await served(programOf({ run }), { exampleTimeoutS: 0.05, maxConcurrency: 1 });
+    const server = await served(programOf({ run }), { exampleTimeoutS: 0.2, maxConcurrency: 1 });
     expect(await evaluate(server, ["a", "hang", "b"])).toMatchObject([
       { status: "ok" },
       { status: "timeout", score: null, error: { type: "timeout" } },
@@ -230,10 +230,10 @@ describe("a program with an `evaluate` of its own", () => {
   });
   it("has the deadline of one example times their number", async () => {
     const evaluateBatch = async (_: unknown, batch: unknown[]) => {
-      await new Promise((resolve) => setTimeout(resolve, 120));
+      await new Promise((resolve) => setTimeout(resolve, 500));
       return batch.map(() => 1);
     };
-    const server = await served(batchProgramOf({ evaluate: evaluateBatch }), { exampleTimeoutS: 0.08 });
+    const server = await served(batchProgramOf({ evaluate: evaluateBatch }), { exampleTimeoutS: 0.3 });
     expect(await evaluate(server, [1])).toMatchObject([{ status: "timeout" }]);
     expect(await evaluate(server, [1, 2, 3])).toMatchObject([{ status: "ok" }, { status: "ok" }, { status: "ok" }]);
   });
@@ -283,11 +283,11 @@ describe("scoring what another endpoint made", () => {
     let most = 0;
     const judge = async (data: unknown) => {
       most = Math.max(most, ++running);
-      await new Promise((resolve) => setTimeout(resolve, data === 3 ? 1000 : 5));
+      await new Promise((resolve) => data !== 3 && setTimeout(resolve, 5));
       running--;
       return [1, "fine"] as const;
     };
-    const server = await served(programOf({ score: judge }), { maxConcurrency: 2, exampleTimeoutS: 0.1 });
+    const server = await served(programOf({ score: judge }), { maxConcurrency: 2, exampleTimeoutS: 0.5 });
     const results = await score(server, Array(5).fill(rollout));
     expect(results.map(({ status }: any) => status)).toEqual(["ok", "ok", "ok", "timeout", "ok"]);
     expect(results[0]).toEqual({ status: "ok", score: 1, feedback: "fine", output: "out", seconds: 1 });

@@ -9,9 +9,11 @@ export interface Child {
   process: ChildProcessByStdio<Writable, Readable, Readable>;
   /** Lines of its standard output, as they come. */
   lines: AsyncIterator<string>;
-  /** What it wrote to the standard error so far. */
+  /** What it wrote to the standard error so far; complete once it has `ended`, for pipes keep no order between them. */
   stderr: () => string;
-  /** Its exit code, or the signal that ended it. */
+  /** Resolves when its standard error holds the text. */
+  complained: (text: string) => Promise<void>;
+  /** Its exit code, or the signal that ended it; all it wrote has been read. */
   ended: Promise<number | string | null>;
 }
 
@@ -27,13 +29,22 @@ export function started(file: string, args: string[] = [], environment: Record<s
     stderr += chunk;
   });
   const ended = new Promise<number | string | null>((resolve) => {
-    child.on("exit", (code, signal) => resolve(code ?? signal));
+    child.on("close", (code, signal) => resolve(code ?? signal));
   });
+  const complained = (text: string): Promise<void> =>
+    new Promise((resolve) => {
+      const look = (): void => {
+        if (stderr.includes(text)) resolve();
+      };
+      child.stderr.on("data", look);
+      look();
+    });
   onTestFinished(async () => {
     child.kill("SIGKILL");
     await ended;
   });
-  return { process: child, lines: createInterface(child.stdout)[Symbol.asyncIterator](), stderr: () => stderr, ended };
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  return { process: child, lines, stderr: () => stderr, complained, ended };
 }
 
 /** Its next line as JSON. */

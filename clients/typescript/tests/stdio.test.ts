@@ -24,9 +24,9 @@ it("answers on a standard output that carries nothing else, and ends with its in
     id: 2,
     result: { results: [{ status: "ok", output: "to be kept apart" }] },
   });
-  expect(child.stderr().split("to be kept apart")).toHaveLength(4);
   child.process.stdin.end();
   expect(await child.ended).toBe(0);
+  expect(child.stderr().split("to be kept apart")).toHaveLength(4);
 });
 
 it("answers out of order, and cancels by `call_id`", async () => {
