@@ -40,7 +40,7 @@ def run(language: str, data: Path, seed: int, folder: Path) -> Run:
     flags = [f"--{split}set={data / f'ten_{split}.jsonl'}" for split in SPLITS]
     flags += [f"--reflection-minibatch-size={MINIBATCH}", f"--max-metric-calls={METRIC_CALLS}", f"--seed={seed}"]
     # No check: an empty seed scores 0 everywhere, which a check takes for a program that does not work.
-    flags += ["--candidate-selection-strategy=current_best", "--no-check"]
+    flags += ["--candidate-selection-strategy=current_best"]
     with serving(language) as endpoint:
         return optimize(language, endpoint, folder, flags)
 

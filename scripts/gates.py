@@ -48,6 +48,7 @@ GATES = (
     Gate("typescript drift", npm("generate", "--check"), TS),
     Gate("typescript tests", npm("test"), TS),
     Gate("typescript package", npm("pack-check"), TS),
+    Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
     Gate("python tests", (tool("python"), "-m", "pytest", "-n", "auto", "--dist", "worksteal")),
 )
 
