@@ -1,10 +1,9 @@
 """The servers that `call_overhead.py` measures: `python -m benchmarks.overhead_servers raw|ours|fastapi`."""
 
 import asyncio
-import gc
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -26,6 +25,7 @@ class EchoProgram:
     capabilities: frozenset[str] = frozenset()
     max_concurrency = 1000
     whole_batches = False
+    splits: Mapping[str, int] = {}
     ready = True
 
     async def evaluate(
@@ -72,8 +72,6 @@ async def serve_ours(listener: socket.socket) -> None:
     """The product's own stack, with the program in the same process."""
     settings = Settings(program="unused", max_request_bytes=MAX_BYTES, max_batch_size=100_000)
     async with listening(create_app(EchoProgram(), settings, token=payload.TOKEN), listener):
-        gc.collect()
-        gc.freeze()
         await asyncio.Event().wait()
 
 

@@ -63,16 +63,10 @@ class Datasets:
 
     def _check_known(self, named: Sequence[Example]) -> None:
         for split in dict.fromkeys(example.split for example in named):
-            # Only the canonical form of a position is an id: "01" and "1" would be one row under two names.
-            known = {str(position) for position in range(len(self._splits.get(split, ())))}
-            unknown = [example.id for example in named if example.split == split and example.id not in known]
+            size = len(self._splits.get(split, ()))
+            unknown = [example.id for example in named if example.split == split and not _is_position(example.id, size)]
             if unknown:
                 raise UnknownExample(split=split, ids=unknown)
-
-
-def load_datasets(files: Mapping[str, Path], *, share_rows: bool) -> Datasets:
-    """Read every split's file; raises `DatasetError`."""
-    return Datasets({split: read_rows(path) for split, path in files.items()}, share_rows=share_rows)
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -139,6 +133,11 @@ def _csv_rows(path: Path, text: str) -> list[Row]:
     except csv.Error as error:
         raise DatasetError(f"{path}, line {reader.line_num}: {error}") from None
     return rows
+
+
+def _is_position(row_id: str, size: int) -> bool:
+    """Only the canonical form of a position is an id: "01" and "1" would be one row under two names."""
+    return row_id.isdecimal() and str(int(row_id)) == row_id and int(row_id) < size
 
 
 def _digest(rows: Sequence[Row]) -> str:

@@ -1,6 +1,6 @@
 """What the handlers ask of a program, wherever and in whatever language it runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from protocol import Candidate, Example, ProgramInfo
@@ -38,6 +38,11 @@ class Program(Protocol):
         ...
 
     @property
+    def splits(self) -> Mapping[str, int]:
+        """The rows it holds itself: split -> how many. `call("list_examples", ...)` gives them."""
+        ...
+
+    @property
     def ready(self) -> bool:
         """True while the program can answer; `GET /health` tells."""
         ...
@@ -61,7 +66,7 @@ class Program(Protocol):
         ...
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer one of `make_reflective_dataset`, `propose_new_texts`, `score` and `finalize`.
+        """Answer `make_reflective_dataset`, `propose_new_texts`, `score`, `finalize` or `list_examples`.
 
         Raises:
             RpcError: what the program answered, or `ProgramFailed` where it died or raised.

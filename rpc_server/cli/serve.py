@@ -12,8 +12,9 @@ from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.config import SettingsError
 from rpc_server.cli.tokens import Token, token_for
-from rpc_server.datasets import DatasetError, Datasets, Row, load_datasets
+from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
 from rpc_server.program import Program
+from rpc_server.program_rows import rows_of
 from rpc_server.programs.open_program import open_program
 from rpc_server.settings import Settings
 
@@ -24,23 +25,23 @@ INTERRUPTED = 130
 async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequence[Row]] | None = None) -> int:
     """Serve until told to end; returns the exit status.
 
-    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.datasets`.
+    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.datasets`; without
+    either, the rows are those the program holds itself.
     """
     signals = _Signals()
     try:
         with token_for(settings, os.environ) as token, _bound(settings) as sock:
-            datasets = (
-                Datasets(rows, share_rows=settings.share_rows)
+            given = (
+                rows
                 if rows is not None
-                else load_datasets(
-                    {split: settings.root / path for split, path in settings.datasets.items()},
-                    share_rows=settings.share_rows,
-                )
+                else {split: read_rows(settings.root / path) for split, path in settings.datasets.items()}
             )
             program = await _unless(open_program(settings), signals.interrupt, signals.terminate)
             if program is None:
                 return INTERRUPTED if signals.interrupt.is_set() else 0
             try:
+                held = given or await rows_of(program)
+                datasets = Datasets(held, share_rows=settings.share_rows)
                 await _answer(program, settings, datasets, token, sock, signals, announce)
             finally:
                 await program.close()

@@ -97,6 +97,7 @@ def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
         whole_batches=said.limits.whole_batches,
         size=size,
         single=single,
+        splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
         example_timeout_s=settings.example_timeout_s,
         start_timeout_s=settings.start_timeout_s,

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ class PoolPlan:
     whole_batches: bool
     size: int
     single: bool
+    splits: Mapping[str, int]
     cancels: bool
     example_timeout_s: float | None
     start_timeout_s: float
@@ -76,6 +77,11 @@ class Pool:
     def info(self) -> ProgramInfo:
         """What the program is."""
         return self._plan.info
+
+    @property
+    def splits(self) -> Mapping[str, int]:
+        """The rows it holds itself."""
+        return self._plan.splits
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -3,7 +3,8 @@
 import pytest
 
 from gepa_client.conformance import Verdict, run_conformance
-from scripts.conformance import SERVERS, missing, serving
+from sandbox_runtime import running_server
+from scripts.conformance import ROOT, SERVERS, missing
 
 ABSENT_CAPABILITIES = {"batch", "async", "cancel", "refs", "datasets", "proposals", "scoring", "finalize", "openrpc"}
 
@@ -14,8 +15,8 @@ async def test_a_server_we_ship_passes_every_check_that_applies(name: str) -> No
     reason = missing(name)
     if reason is not None:
         pytest.skip(reason)
-    async with serving(name) as (url, token):
-        report = await run_conformance(url, token)
+    with running_server(SERVERS[name], cwd=ROOT) as server:
+        report = await run_conformance(server.url, server.token)
     wrong = [f"{o.check.id}: {o.reason}" for o in report.outcomes if o.verdict in (Verdict.FAILED, Verdict.WARNED)]
     assert wrong == []
     assert report.count(Verdict.PASSED) >= 60

@@ -4,16 +4,20 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, get_args
 
+import gepa
 import pytest
 
+from gepa_client import RemoteAdapter
 from gepa_client.conformance import Verdict, load_checks, run_conformance
 from protocol import CAPABILITIES, METHODS, ExampleResult, Limits, Meta, Status, Usage
-from protocol.errors import ALL
+from protocol.errors import ALL, MethodNotFound, Unauthorized
 from sandbox_runtime import running_server
 
 PAGE_FILE = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -101,6 +105,44 @@ def build(folder: Path, *names: str) -> Path:
     command = ["go", "build", "-o", "core", *names]
     subprocess.run(command, cwd=folder, env=environment, check=True, timeout=110)
     return folder / "core"
+
+
+def wait_until_listening(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline, "it does not listen"
+        else:
+            return
+
+
+@pytest.mark.timeout(300)
+def test_the_least_server_in_go_is_optimised(go_files: Path, unused_tcp_port: int) -> None:
+    environment = {**os.environ, "GEPA_TOKEN": "a-token-for-go", "PORT": str(unused_tcp_port)}
+    with subprocess.Popen([build(go_files, "core.go")], env=environment) as core:
+        try:
+            wait_until_listening(unused_tcp_port)
+            with RemoteAdapter(f"http://127.0.0.1:{unused_tcp_port}", token="a-token-for-go") as adapter:
+                result = gepa.optimize(
+                    seed_candidate=adapter.seed_candidate,
+                    trainset=[{"text": "my parcel is late", "label": "shipping"}],
+                    adapter=adapter,
+                    reflection_lm=lambda _prompt: "```\nparcel shipping\n```",
+                    max_metric_calls=6,
+                )
+                assert result.val_aggregate_scores == [0.0, 1.0]
+                assert result.best_candidate == {"rules": "parcel shipping"}
+                with pytest.raises(MethodNotFound):
+                    adapter.wait_for(adapter.client.call("list_examples", {"split": "train"}))
+            with (
+                pytest.raises(Unauthorized),
+                RemoteAdapter(f"http://127.0.0.1:{unused_tcp_port}", token="another"),
+            ):
+                pass
+        finally:
+            core.kill()
 
 
 @pytest.mark.timeout(300)

@@ -32,6 +32,7 @@ class FakeProgram:
         self.capabilities = frozenset(capabilities)
         self.max_concurrency = max_concurrency
         self.whole_batches = whole_batches
+        self.splits: dict[str, int] = {}
         self.ready = True
         self.gates: dict[str, asyncio.Event] = {}
         self.ran: list[Any] = []

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from protocol.errors import MethodNotFound, ProgramFailed
+from rpc_server.program_rows import rows_of
 from rpc_server.programs import process
 
 COMMAND = (sys.executable, "stdio.py")
@@ -176,3 +177,18 @@ async def test_many_calls_at_once_are_all_answered(opened):
     async with opened(command=COMMAND, workers=2) as running:
         results = await asyncio.gather(*(running.one({"output": number}) for number in range(200)))
         assert [result["output"] for result in results] == list(range(200))
+
+
+async def test_rows_that_a_command_holds_are_fetched_page_by_page(opened):
+    async with opened(command=(*COMMAND, "datasets")) as running:
+        assert await rows_of(running.program) == {"train": [{"output": "held"}] * 3}
+    async with opened(command=COMMAND) as running:
+        assert await rows_of(running.program) == {}
+
+
+@pytest.mark.parametrize(("manner", "said"), [("few", "has 2 rows where 3 were said"), ("secret", "without its rows")])
+async def test_a_command_that_does_not_give_the_rows_it_said_is_refused(opened, manner, said):
+    async with opened(command=(*COMMAND, "datasets", manner)) as running:
+        with pytest.raises(ProgramFailed, match=said) as failed:
+            await rows_of(running.program)
+        assert failed.value.details["stage"] == "datasets"

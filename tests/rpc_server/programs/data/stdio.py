@@ -19,7 +19,7 @@ def answer(request, **members):
 
 
 def discovery():
-    capabilities = [name for name in ("refs", "adapter_state", "cancel") if name in MANNERS]
+    capabilities = [name for name in ("refs", "adapter_state", "cancel", "datasets") if name in MANNERS]
     return {
         "protocol_versions": ["9"] if "old" in MANNERS else ["1"],
         "server": {"name": "stdio", "version": "1", "language": "python", "instance_id": str(os.getpid())},
@@ -29,9 +29,18 @@ def discovery():
             "components": [{"name": "prompt", "kind": "text"}],
             "seed_candidate": {} if "seedless" in MANNERS else SEED,
         },
+        "datasets": {"train": {"size": 3, "digest": "1"}},
         "capabilities": capabilities,
         "limits": {"max_concurrency": 4, "max_batch_size": 10, "max_request_bytes": 100000},
     }
+
+
+def list_examples(request):
+    """Two rows a page, of three; `few` runs out early, `secret` keeps the rows to itself."""
+    offset = request["params"]["offset"]
+    ids = [str(number) for number in range(2 if "few" in MANNERS else 3)][offset : offset + 2]
+    data = {} if "secret" in MANNERS else {"data": {"output": "held"}}
+    answer(request, result={"examples": [{"id": name, "split": "train", **data} for name in ids], "total": 3})
 
 
 def evaluate(request):
@@ -102,6 +111,8 @@ for line in sys.stdin:
             answer(request, result={} if "shapeless" in MANNERS else discovery())
     elif request["method"] == "evaluate":
         evaluate(request)
+    elif request["method"] == "list_examples":
+        list_examples(request)
     elif request["method"] == "make_reflective_dataset":
         answer(request, result={"dataset": {}, "adapter_state": request["params"].get("adapter_state")})
     else:
