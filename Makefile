@@ -27,7 +27,7 @@ conformance: .venv/.installed $(TS)/dist/.built
 
 bench: .venv/.installed-dev $(TS)/dist/.built
 	$(BIN)/python benchmarks/call_overhead.py
-	$(BIN)/python benchmarks/banking77.py
+	$(BIN)/python benchmarks/banking77.py $(ARGS)
 
 setup: .venv/.installed-dev $(TS)/dist/.built
 	@echo "Set up. Next: make demo, or make test"

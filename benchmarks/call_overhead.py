@@ -61,8 +61,7 @@ def requests_call(url: str) -> Call:
     """A call as the nearest peer makes it: a fresh connection, the standard library's JSON."""
 
     async def call(request: dict[str, Any]) -> Any:
-        answer = requests.post(url, json=request["params"], timeout=60).json()  # noqa: ASYNC210  blocking is this peer's way
-        return {"results": [{"status": "ok", **trace} for trace in answer["trajectories"]]}
+        return requests.post(url, json=request["params"], timeout=60).json()  # noqa: ASYNC210  blocking is this peer's way
 
     return call
 
@@ -91,6 +90,7 @@ async def stacks() -> AsyncIterator[dict[str, Call]]:
                 "ours": aiohttp_call(session, f"http://127.0.0.1:{ours}/rpc", payload.TOKEN),
                 "stdio": aiohttp_call(session, hop.url, payload.TOKEN),
                 "peer": requests_call(f"http://127.0.0.1:{fastapi}/evaluate"),
+                "peer, typed": requests_call(f"http://127.0.0.1:{fastapi}/evaluate_typed"),
             }
 
 
@@ -161,6 +161,7 @@ async def main() -> None:
             {
                 "vs_raw": ratios("ours", "raw"),
                 "vs_peer_style": ratios("ours", "peer"),
+                "vs_peer_style_typed": ratios("ours", "peer, typed"),
                 "with_stdio_hop_vs_raw": ratios("stdio", "raw"),
                 "envelope_check_growth": round(envelope_check_growth(), 3),
             }

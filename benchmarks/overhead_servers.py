@@ -76,58 +76,39 @@ async def serve_ours(listener: socket.socket) -> None:
 
 
 def serve_fastapi(listener: socket.socket) -> None:
-    """A server in the style of the nearest peer: FastAPI, with bodies and traces typed as that peer types them."""
+    """FastAPI in two styles: a typed body and a dict returned, as most write it, and an answer that is typed too."""
     import uvicorn
     from fastapi import FastAPI
     from pydantic import BaseModel
 
-    class Prediction(BaseModel):
-        output: Any | None
-        error_message: str | None = None
-
-    class Step(BaseModel):
-        predictor: str
-        input: Any
-        output: Any
-
-    class Score(BaseModel):
-        score: float
-        feedback: str | None = None
-
-    class Trace(BaseModel):
-        example_ind: int
-        prediction: Prediction
-        trace: list[Step]
-        score: Score
+    class Row(BaseModel):
+        id: str
+        data: dict[str, Any]
 
     class Evaluate(BaseModel):
-        batch: list[dict[str, Any]]
         candidate: dict[str, str]
+        batch: list[Row]
         capture_traces: bool = False
 
+    class Evaluated(BaseModel):
+        status: str
+        score: float
+        output: Any
+        trajectory: Any
+        seconds: float
+
     class Evaluation(BaseModel):
-        outputs: list[Prediction]
-        scores: list[float]
-        trajectories: list[Trace]
+        results: list[Evaluated]
 
     api = FastAPI()
 
     @api.post("/evaluate")
-    def evaluate(call: Evaluate) -> Evaluation:
-        answer = Prediction(output="pending_transfer")
-        return Evaluation(
-            outputs=[answer] * len(call.batch),
-            scores=[1.0] * len(call.batch),
-            trajectories=[
-                Trace(
-                    example_ind=number,
-                    prediction=answer,
-                    trace=[Step(predictor="route", input=example["data"], output="pending_transfer")],
-                    score=Score(score=1.0),
-                )
-                for number, example in enumerate(call.batch)
-            ],
-        )
+    def evaluate(call: Evaluate):  # a return type would change what FastAPI does
+        return {"results": [payload.result(example.data) for example in call.batch]}
+
+    @api.post("/evaluate_typed")
+    def evaluate_typed(call: Evaluate) -> Evaluation:
+        return Evaluation(results=[Evaluated(**payload.result(example.data)) for example in call.batch])
 
     uvicorn.Server(uvicorn.Config(api, log_level="warning")).run(sockets=[listener])
 

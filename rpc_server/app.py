@@ -1,5 +1,6 @@
 """The HTTP door: `POST /rpc` and `GET /health`; what is refused is refused before the body is read."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +24,9 @@ SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
 
 _HEADERS = {"Content-Type": "application/json", "Server": "gepa-server"}
 _SHUTDOWN_S = 1.0
+_IDLE_S = 75.0
+"""How long a connection may be silent between requests, before its first, and in the middle of a body."""
+
 _LINGER_S = 1.0
 """How long a body that was refused may go on coming, so that its sender gets to read why."""
 
@@ -63,6 +67,7 @@ async def listening(app: web.Application, sock: socket) -> AsyncIterator[None]:
         logger=http_logger,
         access_log=None,
         handler_cancellation=True,
+        keepalive_timeout=_IDLE_S,
         shutdown_timeout=_SHUTDOWN_S,
         lingering_time=_LINGER_S,
     )
@@ -99,7 +104,7 @@ class _Door:
             return _unauthorized(error)
         except LimitExceeded as error:
             return _refusal(413, error)
-        except web.RequestPayloadError:
+        except (web.RequestPayloadError, TimeoutError):
             return _refusal(400, ParseError(reason="the body is not as its headers say"))
         except Exception:
             logger.exception("unexpected error")
@@ -130,7 +135,7 @@ class _Door:
             return _unauthorized(error)
         return _refusal(404, InvalidRequest("the path is /rpc"))
 
-    async def _body(self, request: web.Request) -> bytearray:
+    async def _body(self, request: web.Request) -> bytes | bytearray:
         """The body, at most so many bytes of it: said in advance, or counted as they come."""
         allowed = self._max_request_bytes
         said = request.content_length
@@ -140,13 +145,22 @@ class _Door:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             # Not part of the response, whose headers are yet to come.
             request.writer.output_size = 0
-        # One buffer that grows: pieces kept to be joined would need the memory of a large body twice.
-        body = bytearray()
-        while chunk := await request.content.readany():
-            body += chunk
+        if request.content.is_eof():
+            # The usual small body, which came with its headers.
+            body = request.content.read_nowait()
             if len(body) > allowed:
                 raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
-        return body
+            return body
+        # One buffer that grows: pieces kept to be joined would need the memory of a large body twice.
+        growing = bytearray()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_IDLE_S) as silence:
+            while chunk := await request.content.readany():
+                silence.reschedule(loop.time() + _IDLE_S)
+                growing += chunk
+                if len(growing) > allowed:
+                    raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
+        return growing
 
 
 async def _expect_later(_request: web.Request) -> None:

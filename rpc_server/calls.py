@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 
 from protocol import JsonValue, Pending, PendingCall
-from protocol.errors import CallIdConflict, CallNotFound, InternalError, Overloaded, RpcError
+from protocol.errors import CallIdConflict, CallNotFound, InternalError, LimitExceeded, Overloaded, RpcError
 from rpc_server import wire
 from rpc_server.jobs import Job
 from rpc_server.load import Admission, Load
@@ -24,20 +24,31 @@ _ENTRY_BYTES = 1024
 
 @dataclass(eq=False)
 class _Call:
-    """One call. `task` is done exactly when `answer` or `error` is set."""
+    """One call. `running` is None exactly when `answer` or `error`, as it is on the wire, is set.
+
+    Nothing else of a call that has ended is held on to: its params and its results as objects would be many times what
+    is counted.
+    """
 
     call_id: str
     request: bytes
-    job: Job
-    admission: Admission
-    task: asyncio.Task[JsonValue]
+    running: "_Running | None"
     watchers: int = 0
     abandonment: asyncio.TimerHandle | None = None
     answer: bytes | None = None
-    error: RpcError | None = None
+    error: dict[str, Any] | None = None
     size: int = 0
     asked_at: float = 0.0
     collected: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """What there is of a call until it has ended."""
+
+    job: Job
+    admission: Admission
+    task: asyncio.Task[JsonValue]
 
 
 class CallLedger:
@@ -85,11 +96,12 @@ class CallLedger:
     async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
         """Stop a call; returns when it has ended. Raises `CallNotFound`."""
         call = self._known(call_id)
-        if call.task.done():
+        running = call.running
+        if running is None:
             return "finished"
-        call.task.cancel()
-        await asyncio.wait({call.task})
-        if not call.task.cancelled():
+        running.task.cancel()
+        await asyncio.wait({running.task})
+        if not running.task.cancelled():
             return "finished"
         # Whoever cancels wants no answer: a drain need not wait for somebody to fetch it.
         call.collected = True
@@ -98,7 +110,7 @@ class CallLedger:
 
     async def close(self) -> None:
         """Cancel what is running."""
-        tasks = [call.task for call in self._running.values()]
+        tasks = [call.running.task for call in self._running.values() if call.running is not None]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -121,10 +133,10 @@ class CallLedger:
 
     def _start(self, call_id: str, request: bytes, job: Job) -> _Call:
         admission = self._load.admit(job.examples)
-        call = _Call(call_id, request, job, admission, asyncio.create_task(job.run(admission)))
-        self._running[call_id] = call
+        running = _Running(job, admission, asyncio.create_task(job.run(admission)))
+        call = self._running[call_id] = _Call(call_id, request, running)
         # The first callback, so that whoever waits for the task finds it settled.
-        call.task.add_done_callback(lambda task: self._settle(call, task))
+        running.task.add_done_callback(lambda _: self._settle(call, running))
         return call
 
     async def _watch(self, call: _Call, wait_s: float | None) -> JsonValue:
@@ -133,43 +145,40 @@ class CallLedger:
             call.abandonment.cancel()
             call.abandonment = None
         try:
-            if not call.task.done():
-                await asyncio.wait({call.task}, timeout=wait_s)
+            if call.running is not None:
+                await asyncio.wait({call.running.task}, timeout=wait_s)
         finally:
             call.watchers -= 1
-            if not call.watchers and not call.task.done():
+            if not call.watchers and call.running is not None:
                 loop = asyncio.get_running_loop()
-                call.abandonment = loop.call_later(self._abandon_after_s, call.task.cancel)
-        if not call.task.done():
-            return _pending(call)
+                call.abandonment = loop.call_later(self._abandon_after_s, call.running.task.cancel)
+        if call.running is not None:
+            return _pending(call.call_id, call.running.job)
         call.collected = True
         self._load.changed.set()
         if call.error is not None:
-            raise call.error.with_traceback(None)
+            raise RpcError.from_wire(call.error)
         return orjson.Fragment(call.answer or b"null")
 
-    def _settle(self, call: _Call, task: asyncio.Task[JsonValue]) -> None:
+    def _settle(self, call: _Call, running: _Running) -> None:
         del self._running[call.call_id]
         if call.abandonment is not None:
             call.abandonment.cancel()
-        try:
-            call.answer = wire.write(call.job.cancelled_answer() if task.cancelled() else task.result())
-            call.size = len(call.answer) + _ENTRY_BYTES
-        except RpcError as error:
-            call.error = error
-        except Exception:
-            logger.exception("unexpected error in the call %r", call.call_id)
-            call.error = InternalError()
-        if call.error is not None:
-            call.size = len(wire.write(call.error.to_wire())) + _ENTRY_BYTES
+        outcome = _outcome(call.call_id, running)
+        if isinstance(outcome, RpcError):
+            call.error, written = _written(outcome)
+        else:
+            call.answer = written = outcome
+        call.size = len(written) + _ENTRY_BYTES
+        call.running = None
         # A refusal is not an answer: asked again, the call shall start.
-        if not isinstance(call.error, Overloaded):
+        if not isinstance(outcome, Overloaded):
             call.asked_at = time.monotonic()
             self._finished[call.call_id] = call
             self._bytes += call.size
             self._let_go()
         # Last: whoever waits for quiet must find the answer.
-        call.admission.close()
+        running.admission.close()
 
     def _let_go(self) -> None:
         oldest_kept = time.monotonic() - self._keep_answers_s
@@ -182,5 +191,24 @@ class CallLedger:
             self._bytes -= call.size
 
 
-def _pending(call: _Call) -> dict[str, Any]:
-    return Pending(pending=PendingCall(call_id=call.call_id, progress=call.job.progress)).model_dump()
+def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
+    """The answer as JSON, or the error."""
+    try:
+        return wire.write(running.job.cancelled_answer() if running.task.cancelled() else running.task.result())
+    except RpcError as error:
+        return error
+    except Exception:
+        logger.exception("unexpected error in the call %r", call_id)
+        return InternalError()
+
+
+def _written(error: RpcError) -> tuple[dict[str, Any], bytes]:
+    """The error as it is on the wire, and its JSON: those of another where a program's own is nested too deep."""
+    try:
+        return error.to_wire(), wire.write(error.to_wire())
+    except LimitExceeded as deep:
+        return deep.to_wire(), wire.write(deep.to_wire())
+
+
+def _pending(call_id: str, job: Job) -> dict[str, Any]:
+    return Pending(pending=PendingCall(call_id=call_id, progress=job.progress)).model_dump()

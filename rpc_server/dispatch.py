@@ -1,13 +1,12 @@
 """From the bytes of a body to the bytes of its answer: jsonrpcserver, fenced in.
 
-It looks the method up, binds its arguments, runs it and frames the answer, one request at a time. What it must not do
-is done here: it neither parses nor checks the envelope (its validator formats the whole payload, and a batch with one
-bad entry would get a single error), never sees an exception (it would put its text on the wire), runs only our own
-table of methods, and leaves batches, bounded, to us.
+It runs the method and frames the answer, one request at a time. What it must not do is done here: it neither parses nor
+checks the envelope (its validator formats the whole payload, and a batch with one bad entry would get a single error),
+never sees an exception (it would put its text on the wire), takes methods from no table but ours, and leaves batches,
+bounded, to us.
 """
 
 import asyncio
-import inspect
 import logging
 import warnings
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.errors import (
-    CallCancelled,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -32,8 +30,9 @@ with warnings.catch_warnings():
     # It reads a file of its own in a deprecated way when imported, which is nothing to those who serve a program.
     warnings.simplefilter("ignore", DeprecationWarning)
     from jsonrpcserver import Error, Success
-    from jsonrpcserver.async_dispatcher import dispatch_request
+    from jsonrpcserver.async_dispatcher import call
     from jsonrpcserver.dispatcher import create_request, to_response
+    from jsonrpcserver.request import Request
     from jsonrpcserver.response import to_serializable_one
     from jsonrpcserver.sentinels import NOCONTEXT, NOID
 
@@ -91,41 +90,36 @@ class Dispatcher:
         return await self._answer_one(entry)
 
     async def _answer_one(self, request: dict[str, Any]) -> bytes | None:
-        method = request["method"]
-        if method not in self._methods:
+        name = request["method"]
+        method = self._methods.get(name)
+        if method is None:
             if "id" not in request:
                 return None
-            return error_body(MethodNotFound(method=method[:_LONGEST_ECHOED_NAME]), request["id"])
+            return error_body(MethodNotFound(method=name[:_LONGEST_ECHOED_NAME]), request["id"])
         if type(request.get("params")) is list:
             # jsonrpcserver would take an empty one for no params at all.
             error = InvalidParams("params are given by name, as an object")
             return error_body(error, request["id"]) if "id" in request else None
-        call = dispatch_request(self._methods, NOCONTEXT, create_request(request))
-        del request
-        called, result = await call
-        if called.id is NOID:
-            return None
+        called = create_request(request)
         request_id = called.id
-        response = to_serializable_one(to_response(called, result))
-        del call, called, result
+        calling = call(called, NOCONTEXT, method)
+        del request, called
+        result = await calling
+        if request_id is NOID:
+            return None
+        response = to_serializable_one(to_response(Request(name, {}, request_id), result))
+        del result
         try:
             return wire.write(response)
         except LimitExceeded as error:
             return error_body(error, request_id)
         except TypeError:
-            logger.exception("the result of %s is not JSON", method)
+            logger.exception("the result of %s is not JSON", name)
             return error_body(InternalError(), request_id)
 
 
 class _Method:
     """A handler as jsonrpcserver calls it: every exception becomes a value, so that none is logged or sent there."""
-
-    # Read by `inspect.signature`, which would otherwise take the function apart at every call.
-    __signature__ = inspect.Signature(
-        [
-            inspect.Parameter("params", inspect.Parameter.VAR_KEYWORD),
-        ]
-    )
 
     def __init__(self, name: str, handler: Handler) -> None:
         self._name = name
@@ -136,11 +130,6 @@ class _Method:
             return Success(await self._handler(params))
         except RpcError as error:
             return _error(error)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise  # the connection is gone, or the server is ending: nobody waits for an answer
-            return _error(CallCancelled())
         except Exception:
             logger.exception("unexpected error in %s", self._name)
             return _error(InternalError())

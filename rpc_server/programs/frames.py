@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
@@ -9,10 +10,15 @@ import orjson
 from rpc_server import wire
 
 _START = b'{"jsonrpc"'
+_ANSWER = re.compile(rb'\{"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*([0-9]{1,15})\s*,\s*"(?:result|error)"')
 
 
 class LenientMessage(dict[str, Any]):
     """A message that was JSON but for numbers or characters that JSON cannot hold."""
+
+
+class UnreadableMessage(dict[str, Any]):
+    """An answer of which no more can be read than the request it is for: it is no JSON, or nested too deep."""
 
 
 def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
@@ -25,11 +31,14 @@ def read_line(line: bytes) -> dict[str, Any] | None:
 
     A message that is JSON but for NaN, Infinity or lone surrogates is taken too: the numbers stay as they are, for the
     check of the result to name, the surrogates become U+FFFD. So is one behind text printed without a newline.
+    An answer that cannot be read at all is an `UnreadableMessage`: as text it would leave its request waiting.
     """
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError:
         message = _read_leniently(line)
+    if message is None and (answer := _ANSWER.search(line)) is not None:
+        return UnreadableMessage(jsonrpc="2.0", id=int(answer[1]))
     return message if isinstance(message, dict) and "jsonrpc" in message else None
 
 

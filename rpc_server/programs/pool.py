@@ -20,7 +20,6 @@ from rpc_server.programs.work import Evaluation, Examples, OtherCall, Work
 GRACE_S = 0.75
 """How long after its deadline a process may still end an example by itself."""
 
-_BLAMELESS_DEATHS = 3  # more of them, and an example is to blame all the same
 _EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
 
 
@@ -49,7 +48,8 @@ class Pool:
 
     Requests wait in one line per call; the lines take turns. A request's deadline counts from when it is sent to a
     process. A process that does not keep it is killed, and what else ran in it runs again, uncounted. What ran in a
-    process that died runs again alone in a fresh one; what kills that too is to blame.
+    process that died runs again alone in a fresh one; what kills that too is to blame. When all processes died at once,
+    with the one they were forked from, whatever ran in any of them runs again while nothing else does.
     """
 
     def __init__(self, launcher: Launcher, first: Started, plan: PoolPlan) -> None:
@@ -58,6 +58,7 @@ class Pool:
         self._lines: deque[deque[Ticket]] = deque()
         self._again: deque[Ticket] = deque()
         self._suspects: deque[Ticket] = deque()
+        self._apart: deque[Ticket] = deque()
         self._slots: list[Slot] = []
         self._running = 0
         self._made = 0
@@ -167,6 +168,14 @@ class Pool:
 
     def _dispatch(self) -> None:
         while self._running < self._plan.max_concurrency:
+            if self._apart:
+                slot = None if self._running else self._slot_for_suspect()
+                if slot is None:
+                    break
+                self._send(slot, self._apart.popleft())
+                continue
+            if any(ticket.apart for slot in self._slots for ticket in slot.running):
+                break
             if self._suspects:
                 slot = self._slot_for_suspect()
                 if slot is not None:
@@ -287,12 +296,11 @@ class Pool:
                 ProgramFailed(f"the program's process {how} before it was given anything", stage="start")
             )
         for ticket in victims:
-            ticket.deaths += 1
-            if ticket.alone and not (how.blameless and ticket.deaths <= _BLAMELESS_DEATHS):
+            if ticket.apart or (ticket.alone and not how.blameless):
                 ticket.work.died(how, self._seconds(ticket), self._log(slot, ticket))
             else:
-                ticket.alone = True
-                self._suspects.append(ticket)
+                ticket.alone, ticket.apart = True, how.blameless
+                (self._apart if ticket.apart else self._suspects).append(ticket)
         self._dispatch()
 
     def _release(self, slot: Slot, ticket: Ticket) -> None:
@@ -326,6 +334,7 @@ class Pool:
             if self._plan.cancels:
                 self._send_cancel(slot, ticket)
         self._suspects = deque(ticket for ticket in self._suspects if not ticket.given_up)
+        self._apart = deque(ticket for ticket in self._apart if not ticket.given_up)
         for slot in {ticket.slot for ticket in tickets if ticket.slot is not None}:
             self._tidy(slot)
         self._dispatch()
@@ -348,7 +357,7 @@ class Pool:
     def _wanted(self) -> int:
         if self._plan.single:
             return self._plan.size
-        alone = len(self._suspects) + sum(slot.exclusive for slot in self._slots)
+        alone = len(self._suspects) + len(self._apart) + sum(slot.exclusive for slot in self._slots)
         return self._plan.size + min(alone, _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
@@ -373,7 +382,7 @@ class Pool:
 
     def _refuse_all(self, error: ProgramFailed) -> None:
         """End every call that waits or runs: no process can be had for it."""
-        waiting = [*self._again, *self._suspects, *(ticket for line in self._lines for ticket in line)]
+        waiting = [*self._again, *self._suspects, *self._apart, *(ticket for line in self._lines for ticket in line)]
         running = [ticket for slot in self._slots for ticket in slot.running]
         for ticket in (*waiting, *running):
             ticket.work.refused(error)

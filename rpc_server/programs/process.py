@@ -159,8 +159,9 @@ class ProgramProcess:
             self.log.write(line + b"\n")
             return
         number = message.get("id")
-        if not isinstance(number, int):
-            self.log.write(line + b"\n")  # a complaint about something it could not read
+        if not isinstance(number, int) or "method" in message:
+            # A complaint about something it could not read, or a request of ours that it printed.
+            self.log.write(line + b"\n")
             return
         on_answer = self._pending.pop(number, None)
         if on_answer is not None:

@@ -71,8 +71,12 @@ def _score_problem(given: dict[str, Any]) -> str | None:
         return "score is missing"
     if isinstance(score, bool) or not isinstance(score, int | float):
         return f"score is {_named(score)}, not a number"
-    if not math.isfinite(score):
-        return f"score is {'NaN' if math.isnan(score) else 'infinite'}"
+    try:
+        finite = math.isfinite(score)
+    except OverflowError:  # an integer beyond every float
+        finite = False
+    if not finite:
+        return f"score is {'NaN' if score != score else 'infinite'}"
     return None
 
 

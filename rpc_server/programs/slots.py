@@ -10,17 +10,18 @@ from rpc_server.programs.work import Work
 class Ticket:
     """One piece of work on its way through the pool.
 
-    `alone`: it must have a process to itself, for it is suspected of having ended one. `late`: past its deadline.
-    `given_up`: nobody waits for it any more. `sent`, `log_mark`: the time, and the state of the log, when it was sent.
+    `alone`: it must have a process to itself, for it is suspected of having ended one. `apart`: it must run while
+    nothing else does, for it is suspected of having ended them all. `late`: past its deadline. `given_up`: nobody waits
+    for it any more. `sent`, `log_mark`: the time, and the state of the log, when it was sent.
     """
 
-    __slots__ = ("alone", "call_id", "deaths", "given_up", "late", "log_mark", "sent", "slot", "timer", "work")
+    __slots__ = ("alone", "apart", "call_id", "given_up", "late", "log_mark", "sent", "slot", "timer", "work")
 
     def __init__(self, work: Work, call_id: str) -> None:
         self.work = work
         self.call_id = call_id
         self.alone = False
-        self.deaths = 0
+        self.apart = False
         self.late = False
         self.given_up = False
         self.slot: Slot | None = None

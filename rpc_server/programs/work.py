@@ -9,10 +9,12 @@ from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import ResultDict
 from rpc_server.programs import results
 from rpc_server.programs.child import Exit
-from rpc_server.programs.frames import LenientMessage, unwritable
+from rpc_server.programs.frames import LenientMessage, UnreadableMessage, unwritable
 
 Log = Callable[[], str]
 """Gives what the process wrote while it worked on this, where somebody wants to know."""
+
+_UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
 
 class Work(Protocol):
@@ -71,6 +73,9 @@ class Examples:
             return
         if "error" in message:
             self._refusal(message["error"], seconds, log)
+            return
+        if isinstance(message, UnreadableMessage):
+            self._all("program_error", "invalid_result", _UNREADABLE, seconds, log)
             return
         result = message.get("result")
         given = result.get("results") if isinstance(result, dict) else None
@@ -173,7 +178,9 @@ class OtherCall:
             self.refused(error)
             return
         result = message.get("result")
-        if not isinstance(result, dict):
+        if isinstance(message, UnreadableMessage):
+            self._failed(_UNREADABLE, log)
+        elif not isinstance(result, dict):
             self._failed("the program answered no object", log)
         elif isinstance(message, LenientMessage) and (problem := unwritable(result, "result")) is not None:
             self._failed(problem, log)

@@ -95,5 +95,5 @@ def _leave_to_user(log: int) -> None:
 def _flush() -> None:
     """What the program printed is on its way before its answer: so it is found with the example it belongs to."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # user code replaced or closed it
+        with contextlib.suppress(Exception):  # user code replaced or closed it
             stream.flush()

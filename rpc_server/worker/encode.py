@@ -34,7 +34,7 @@ def to_text(value: Any, name: str) -> str:
     """
     try:
         return _encode(value)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001  # besides what JSON cannot hold, whatever the methods of a user's container raise
         raise NotJson(_complaint(value, name)) from None
 
 
@@ -44,7 +44,10 @@ def to_bytes(text: str) -> bytes:
 
 
 def _complaint(value: Any, name: str) -> str:
-    found = _offender(value, name, 0)
+    try:
+        found = _offender(value, name, 0)
+    except Exception as broken:  # noqa: BLE001  # as above
+        return "%s cannot be written as JSON: reading it raises %s" % (name, dotted(type(broken)))
     return found if found is not None else name + " cannot be written as JSON"
 
 

@@ -68,7 +68,10 @@ def is_transient(error: BaseException, names: Iterable[str]) -> bool:
     imported to find out. A `TimeoutError` counts where the operating system raised it: one without an error number may
     be the program's own limit.
     """
-    retryable = getattr(error, "retryable", None)
+    try:
+        retryable = getattr(error, "retryable", None)
+    except BaseException:  # noqa: BLE001  # a property is user code
+        retryable = None
     if isinstance(retryable, bool):
         return retryable
     names = tuple(names)
@@ -91,17 +94,20 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def _message(error: BaseException) -> str:
     try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001  # `__str__` is user code
+        text = "".join(str(error))  # a plain string, whatever `__str__` made of its own
+    except BaseException as broken:  # noqa: BLE001  # `__str__` is user code
         text = "(its message cannot be read: %s)" % type(broken).__name__
     return text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + "..."
 
 
 def user_traceback(error: BaseException) -> str:
     """The traceback without the frames of this worker and the import system; a long one loses its middle."""
-    if not isinstance(error, TimeLimit):
-        return _shortened("".join(_lines(error, set())))
-    return _shortened("".join(traceback.format_list(_frames(error.__traceback__))))
+    try:
+        if not isinstance(error, TimeLimit):
+            return _shortened("".join(_lines(error, set())))
+        return _shortened("".join(traceback.format_list(_frames(error.__traceback__))))
+    except BaseException as broken:  # noqa: BLE001  # an exception's attributes can be user code
+        return "(its traceback cannot be read: %s)\n" % type(broken).__name__
 
 
 def _lines(error: BaseException, seen: set[int]) -> Iterator[str]:

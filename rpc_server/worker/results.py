@@ -41,7 +41,7 @@ def text(
         ("metric_calls", metric_calls),
     )
     parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
-    parts.append('"seconds":%.6f}' % seconds)
+    parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stand the clock still, or set it back
     return ",".join(parts)
 
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from protocol import errors
+from rpc_server import app
 
 GOOD = {"jsonrpc": "2.0", "id": 7, "method": "discover"}
 
@@ -263,6 +264,29 @@ async def test_a_truncated_body_hurts_nobody(server: Any) -> None:
     writer.close()
     await writer.wait_closed()
     await server.still_works()
+
+
+async def test_a_body_that_stops_coming_is_given_up(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_IDLE_S", 0.1)
+    server = await start()
+    head = f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+    answer = await server.raw(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert code(orjson.loads(answer.rpartition(b"\r\n\r\n")[2])) == errors.ParseError.code
+    await server.still_works()
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST /rpc HTTP/1.1\r\nHost: local"])
+async def test_a_connection_that_never_asks_anything_is_closed(
+    start: Any, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(app, "_IDLE_S", 0.1)
+    server = await start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(begun)
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_a_broken_chunked_body_is_a_bad_request(server: Any) -> None:

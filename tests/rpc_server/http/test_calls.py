@@ -1,13 +1,19 @@
 """Calls with a `call_id`: run once, joined, collected later, cancelled, abandoned, let go."""
 
 import asyncio
+import gc
 from typing import Any
 
+import orjson
 import pytest
 
-from protocol import errors
+from protocol import Progress, errors
+from rpc_server.calls import CallLedger
+from rpc_server.jobs import EvaluateJob, ProgramCallJob
+from rpc_server.load import Load
 
 WAITING = {"wait": "gate"}
+NOTHING = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
 
 
 async def running(server: Any, *data: Any, **meta: Any) -> None:
@@ -39,9 +45,8 @@ async def test_the_same_id_for_another_request_is_a_conflict(server: Any) -> Non
     await server.evaluate("a", call_id="c")
     with pytest.raises(errors.CallIdConflict):
         await server.evaluate("b", call_id="c")
-    other = {"candidate": server.seed, "eval_batch": {"batch": [], "results": []}, "components_to_update": []}
     with pytest.raises(errors.CallIdConflict):
-        await server.call("make_reflective_dataset", other, call_id="c")
+        await server.call("make_reflective_dataset", {"candidate": server.seed, **NOTHING}, call_id="c")
     assert server.program.ran == ["a"]
 
 
@@ -218,6 +223,60 @@ async def test_the_newest_answer_is_kept_whatever_its_size(start: Any) -> None:
     await running(server, WAITING, call_id="c")
     server.program.gate("gate").set()
     assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
+
+
+async def test_of_a_call_that_has_ended_only_its_answer_is_kept(server: Any) -> None:
+    server.program.answers["make_reflective_dataset"] = errors.ProgramFailed("no")
+    await server.evaluate("a", call_id="good")
+    with pytest.raises(errors.ProgramFailed):
+        await server.call("make_reflective_dataset", {"candidate": server.seed, **NOTHING}, call_id="bad")
+    gc.collect()
+    assert not [kept for kept in gc.get_objects() if isinstance(kept, EvaluateJob | ProgramCallJob)]
+
+
+async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server: Any) -> None:
+    deep: list[Any] = []
+    for _ in range(2_000):
+        deep = [deep]
+    server.program.answers["make_reflective_dataset"] = errors.ProgramFailed("no", found=deep)
+    for _ in range(2):
+        with pytest.raises(errors.LimitExceeded):
+            await server.call("make_reflective_dataset", {"candidate": server.seed, **NOTHING}, call_id="c")
+    assert len(server.program.calls) == 1
+    await asyncio.wait_for(server.service.drain(), 10)
+
+
+async def test_who_asks_in_the_moment_a_call_ends_gets_its_answer() -> None:
+    ledger = CallLedger(
+        Load(max_running=1, max_waiting=1), abandon_after_s=10, keep_answers_s=10, max_answer_bytes=1000
+    )
+    gate = asyncio.get_running_loop().create_future()
+    job = _Gated(gate)
+    first = asyncio.create_task(ledger.ask("c", b"request", lambda: job, None))
+    await asyncio.wait_for(job.started.wait(), 10)
+    gate.set_result(None)
+    # Its first step comes right after the job's last one.
+    second = asyncio.create_task(ledger.ask("c", b"request", lambda: job, None))
+    assert [bytes(orjson.dumps(answer)) for answer in await asyncio.gather(first, second)] == [b'"done"'] * 2
+
+
+class _Gated:
+    """A job that ends when a future does."""
+
+    examples = 1
+    progress = Progress(done=0, total=1)
+
+    def __init__(self, gate: "asyncio.Future[None]") -> None:
+        self.started = asyncio.Event()
+        self._gate = gate
+
+    async def run(self, _admission: Any) -> str:
+        self.started.set()
+        await self._gate
+        return "done"
+
+    def cancelled_answer(self) -> str:
+        raise errors.CallCancelled
 
 
 async def test_wait_s_needs_a_call_id(server: Any) -> None:

@@ -48,6 +48,12 @@ async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(
         ({"do": "raw", "text": '{"status":"ok","score":NaN,"output":null,"seconds":0}'}, "score is NaN"),
         ({"do": "raw", "text": '{"status":"ok","score":-Infinity,"output":null,"seconds":0}'}, "score is infinite"),
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":[NaN],"seconds":0}'}, "output[0] is NaN"),
+        (
+            {"do": "raw", "text": '{"status":"ok","score":1%s,"output":1,"seconds":0}' % ("0" * 400)},
+            "score is infinite",
+        ),
+        ({"do": "raw", "text": '{"status":"ok","score":1,"output":%s,"seconds":0}' % ("[" * 2000)}, "cannot be read"),
+        ({"do": "raw", "text": '{"status":"ok","score":1,"output":1%s,"seconds":0}' % ("0" * 5000)}, "cannot be read"),
     ],
 )
 async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program, row, said):
@@ -72,6 +78,10 @@ async def test_absent_fields_may_be_null_and_unknown_ones_are_carried(program):
 
 async def test_lines_that_are_no_messages_are_log_text(program):
     assert (await program.one({"do": "noise", "output": "heard"}))["output"] == "heard"
+
+
+async def test_a_request_that_a_command_prints_is_not_taken_for_its_answer(program):
+    assert (await program.one({"do": "echo", "output": "heard"}))["output"] == "heard"
 
 
 async def test_a_flood_on_stdout_is_log_text_too(program):

@@ -78,6 +78,14 @@ async def test_the_warm_parent_is_started_again_when_it_was_killed(opened, tmp_p
         assert (await running.one({"do": "python", "python": "os.getppid()"}))["output"] != pid
 
 
+async def test_only_the_example_that_kills_the_warm_parent_is_blamed_for_it(opened):
+    slow = {"do": "sleep", "seconds": 0.2}
+    async with opened("behaves.py", workers=3) as running:
+        results = await running.evaluate(slow, {"do": "kill_parent"}, slow, slow, {"do": "kill_parent"}, slow)
+        assert [result["status"] == "ok" for result in results] == [True, False, True, True, False, True]
+        assert results[1]["error"]["type"] == results[4]["error"]["type"] == "process_died"
+
+
 async def test_the_suspects_of_a_shared_process_are_told_apart(opened, tmp_path):
     """With threads, a death takes the neighbours along: only the one that kills again alone is blamed."""
     async with opened("behaves.py", workers=1, threads=4) as running:

@@ -52,6 +52,7 @@ async def test_a_score_that_is_no_finite_number_is_an_invalid_result(program, sc
         ("{(1, 2): 3}", "key of type tuple"),
         ("b'bytes'", "output is a bytes"),
         ("(lambda a: a.append(a) or a)([])", "contains itself"),
+        ("Hostile(a=1)", "reading it raises KeyError"),
     ],
 )
 async def test_an_output_that_is_not_json_is_an_invalid_result_that_names_the_place(program, python, said):
@@ -131,6 +132,24 @@ async def test_any_kind_of_exception_is_the_examples_failure(program, error):
     assert result["status"] == "program_error"
     assert result["error"]["type"] == error.removesuffix("()")
     assert result["usage"] == {"calls": 1}
+
+
+async def test_an_exception_that_cannot_be_read_is_the_examples_failure_too(program):
+    results = await program.evaluate({"do": "raise", "error": "Unreadable()"}, {"output": 1})
+    assert [result["status"] for result in results] == ["program_error", "ok"]
+    assert results[0]["error"]["type"] == "Unreadable"
+
+
+async def test_an_alarm_that_an_example_leaves_behind_is_not_anothers_failure(opened):
+    async with opened("behaves.py", workers=1, example_timeout_s=0.5) as running:
+        await running.one({"do": "own_alarm"})
+        assert (await running.one({"do": "sleep", "seconds": 5}))["status"] == "timeout"
+
+
+@pytest.mark.parametrize("row", [{"do": "stop_the_clock"}, {"do": "stop_the_clock", "nan": 1}, {"do": "break_streams"}])
+async def test_what_a_program_replaces_in_its_process_does_not_spoil_its_results(opened, row):
+    async with opened("behaves.py", workers=1) as running:
+        assert [(await running.one(one))["status"] for one in (row, {"output": 1})] == ["ok", "ok"]
 
 
 async def test_sys_exit_is_a_failure_and_the_process_stays(program):

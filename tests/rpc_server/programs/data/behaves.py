@@ -30,6 +30,31 @@ class RateLimitError(Exception):
 RateLimitError.__module__ = "openai._exceptions"
 
 
+class Unreadable(Exception):
+    @property
+    def retryable(self):
+        raise KeyError("retryable")
+
+    @property
+    def __cause__(self):
+        raise KeyError("cause")
+
+    def __str__(self):
+        raise SystemExit("message")
+
+
+class Hostile(dict):
+    def items(self):
+        raise KeyError("items")
+
+
+class Broken:
+    def write(self, text):
+        raise RuntimeError("write")
+
+    flush = write
+
+
 def run(example, candidate, trace, usage):
     trace.append({"prompt": candidate["prompt"]})
     usage["calls"] = 1
@@ -66,6 +91,21 @@ def do_stdin(example, candidate):
 
 def do_python(example, candidate):
     return eval(example["python"])
+
+
+def do_own_alarm(example, candidate):
+    def ring(*_):
+        raise RuntimeError("the alarm of another example")
+
+    signal.signal(signal.SIGALRM, ring)
+
+
+def do_stop_the_clock(example, candidate):
+    time.monotonic = lambda: float("nan") if example.get("nan") else -1e9
+
+
+def do_break_streams(example, candidate):
+    sys.stdout = sys.stderr = Broken()
 
 
 def do_print(example, candidate):

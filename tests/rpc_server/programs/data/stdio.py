@@ -70,6 +70,10 @@ def evaluate(request):
         write('{"jsonrpc":"2.0","id":12345678,"result":{}}')
         sys.stdout.write("no newline before this:")
         answer(request, result={"results": [good]})
+    elif do == "echo":
+        write(json.dumps(request))
+        write("got " + json.dumps(request))
+        answer(request, result={"results": [good]})
     elif do == "flood_stdout":
         for _ in range(300):
             sys.stdout.write("z" * 65536)
