@@ -78,7 +78,6 @@ async def stacks() -> AsyncIterator[dict[str, Call]]:
             "1",
             "--max-batch-size",
             "100000",
-            "--json",
         ),
     ]
     with contextlib.ExitStack() as servers:

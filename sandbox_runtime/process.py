@@ -3,15 +3,15 @@
 import contextlib
 import json
 import os
-import selectors
 import signal
 import subprocess
 import tempfile
-import time
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 CLOSE_GRACE_S = 5.0
 LOG_TAIL_BYTES = 4096
@@ -36,12 +36,13 @@ def running_server(
 ) -> Iterator[Endpoint]:
     """Run `argv`, a server that prints `{"event": "ready", "url", "token"}` as a line on stdout, while the block runs.
 
-    `env` is added to this process's environment; `GEPA_READY_JSON=1` asks for the line. Leaving the block sends
-    SIGTERM, and SIGKILL to the whole session after 5 s.
+    `env` is added to this process's environment; `GEPA_READY_JSON=1` asks for the line. A server that was given its
+    token in `GEPA_TOKEN` need not say it. Leaving the block sends SIGTERM, and SIGKILL to the whole session after 5 s.
 
     Raises:
         ServerFailed: it ended before it was ready, or was not ready within `ready_s` seconds.
     """
+    environment = {**os.environ, **(env or {}), "GEPA_READY_JSON": "1"}
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(  # noqa: S603  the caller chooses the command; no shell is involved
             list(argv),
@@ -49,41 +50,47 @@ def running_server(
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=cwd,
-            env={**os.environ, **(env or {}), "GEPA_READY_JSON": "1"},
+            env=environment,
             start_new_session=True,
         )
         try:
-            yield _ready(process, log, time.monotonic() + ready_s)
+            ready = _ready_event(process, log, ready_s)
+            token = ready.get("token") or environment.get("GEPA_TOKEN")
+            if not token:
+                raise ServerFailed(f"{process.args!r} said no token, and none was given in GEPA_TOKEN")
+            yield Endpoint(url=ready["url"], token=token, pid=process.pid)
         finally:
             _end(process)
 
 
-def _ready(process: "subprocess.Popen[bytes]", log: IO[bytes], deadline: float) -> Endpoint:
-    assert process.stdout is not None  # noqa: S101  a pipe was asked for
-    pending = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise ServerFailed(f"{process.args!r} was not ready in time\n{_tail(log)}")
-            chunk = os.read(process.stdout.fileno(), 65536)
-            if not chunk:
-                raise ServerFailed(f"{process.args!r} ended with status {process.wait()}\n{_tail(log)}")
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in lines:
-                endpoint = _endpoint(line, process.pid)
-                if endpoint is not None:
-                    return endpoint
+def _ready_event(process: "subprocess.Popen[bytes]", log: IO[bytes], ready_s: float) -> dict[str, Any]:
+    ready: Future[dict[str, Any]] = Future()
+    threading.Thread(target=_read_all, args=(process.stdout, ready), daemon=True).start()
+    try:
+        return ready.result(ready_s)
+    except TimeoutError:
+        raise ServerFailed(f"{process.args!r} was not ready in time\n{_tail(log)}") from None
+    except EOFError:
+        raise ServerFailed(f"{process.args!r} ended with status {process.wait()}\n{_tail(log)}") from None
 
 
-def _endpoint(line: bytes, pid: int) -> Endpoint | None:
+def _read_all(stdout: IO[bytes], ready: "Future[dict[str, Any]]") -> None:
+    """Read to the end, whatever the server and its program go on to print: a full pipe would stop them."""
+    with stdout:
+        for line in stdout:
+            event = _event(line) if not ready.done() else None
+            if event is not None:
+                ready.set_result(event)
+    if not ready.done():
+        ready.set_exception(EOFError())
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
     except ValueError:
         return None  # a server may say other things before it is ready
-    if not isinstance(event, dict) or event.get("event") != "ready":
-        return None
-    return Endpoint(url=event["url"], token=event.get("token") or os.environ.get("GEPA_TOKEN", ""), pid=pid)
+    return event if isinstance(event, dict) and event.get("event") == "ready" else None
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -96,8 +103,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 def _tail(log: IO[bytes]) -> str:

@@ -19,9 +19,9 @@ GEPA_SERVER = str(Path(sys.executable).with_name("gepa-server"))
 LIMITS = ["--example-timeout-s", "4"]
 
 SERVERS = {
-    "python": [GEPA_SERVER, "--conformance", "--json", *LIMITS],
-    "gepa-server-node": [GEPA_SERVER, "--json", *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
-    "typescript": ["node", NODE_PROGRAM, "--json", *LIMITS],
+    "python": [GEPA_SERVER, "--conformance", *LIMITS],
+    "gepa-server-node": [GEPA_SERVER, *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
+    "typescript": ["node", NODE_PROGRAM, *LIMITS],
 }
 
 

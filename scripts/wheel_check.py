@@ -79,8 +79,8 @@ def main() -> int:
         server, client = (installed(wheel, extra, folder / extra) for extra in ("server", "client"))
         tickets = ROOT / "examples" / "tickets"
         program = tickets / "python" / "tickets.py"
-        with running_server([str(server / "gepa-server"), "--json", "--program", str(program)], cwd=folder) as endpoint:
-            settings = ["--config", tickets / "run.toml", "--max-metric-calls", "400", "--output", folder / "run"]
+        with running_server([str(server / "gepa-server"), "--program", str(program)], cwd=folder) as endpoint:
+            settings = ("--config", tickets / "run.toml", "--max-metric-calls", "400", "--output", folder / "run")
             told = run(
                 client / "gepa-client",
                 "optimize",
@@ -89,7 +89,7 @@ def main() -> int:
                 env={"GEPA_TOKEN": endpoint.token},
                 cwd=folder,
             )
-        with running_server([str(server / "gepa-server"), "--json", "--conformance"], cwd=folder) as endpoint:
+        with running_server([str(server / "gepa-server"), "--conformance"], cwd=folder) as endpoint:
             held = run(
                 client / "gepa-client",
                 *("conformance", endpoint.url, "--only", "core", "--only", "jsonrpc"),

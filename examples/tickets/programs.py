@@ -73,11 +73,11 @@ def _npm(npm: str, *arguments: str) -> None:
 @contextlib.contextmanager
 def serving(language: str) -> Iterator[Endpoint]:
     """A server of the program while the block runs: `gepa-server` in front of Python, Node by itself."""
-    if language == "python":
-        argv = [str(BIN / "gepa-server"), "--json", "--python", sys.executable]
-    else:
-        argv = ["node", "dist/serve.js"]
-    with running_server(argv, cwd=HERE / language) as endpoint:
+    commands = {
+        "python": [str(BIN / "gepa-server"), "--python", sys.executable],
+        "typescript": ["node", "dist/serve.js"],
+    }
+    with running_server(commands[language], cwd=HERE / language) as endpoint:
         yield endpoint
 
 

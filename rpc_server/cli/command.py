@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from rpc_server import conformance_program
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.config import SettingsError, load_settings
-from rpc_server.cli.flags import command_of, with_one_command
+from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
 from rpc_server.cli.serve import CANNOT_START, serve
 from rpc_server.version import VERSION
 
@@ -23,7 +24,7 @@ def run(arguments: Sequence[str]) -> None:
     try:
         command_of(_start)(with_one_command(arguments), prog_name="gepa-server")
     except SettingsError as error:
-        Announcer(json_lines="--json" in arguments).failed(str(error))
+        Announcer(json_lines="--json" in arguments or JSON_VARIABLE in os.environ).failed(str(error))
         sys.exit(CANNOT_START)
 
 

@@ -14,6 +14,9 @@ from rpc_server.cli.config import SettingsError
 
 _COMMAND = "--command"
 
+JSON_VARIABLE = "GEPA_READY_JSON"
+"""Asks for JSON lines as `--json` does, and is the same for servers in every language."""
+
 _FLAGS: dict[str, tuple[type, str]] = {
     "root": (str, "Folder that paths start from and user code runs in."),
     "program": (str, "A module of plain functions: pkg.module or path/to/file.py."),
@@ -62,7 +65,10 @@ def command_of(action: Callable[..., None]) -> typer.Typer:
             Annotated[Path | None, typer.Option(help="gepa.toml, or a pyproject.toml with [tool.gepa].")],
             None,
         ),
-        "json_lines": (Annotated[bool, typer.Option("--json", help="Say what happens in JSON lines.")], False),
+        "json_lines": (
+            Annotated[bool, typer.Option("--json", envvar=JSON_VARIABLE, help="Say what happens in JSON lines.")],
+            False,
+        ),
         "conformance": (Annotated[bool, typer.Option("--conformance", help="Serve the conformance program.")], False),
     }
     settings: dict[str, tuple[Any, Any]] = {

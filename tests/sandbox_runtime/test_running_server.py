@@ -1,0 +1,78 @@
+"""A server as a plain process: ready when it says so, read to the end, and gone with the block."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import ServerFailed, running_server
+
+READY = 'print(\'{"event": "ready", "url": "http://127.0.0.1:1/rpc", "token": "t"}\', flush=True)'
+
+
+def program(*lines: str) -> list[str]:
+    return [sys.executable, "-c", "\n".join(("import os, sys, time", *lines))]
+
+
+def ended(pid: int) -> bool:
+    """Gone, or dead and waiting for somebody to take note of it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_the_endpoint_is_what_the_ready_line_says() -> None:
+    with running_server(program("print('hello')", "print('[1]')", READY, "time.sleep(60)")) as endpoint:
+        assert (endpoint.url, endpoint.token) == ("http://127.0.0.1:1/rpc", "t")
+        os.kill(endpoint.pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(endpoint.pid, 0)
+
+
+def test_a_server_that_goes_on_printing_is_not_stopped_by_a_full_pipe(tmp_path: Path) -> None:
+    fifo = tmp_path / "done"
+    os.mkfifo(fifo)
+    flood = "print('x' * 1_000_000, flush=True)"
+    with running_server(program(READY, flood, f"open({str(fifo)!r}, 'w').write('printed')", "time.sleep(60)")):
+        assert fifo.read_text() == "printed"
+
+
+def test_a_token_given_in_the_environment_need_not_be_said() -> None:
+    silent = READY.replace('"t"', "null")
+    with running_server(program(silent, "time.sleep(60)"), env={"GEPA_TOKEN": "given"}) as endpoint:
+        assert endpoint.token == "given"
+    with pytest.raises(ServerFailed, match="no token"), running_server(program(silent), env={"GEPA_TOKEN": ""}):
+        pass
+
+
+def test_a_server_that_ends_or_is_late_is_told_with_its_last_words() -> None:
+    with (
+        pytest.raises(ServerFailed, match=r"(?s)status 3.*out of paper"),
+        running_server(program("sys.stderr.write('out of paper')", "sys.exit(3)")),
+    ):
+        pass
+    with (
+        pytest.raises(ServerFailed, match="not ready in time"),
+        running_server(program("time.sleep(60)"), ready_s=0.2),
+    ):
+        pass
+
+
+def test_children_that_outlive_the_server_are_ended_with_it() -> None:
+    ready = """print('{"event": "ready", "url": "%d", "token": "t"}' % pid, flush=True)"""
+    with running_server(program("pid = os.fork()", f"if pid: {ready}", "time.sleep(60)")) as endpoint:
+        orphan = int(endpoint.url)
+    deadline = time.monotonic() + 10
+    while not ended(orphan):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_servers_of_this_project_say_that_they_are_ready() -> None:
+    server = str(Path(sys.executable).with_name("gepa-server"))
+    with running_server([server, "--conformance"]) as endpoint:
+        assert endpoint.url.startswith("http://127.0.0.1:")
+        assert len(endpoint.token) >= 32
