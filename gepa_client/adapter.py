@@ -1,30 +1,29 @@
 """A GEPA adapter whose program lives behind a server: evaluation, reflective datasets, state, rows."""
 
+import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from gepa_client.adapter_state import STATE_KEY, AdapterState
 from gepa_client.batches import Batch, Batches, Trajectory, trajectories
 from gepa_client.bridge import Bridge
+from gepa_client.causes import summary
+from gepa_client.deadlines import CALL_TIMEOUT_S
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus
 from gepa_client.failures import Failures
-from gepa_client.retry import Retries
-from gepa_client.rows import HeldRow, RowLoader, wire_example
+from gepa_client.held import held_rows
+from gepa_client.retry import FIRST_BACKOFF_S, Retries
+from gepa_client.rows import RowLoader, wire_example
 from gepa_client.rpc import RpcClient
 from gepa_client.tracing import TraceParents
 from gepa_client.window import ExampleDone, Item, Tally, Window
 from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult
 from protocol.errors import ProgramFailed, RpcError, TrajectoryExpired
 
-if TYPE_CHECKING:
-    from gepa_client.reflection import ProgramReflection
-
 T = TypeVar("T")
-
-STATE_KEY = "adapter_state"
-PAGE = 1000
 
 
 class RemoteAdapter:
@@ -34,7 +33,8 @@ class RemoteAdapter:
     notebook, where another event loop runs.
 
     `token`, `token_file`, `allow_insecure`: see `RpcClient`. `failure_score`: what an example that failed by the
-    candidate's fault scores, in every objective too. `max_attempts`: calls for one example before the run pauses.
+    candidate's fault scores, in every objective too. `max_attempts`: calls for one example before the run pauses;
+    `first_backoff_s`: the mean wait in seconds after the first of them fails.
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
     `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
 
@@ -45,7 +45,7 @@ class RemoteAdapter:
         Refused, ConnectionLost, BadResponse, RpcError: the server cannot be used; nothing is left open.
     """
 
-    propose_new_texts = None  # the engine reads it unconditionally; the program's proposals are `program_reflection`
+    propose_new_texts = None  # the engine reads it unconditionally; the program's proposals are `ProgramReflection`
 
     def __init__(
         self,
@@ -55,20 +55,19 @@ class RemoteAdapter:
         token_file: Path | str | None = None,
         failure_score: float = 0.0,
         max_attempts: int = 5,
+        first_backoff_s: float = FIRST_BACKOFF_S,
         on_example: Callable[[ExampleDone], None] | None = None,
         allow_insecure: bool = False,
-        call_timeout_s: float = 600.0,
+        call_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         self.call_timeout_s = call_timeout_s
         self.tally = Tally()
         self.retraced = Tally()
         self.failures = Failures()
         self.client = RpcClient(url, token=token, token_file=token_file, allow_insecure=allow_insecure)
-        self.retries = Retries(max_attempts=max_attempts)
         self._tracing = TraceParents()
         self._batches = Batches(failure_score)
-        self._state: JsonValue = None
-        self._state_instance: str | None = None  # the instance that made the state, None where we were given it
+        self._state = AdapterState()
         self._bridge = Bridge()
         self._closing = weakref.finalize(self, _close, self._bridge, self.client)  # also when nobody closes it
         try:
@@ -76,7 +75,8 @@ class RemoteAdapter:
         except BaseException:
             self.close()
             raise
-        self._window = Window(self.client, self.discovery.limits, self.retries, on_example)
+        retries = Retries(max_attempts=max_attempts, first_backoff_s=first_backoff_s)
+        self._window = Window(self.client, self.discovery.limits, retries, on_example)
 
     def __enter__(self) -> Self:
         return self
@@ -159,7 +159,7 @@ class RemoteAdapter:
             raise
         except (RpcError, ClientError) as error:
             status: InterruptStatus = "paused" if isinstance(error, ConnectionLost) else "failed"
-            raise Interrupted(status, f"make_reflective_dataset: {type(error).__name__}: {error}") from error
+            raise Interrupted(status, f"make_reflective_dataset: {summary(error)}") from error
 
     async def _reflective_dataset(
         self, candidate: Candidate, eval_batch: Batch, components: list[str]
@@ -184,6 +184,7 @@ class RemoteAdapter:
     async def _ask_for_records(
         self, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
+        instance = _instance_of(traced) or self.client.instance_id
         params: dict[str, Any] = {
             "candidate": candidate,
             "eval_batch": {
@@ -191,13 +192,11 @@ class RemoteAdapter:
                 "results": [trajectory.result for trajectory in traced],
             },
             "components_to_update": components,
+            **self._state.params_for(instance),
         }
-        instance = _instance_of(traced) or self.client.instance_id
-        if self._state is not None and self._state_instance != instance:
-            params[STATE_KEY] = self._state
         answer = await self._ask_to_make(params)
         if self.client.offers(STATE_KEY):
-            self._state, self._state_instance = answer.adapter_state, instance
+            self._state.keep(answer.adapter_state, instance)
         return answer.dataset
 
     async def _ask_to_make(self, params: Mapping[str, Any]) -> MakeReflectiveDatasetResult:
@@ -212,7 +211,7 @@ class RemoteAdapter:
         async def attempt(call_id: str, _number: int) -> T:
             return await call(call_id if self.client.offers("idempotency") else None)
 
-        return await self.retries.run(what, attempt)
+        return await self._window.retries.run(what, attempt)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
@@ -222,21 +221,11 @@ class RemoteAdapter:
             self._tracing.reset()  # the run is over, and GEPA will not say so
             raise
 
-    def program_reflection(self) -> "ProgramReflection":
-        """A GEPA `reflection_strategy` on the program's own `propose_new_texts`.
-
-        Raises:
-            ValueError: the program proposes nothing (capability `proposals`).
-        """
-        from gepa_client.reflection import ProgramReflection
-
-        return ProgramReflection(self)
-
     # --- state -------------------------------------------------------------------------------------------------------
 
     def get_adapter_state(self) -> dict[str, JsonValue]:
         """For GEPA's checkpoint: the state the program last gave, empty where it keeps none."""
-        return {} if self._state is None else {STATE_KEY: self._state}
+        return self._state.checkpoint()
 
     def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
         """Restore what `get_adapter_state` returned.
@@ -248,7 +237,7 @@ class RemoteAdapter:
             if state:
                 raise ValueError("the server keeps no adapter state, but there is one to restore")
             return
-        self._state, self._state_instance = state.get(STATE_KEY), None
+        self._state.restore(state)
         if self.discovery.limits.whole_batches:
             self._hand_over(state.get(STATE_KEY, {}))
 
@@ -257,7 +246,7 @@ class RemoteAdapter:
         nothing: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
         params = {"candidate": self.seed_candidate, **nothing, STATE_KEY: state}
         answer = self.wait_for(self._ask_to_make(params))
-        self._state, self._state_instance = answer.adapter_state, self.client.instance_id
+        self._state.keep(answer.adapter_state, self.client.instance_id)
 
     # --- rows and the end of a run -----------------------------------------------------------------------------------
 
@@ -267,32 +256,29 @@ class RemoteAdapter:
         Raises:
             RpcError: no such split, or the server holds none.
         """
-        return RowLoader(self.wait_for(self._held_rows(split)), first_id)
+        return RowLoader(self.wait_for(held_rows(self.client, split)), first_id)
 
-    async def _held_rows(self, split: str) -> list[HeldRow]:
-        rows: list[HeldRow] = []
-        while True:
-            page = await self.client.list_examples(split, offset=len(rows), limit=PAGE)
-            rows += [HeldRow(example.id, example.split, example.data) for example in page.examples]
-            if len(rows) >= page.total:
-                return rows
-            if not page.examples:
-                raise BadResponse(f"{split}: the server says it has {page.total} rows, but lists only {len(rows)}")
-
-    def finalize(self, best_candidate: Candidate, best_score: float, run: Mapping[str, Any]) -> str | None:
+    def finalize(
+        self, best_candidate: Candidate, best_score: float, run: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> str | None:
         """Tell the program what the run found (`run` as the contract's `RunInfo`); returns what it wants said, if any.
 
-        Does nothing where the program does not want to know.
+        Does nothing where the program does not want to know. `timeout_s`: seconds for all of it, repetitions included.
+
+        Raises:
+            TimeoutError: it took longer; the program may still hear of it.
         """
         if not self.client.offers("finalize"):
             return None
         params = {"best_candidate": best_candidate, "best_score": best_score, "run": dict(run)}
-        return self.wait_for(
-            self.ask(
+        return self.wait_for(self._finalize(params, timeout_s))
+
+    async def _finalize(self, params: Mapping[str, Any], timeout_s: float | None) -> str | None:
+        async with asyncio.timeout(timeout_s):
+            return await self.ask(
                 "finalize",
                 lambda call_id: self.client.finalize(params, call_id=call_id, timeout_s=self.call_timeout_s),
             )
-        )
 
 
 def _instance_of(traced: Sequence[Trajectory]) -> str | None:

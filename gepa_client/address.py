@@ -48,20 +48,24 @@ def find_token(token: str | None = None, token_file: Path | str | None = None) -
     """The token as given, else from the file, else from the environment; None where there is none.
 
     Raises:
-        Refused: the file cannot be read, or the token holds what no HTTP header may carry.
+        Refused: the file cannot be read, a token is empty, or it holds what no HTTP header may carry.
     """
-    if token is None and token_file is not None:
+    if token is not None:
+        return _usable(token, "the token given")
+    if token_file is not None:
         try:
-            token = Path(token_file).read_text(encoding="utf-8")
+            return _usable(Path(token_file).read_text(encoding="utf-8"), f"the token file {token_file}")
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(f"cannot read the token file: {error}") from error
-    if token is None:
-        token = os.environ.get(TOKEN_VARIABLE)
-    if token is None:
-        return None
+    in_environment = os.environ.get(TOKEN_VARIABLE, "")
+    # an empty variable is how a shell says that there is none
+    return _usable(in_environment, TOKEN_VARIABLE) if in_environment.strip() else None
+
+
+def _usable(token: str, source: str) -> str:
     token = token.strip()
     if not token:
-        return None
+        raise Refused(f"{source} is empty")
     if not token.isascii() or not token.isprintable():
-        raise Refused("the token holds characters that no HTTP header may carry")
+        raise Refused(f"{source} holds characters that no HTTP header may carry")
     return token

@@ -33,7 +33,8 @@ def checked(model: type[Model], answer: JsonValue) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise BadResponse(f"the answer does not fit {model.__name__} at `{where}`: {first['msg']}") from error
+        # Not `from error`: shown as its cause, it would tell of every misfit, however many a server answers.
+        raise BadResponse(f"the answer does not fit {model.__name__} at `{where}`: {first['msg']}") from None
 
 
 def is_pending(answer: JsonValue) -> bool:

@@ -1,10 +1,9 @@
-"""A record of failures that GEPA swallows, kept for whoever must decide whether a run is worth going on with."""
+"""Failures that GEPA swallows, kept for whoever must decide whether a run is worth going on with."""
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-KEPT = 100
+from gepa_client.causes import summary
 
 
 @dataclass(frozen=True)
@@ -15,35 +14,29 @@ class Failure:
     error: Exception
 
     def __str__(self) -> str:
-        return f"{self.where}: {type(self.error).__name__}: {self.error}"
+        return f"{self.where}: {summary(self.error)}"
 
 
 class Failures:
-    """The first failures in full (at most 100) and the number of all; may be written from several threads."""
+    """Failures in the order they came, until somebody takes them; may be written from several threads.
+
+    `first`: the first of all, None while nothing has failed; it stays when it is taken.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: list[Failure] = []
-        self._count = 0
+        self._waiting: list[Failure] = []
+        self.first: Failure | None = None
 
     def record(self, where: str, error: Exception) -> None:
         """Add one."""
+        failure = Failure(where, error)
         with self._lock:
-            self._count += 1
-            if len(self._kept) < KEPT:
-                self._kept.append(Failure(where, error))
+            self._waiting.append(failure)
+            self.first = self.first or failure
 
-    @property
-    def first(self) -> Failure | None:
-        """The first cause, None while nothing has failed."""
-        return self._kept[0] if self._kept else None
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Failure]:
+    def take(self) -> list[Failure]:
+        """Those recorded since the last time; each is taken once."""
         with self._lock:
-            return iter(list(self._kept))
-
-    def __bool__(self) -> bool:
-        return self._count > 0
+            taken, self._waiting = self._waiting, []
+        return taken

@@ -5,18 +5,17 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
+from gepa_client.adapter import RemoteAdapter
+from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ClientError, Interrupted
 from gepa_client.failures import Failures
 from gepa_client.window import run_window
 from protocol.errors import ProgramFailed, RpcError
-
-if TYPE_CHECKING:
-    from gepa_client.adapter import RemoteAdapter
 
 LanguageModel = Callable[[str | list[dict[str, Any]]], str]
 Prompt = str | list[dict[str, Any]]
@@ -101,6 +100,8 @@ class ConcurrentReflection:
 class ProgramReflection:
     """Asks the program for its own proposals (capability `proposals`), for all jobs of an iteration at the same time.
 
+    For `gepa.optimize(adapter=adapter, reflection_strategy=ProgramReflection(adapter))`.
+
     Failures of the program propose nothing and are kept in the adapter's `failures`; anything else interrupts the run,
     as GEPA would go on without proposals. `total_cost` is 0.0: the program's proposals report no cost.
 
@@ -110,7 +111,7 @@ class ProgramReflection:
 
     total_cost = 0.0
 
-    def __init__(self, adapter: "RemoteAdapter") -> None:
+    def __init__(self, adapter: RemoteAdapter) -> None:
         if not adapter.client.offers("proposals"):
             raise ValueError("the program does not propose new texts (capability `proposals`); give a reflection model")
         self.adapter = adapter
@@ -128,7 +129,7 @@ class ProgramReflection:
         try:
             self.adapter.wait_for(self._propose(jobs, proposals))
         except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"propose_new_texts: {type(error).__name__}: {error}") from error
+            raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
         return [(proposal, self) for proposal in proposals]
 
     async def _propose(self, jobs: Sequence[ReflectionJob], into: list[ReflectionProposal]) -> None:

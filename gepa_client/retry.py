@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from gepa_client.causes import summary
 from gepa_client.errors import ConnectionLost, InstanceChanged, Interrupted
 from protocol.errors import CallNotFound, Overloaded, RpcError
 
@@ -48,7 +49,7 @@ class Retries:
                     raise
                 if number == self.max_attempts:
                     raise Interrupted(
-                        "paused", f"{what}: no result after {number} attempts; last error: {_told(error)}"
+                        "paused", f"{what}: no result after {number} attempts; last error: {summary(error)}"
                     ) from error
                 if not isinstance(error, ConnectionLost) or isinstance(error, InstanceChanged):
                     call_id = uuid.uuid4().hex  # the outcome is known: this call will never have another
@@ -64,7 +65,3 @@ def _asked_pause_s(error: Exception) -> float:
     """Seconds an overloaded server asked us to stay away, at most a minute."""
     asked: Any = error.details.get("retry_after_s") if isinstance(error, Overloaded) else None
     return min(float(asked), 60.0) if isinstance(asked, int | float) and asked > 0 else 0.0
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""One endpoint over HTTP: a deadline for every call, typed errors, finished work collected and not repeated."""
+"""Calls to one server: a deadline for every call, typed errors, finished work collected and not repeated."""
 
 import asyncio
 import contextlib
@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import aiohttp
 import orjson
 
 from gepa_client.address import find_token, rpc_url
-from gepa_client.answers import Exchange, checked, is_pending, result_of
+from gepa_client.answers import checked, is_pending, result_of
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
+from gepa_client.exchange import CONNECT_TIMEOUT_S, Poster
 from protocol import (
     CURRENT_VERSION,
     METHODS,
@@ -33,13 +33,9 @@ from protocol.errors import Overloaded, RpcError, VersionNotSupported
 
 RESENDS = 3
 FIRST_PAUSE_S = 0.1
-CONNECT_TIMEOUT_S = 10.0
 CANCEL_TIMEOUT_S = 2.0
 ANSWER_GRACE_S = 15.0
 """Seconds beyond `wait_s` that a server may take to write `pending` before the connection counts as lost."""
-
-KEEP_ALIVE_S = 4.0
-"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
 
 
 class RpcClient:
@@ -67,13 +63,8 @@ class RpcClient:
         self.url = rpc_url(url, allow_insecure=allow_insecure)
         self.timeout_s = timeout_s
         self.wait_s = wait_s
-        self.max_response_bytes = max_response_bytes
         self.discovery: DiscoverResult | None = None
-        found = find_token(token, token_file)
-        self._headers = {"Content-Type": "application/json"}
-        if found is not None:
-            self._headers["Authorization"] = f"Bearer {found}"
-        self._session: aiohttp.ClientSession | None = None
+        self._poster = Poster(self.url, find_token(token, token_file), max_response_bytes)
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
 
@@ -81,11 +72,7 @@ class RpcClient:
         return f"RpcClient({self.url!r})"
 
     async def __aenter__(self) -> Self:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
+        self._poster.open()
         return self
 
     async def __aexit__(
@@ -98,9 +85,7 @@ class RpcClient:
 
     async def aclose(self) -> None:
         """Close the session; safe to call twice."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._poster.close()
 
     def offers(self, capability: str) -> bool:
         """Whether the last `discover` named this capability; False before the first."""
@@ -204,45 +189,7 @@ class RpcClient:
             body = orjson.dumps(request)
         except TypeError as error:
             raise Refused(f"the params of {method} cannot be written as JSON: {error}") from error
-        return result_of(await self._exchange(body, timeout_s), request_id)
-
-    async def _exchange(self, body: bytes, timeout_s: float) -> Exchange:
-        """One HTTP request and its answer, whatever it is."""
-        if self._session is None:
-            raise Refused("the client is not open: use `async with RpcClient(...)`")
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-        try:
-            async with self._session.post(
-                self.url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                return Exchange(
-                    status=response.status,
-                    retry_after=response.headers.get("Retry-After", ""),
-                    body=await self._bounded_body(response),
-                )
-        except aiohttp.ClientSSLError as error:
-            raise Refused(f"no trusted connection to {self.url}: {error}") from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectionLost(f"cannot connect to {self.url}: {error}", sent=False) from error
-        except TimeoutError as error:
-            raise ConnectionLost(f"no answer from {self.url} within {timeout_s:.3g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLost(f"connection to {self.url} lost: {type(error).__name__}: {error}") from error
-
-    async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
-        bound = self.max_response_bytes
-        if response.content_length is not None and response.content_length > bound:
-            response.close()
-            raise BadResponse(f"the answer has {response.content_length} bytes, more than the {bound} accepted")
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > bound:
-                response.close()
-                raise BadResponse(f"the answer has more than the {bound} bytes accepted")
-            chunks.append(chunk)
-        return b"".join(chunks)
+        return result_of(await self._poster.post(body, timeout_s), request_id)
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gepa_client.deadlines import evaluation_s
 from gepa_client.retry import NoVerdict, Retries
 from gepa_client.rpc import RpcClient
 from protocol import Candidate, Limits
@@ -15,12 +16,6 @@ Results = list[dict[str, Any]]
 """The results of an item as received, one for each of its examples, in their order."""
 
 NO_VERDICT = ("infra_error", "cancelled")
-
-UNLIMITED_EXAMPLE_S = 600.0
-"""Seconds one example is waited for where the server states no deadline of its own."""
-
-QUEUE_ALLOWANCE_S = 60.0
-"""Seconds beyond the examples' own deadline that a call may spend queued behind other clients."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,6 @@ class Window:
     ) -> dict[str, Any]:
         """Evaluate these examples in one call until every one has a verdict."""
         number = 0
-        each_s = self.limits.example_timeout_s or UNLIMITED_EXAMPLE_S
 
         async def attempt(call_id: str, count: int) -> dict[str, Any]:
             nonlocal number
@@ -134,7 +128,7 @@ class Window:
                 capture_traces=item.trace,
                 call_id=call_id if self.client.offers("idempotency") else None,
                 group=group,
-                timeout_s=each_s * len(batch) + QUEUE_ALLOWANCE_S,
+                timeout_s=evaluation_s(self.limits, len(batch)),
             )
             tally.add(answer["results"])
             for example, result in zip(batch, answer["results"], strict=True):

@@ -1,14 +1,19 @@
 """The bases every wire model builds on: strict, frozen, closed for requests and open for results."""
 
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+Member = TypeVar("Member")
 
 JsonValue = Any
 """Any JSON value. Outputs, trajectories and example data stay opaque: they are carried, never inspected."""
 
 Candidate = dict[str, str]
 """A mapping from component name to component text (GEPA's word)."""
+
+Items = Annotated[list[Member], Field(fail_fast=True)]
+"""A list, checked up to its first faulty member: a million faults would cost a thousand times the body they are in."""
 
 
 class RequestModel(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import JsonValue, ResultModel
+from protocol.base import Items, JsonValue, ResultModel
 from protocol.evaluation import ExampleId
 from protocol.meta import Params
 
@@ -28,5 +28,5 @@ class ListedExample(ResultModel):
 class ListExamplesResult(ResultModel):
     """A page in the split's own order; `total` rows in all."""
 
-    examples: list[ListedExample]
+    examples: Items[ListedExample]
     total: Annotated[int, Field(ge=0)]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import Candidate, ResultModel
+from protocol.base import Candidate, Items, ResultModel
 from protocol.meta import Params
 
 
@@ -34,7 +34,7 @@ class ProgramInfo(ResultModel):
 
     name: str
     version: str | None = None
-    components: list[ComponentInfo]
+    components: Items[ComponentInfo]
     seed_candidate: Candidate
 
 
@@ -69,9 +69,9 @@ class Limits(ResultModel):
 class DiscoverResult(ResultModel):
     """Everything a client must know before its first `evaluate`. Unknown capability names are to be ignored."""
 
-    protocol_versions: Annotated[list[str], Field(min_length=1)]
+    protocol_versions: Annotated[Items[str], Field(min_length=1)]
     server: ServerInfo
     program: ProgramInfo
     datasets: dict[str, DatasetInfo] = {}
-    capabilities: list[str] = []
+    capabilities: Items[str] = []
     limits: Limits

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
-from protocol.base import Candidate, JsonValue, RequestModel, ResultModel
+from protocol.base import Candidate, Items, JsonValue, RequestModel, ResultModel
 from protocol.meta import Params
 
 Status = Literal["ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"]
@@ -100,24 +100,24 @@ class EvaluateParams(Params):
     """Run the program, as this candidate makes it, on each example."""
 
     candidate: Candidate
-    batch: list[Example]
+    batch: Items[Example]
     capture_traces: bool = False
 
 
 class EvaluateResult(ResultModel):
     """`results[i]` belongs to `batch[i]`; the two have the same length."""
 
-    results: list[ExampleResult]
+    results: Items[ExampleResult]
 
 
 class ScoreParams(Params):
     """Score outputs that another endpoint made. `results[i]` belongs to `batch[i]`."""
 
-    batch: list[Example]
-    results: list[ExampleResult]
+    batch: Items[Example]
+    results: Items[ExampleResult]
 
 
 class ScoreResult(ResultModel):
     """The same results with scores, in the same order."""
 
-    results: list[ExampleResult]
+    results: Items[ExampleResult]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from protocol.base import Candidate, RequestModel, ResultModel
+from protocol.base import Candidate, Items, RequestModel, ResultModel
 from protocol.evaluation import Usage
 from protocol.meta import Params
 
@@ -55,8 +55,8 @@ class ApplyMutationResult(ResultModel):
     commit: str
     parent: str
     diff: str
-    files: list[str]
+    files: Items[str]
     summary: str
     usage: Usage | None = None
-    components_added: list[str] = []
-    components_removed: list[str] = []
+    components_added: Items[str] = []
+    components_removed: Items[str] = []

@@ -1,18 +1,18 @@
 """`make_reflective_dataset` and `propose_new_texts`: what went wrong, and better texts."""
 
-from protocol.base import Candidate, JsonValue, RequestModel, ResultModel
+from protocol.base import Candidate, Items, JsonValue, RequestModel, ResultModel
 from protocol.evaluation import Example, ExampleResult
 from protocol.meta import Params
 
-ReflectiveDataset = dict[str, list[dict[str, JsonValue]]]
+ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
 """Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}` (GEPA's)."""
 
 
 class EvalBatch(RequestModel):
     """An evaluated minibatch: the examples as sent and the results as received, `results[i]` for `batch[i]`."""
 
-    batch: list[Example]
-    results: list[ExampleResult]
+    batch: Items[Example]
+    results: Items[ExampleResult]
 
 
 class MakeReflectiveDatasetParams(Params):
@@ -23,7 +23,7 @@ class MakeReflectiveDatasetParams(Params):
 
     candidate: Candidate
     eval_batch: EvalBatch
-    components_to_update: list[str]
+    components_to_update: Items[str]
     adapter_state: JsonValue = None
 
 
@@ -39,7 +39,7 @@ class ProposeNewTextsParams(Params):
 
     candidate: Candidate
     reflective_dataset: ReflectiveDataset
-    components_to_update: list[str]
+    components_to_update: Items[str]
 
 
 class ProposeNewTextsResult(ResultModel):

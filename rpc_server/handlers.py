@@ -69,6 +69,7 @@ class Handlers:
     ) -> None:
         self._program = program
         self._settings = settings
+        self._max_batch_size = settings.max_batch_size
         self._datasets = datasets
         self._refs = refs
         self._load = load
@@ -189,11 +190,13 @@ class Handlers:
     # Checks that need more than the model.
 
     def _check_sizes(self, params: dict[str, Any]) -> None:
-        """Refuse too long a batch before its examples are looked at one by one."""
+        """Refuse too long a batch before its examples, or its results, are looked at one by one."""
         holder = params.get("eval_batch", params)
-        batch = holder.get("batch") if isinstance(holder, dict) else None
-        if isinstance(batch, list) and len(batch) > self._settings.max_batch_size:
-            raise LimitExceeded(limit="max_batch_size", allowed=self._settings.max_batch_size, given=len(batch))
+        if not isinstance(holder, dict):
+            return
+        for given in (holder.get("batch"), holder.get("results")):
+            if isinstance(given, list) and len(given) > self._max_batch_size:
+                raise LimitExceeded(limit="max_batch_size", allowed=self._max_batch_size, given=len(given))
 
     def _check_candidate(self, candidate: Candidate) -> None:
         if candidate.keys() != self._components:

@@ -11,6 +11,9 @@ from protocol.errors import InvalidParams, VersionNotSupported
 Request = TypeVar("Request", bound=Params)
 
 _MOST_ERRORS = 20
+_MOST_LOOKED_AT = 1_000
+"""Errors beyond which none is looked at: each costs a hundred times the few bytes that made it."""
+
 _PLAINER = {"extra_forbidden": "unknown field", "missing": "missing field"}
 
 
@@ -19,7 +22,7 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
 
     Raises:
         VersionNotSupported: `_meta.protocol_version` names a version not spoken here.
-        InvalidParams: with `errors: [{path, message}]`, the first 20.
+        InvalidParams: with `errors: [{path, message}]`, the first 20; of a list, those of its first faulty member.
     """
     meta = params.get("_meta")
     if type(meta) is dict:
@@ -30,6 +33,8 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
     try:
         request = model.model_validate(params, by_alias=True, by_name=False)
     except ValidationError as error:
+        if error.error_count() > _MOST_LOOKED_AT:
+            raise invalid("", f"{error.error_count()} faults, too many to list") from None
         details = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_ERRORS]
         raise InvalidParams(
             errors=[{"path": error_path(one["loc"], params), "message": error_message(one)} for one in details]

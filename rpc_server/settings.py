@@ -1,9 +1,34 @@
 """Every setting of a server, by one name in `gepa.toml`, in `[tool.gepa]` of `pyproject.toml` and as a flag."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+KINDS = ("program", "adapter", "command")
+"""What a program may be given as."""
+
+_FOR = {
+    "adapter_args": ("adapter",),
+    "python": ("program", "adapter"),
+    "workers": ("program", "command"),
+    "threads": ("program",),
+    "thread_safe": ("adapter",),
+    "transient": ("program", "adapter"),
+}
+"""Settings that mean something to some kinds only."""
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _none_where_endless(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds
+
+
+def concerns(setting: str, kind: str) -> bool:
+    """Whether a setting means anything where the program is given as `kind`."""
+    return kind in _FOR.get(setting, KINDS)
 
 
 class Settings(BaseModel):
@@ -32,8 +57,10 @@ class Settings(BaseModel):
     max_concurrency: Annotated[int, Field(ge=1)] | None = None  # examples at once in all; async functions and commands
     thread_safe: bool = False  # the adapter bears overlapping calls
     transient: tuple[str, ...] | None = None  # exception types that are nobody's fault
-    example_timeout_s: Annotated[float, Field(gt=0)] | None = 300.0
-    start_timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    # None is no deadline; TOML and flags, which know no null, say `inf`
+    example_timeout_s: Annotated[float, Field(gt=0), AfterValidator(_none_where_endless)] | None = 300.0
+    start_timeout_s: Seconds = 120.0
+    call_timeout_s: Seconds = 600.0  # records, proposals, `score`, `finalize`; more where their examples need more
     # rows the server holds
     datasets: dict[str, Path] = {}
     share_rows: bool = True  # `list_examples` gives the rows, not only their ids
@@ -50,14 +77,31 @@ class Settings(BaseModel):
     max_queue: Annotated[int, Field(ge=0)] = 10_000  # examples waiting beyond those running
     max_trace_bytes: Annotated[int, Field(ge=0)] = 256 * 2**20
     max_answer_bytes: Annotated[int, Field(ge=0)] = 256 * 2**20
-    abandon_after_s: Annotated[float, Field(gt=0)] = 60.0
-    keep_answers_s: Annotated[float, Field(gt=0)] = 3600.0
-    drain_s: Annotated[float, Field(ge=0)] = 30.0
+    abandon_after_s: Seconds = 60.0
+    keep_answers_s: Seconds = 3600.0
+    drain_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
 
     @model_validator(mode="after")
     def _one_program(self) -> Self:
-        given = [name for name in ("program", "adapter", "command") if getattr(self, name) is not None]
+        given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             said = " and ".join(given) if given else "none"
             raise ValueError(f"give exactly one of `program`, `adapter` and `command` (given: {said})")
         return self
+
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> Self:
+        """Refuse what was said and would not be heeded."""
+        for name in sorted(self.model_fields_set):
+            if not concerns(name, self.kind):
+                raise ValueError(f"`{name}` is for {_either(_FOR[name])}, not for `{self.kind}`")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """What the program is given as: one of `KINDS`."""
+        return next(name for name in KINDS if getattr(self, name) is not None)
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(f"`{name}`" for name in names)

@@ -1,6 +1,7 @@
 """JSON as it travels: strict when read, and written whole or not at all."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -10,6 +11,9 @@ from protocol.errors import LimitExceeded, ParseError
 
 MAX_NESTING = 1024
 """Levels of arrays and objects a body may hold (orjson's own bound)."""
+
+MAX_RESULT_NESTING = 900
+"""Levels a program's result may hold: less than can be read and written, for it travels inside other things."""
 
 
 def read(body: bytes | bytearray) -> Any:
@@ -38,12 +42,28 @@ def write(value: JsonValue) -> bytes:
         return _write_deep(value)
 
 
+def nests_too_deep(result: JsonValue) -> bool:
+    """Whether arrays and objects are nested in each other more than `MAX_RESULT_NESTING` times."""
+    try:
+        orjson.dumps(result)
+    except TypeError:  # more than the 254 levels it writes: to be counted
+        layer = [result]
+        for _ in range(MAX_RESULT_NESTING):
+            layer = [member for value in layer for member in _members(value)]
+        return any(isinstance(value, list | dict) for value in layer)
+    return False
+
+
 def canonical(value: JsonValue) -> bytes:
     """The same bytes for equal values, whatever the order of their keys; for digests. Raises as `write` does."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         return _write_deep(value, sort_keys=True)
+
+
+def _members(value: JsonValue) -> Iterable[JsonValue]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _write_deep(value: JsonValue, *, sort_keys: bool = False) -> bytes:

@@ -1,21 +1,23 @@
 """Tries a server on a few training rows before a run is paid for, and says what the run would meet and take."""
 
-import asyncio
 import contextlib
+import functools
 import json
-import statistics
 import time
 import uuid
 from typing import Any
 
+from gepa_client.causes import details, summary
 from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing, Verdict
-from gepa_client.errors import ClientError, ConnectionLost
-from gepa_client.rows import AnyRow, HeldRow, load_rows, wire_example
+from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, RowsError
+from gepa_client.held import held_rows
+from gepa_client.rows import AnyRow, wire_example
 from gepa_client.rpc import RpcClient
 from gepa_client.run import splits
-from gepa_client.run.causes import details, summary
 from gepa_client.run.config import RunConfig
-from gepa_client.run.settings import SettingsError, is_file
+from gepa_client.run.settings import SettingsError
+from gepa_client.window import run_window
 from protocol import DiscoverResult
 from protocol.errors import RpcError
 
@@ -23,8 +25,9 @@ TOLERATED = 0.10
 """The share of examples that may end in a system error: the infrastructure's, a time-out, or the program's."""
 
 SYSTEM_ERRORS = ("infra_error", "timeout", "program_error", "cancelled")
-UNLIMITED_EXAMPLE_S = 600.0
-PAGE = 1000
+
+Numbered = tuple[int, AnyRow]
+"""A training row with its index among all of them."""
 
 
 class _Stop(Exception):
@@ -35,7 +38,7 @@ async def check(config: RunConfig, examples: int) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
     Raises:
-        SettingsError, Refused: the settings cannot be used. RowsError: the training rows cannot be read.
+        Refused: the settings cannot be used.
     """
     attempt = _Attempt(config, examples)
     async with RpcClient(
@@ -72,6 +75,11 @@ class _Attempt:
     def note(self, name: Any, verdict: Verdict, message: str, further: str | None = None) -> None:
         self.steps.append(Step(name=name, verdict=verdict, message=message, details=further))
 
+    def failed(self, name: Any, error: Exception) -> None:
+        """Note what ended a step."""
+        breach = "the server breaks the contract: " if isinstance(error, BadResponse) else ""
+        self.note(name, "failed", breach + summary(error), details(error) if isinstance(error, RpcError) else None)
+
     async def go(self) -> None:
         discovery = await self._handshake()
         rows = await self._rows(discovery)
@@ -85,85 +93,79 @@ class _Attempt:
             self.discovery = await self.client.discover()
         except (ClientError, RpcError) as error:
             self.reached = not isinstance(error, ConnectionLost)
-            self.note("handshake", "failed", summary(error), details(error) if isinstance(error, RpcError) else None)
+            self.failed("handshake", error)
             raise _Stop from error
         program = self.discovery.program
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
         self.note("handshake", "ok", f"components {', '.join(program.seed_candidate)}; the server offers {offered}")
         return self.discovery
 
-    async def _rows(self, discovery: DiscoverResult) -> list[tuple[int, AnyRow]]:
-        """Up to `wanted` training rows with their indices, spread over all of them."""
+    async def _rows(self, discovery: DiscoverResult) -> list[Numbered]:
+        """Up to `wanted` training rows, spread over all of them."""
         held = {split: info.size for split, info in discovery.datasets.items()}
-        source = splits.train_name(self.config, held)
-        if source is None:
-            self.note("rows", "failed", "no training rows: give --trainset a file, or a split the server holds")
-            raise _Stop
-        if is_file(source):
-            rows: list[AnyRow] = list(load_rows(source))
-        elif source in held:
-            page = await self.client.list_examples(source, limit=PAGE)
-            rows = [HeldRow(example.id, example.split, example.data) for example in page.examples]
-        else:
-            raise SettingsError(f"trainset: {source!r} is neither a file nor a split the server holds")
-        if not rows:
-            self.note("rows", "failed", f"{source} holds no rows")
-            raise _Stop
+        try:
+            rows = await splits.training_rows(self.config, held, functools.partial(held_rows, self.client))
+        except (SettingsError, RowsError) as error:
+            self.note("rows", "failed", str(error))
+            raise _Stop from error
+        except (ClientError, RpcError) as error:
+            self.failed("rows", error)
+            raise _Stop from error
         count = min(self.wanted, discovery.limits.max_batch_size, len(rows))
-        chosen = [(at * len(rows)) // count for at in range(count)]
-        self.note("rows", "ok", f"{count} of {held.get(source, len(rows))} training rows of {source}")
-        return [(at, rows[at]) for at in chosen]
+        self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.train_name(self.config, held)}")
+        return [(at, rows[at]) for at in ((number * len(rows)) // count for number in range(count))]
 
-    async def _evaluate(self, discovery: DiscoverResult, rows: list[tuple[int, AnyRow]]) -> list[dict[str, Any]]:
+    async def _evaluate(self, discovery: DiscoverResult, rows: list[Numbered]) -> list[dict[str, Any]]:
         """One result per row; a call that was lost stands as an `infra_error` of its own."""
-        limits = discovery.limits
-        each_s = limits.example_timeout_s or UNLIMITED_EXAMPLE_S
         group = uuid.uuid4().hex if self.client.offers("refs") else None
-        room = asyncio.Semaphore(limits.max_concurrency)
+        results: list[dict[str, Any]] = [{}] * len(rows)
         took: list[float] = []
 
-        async def evaluate(batch: list[tuple[int, AnyRow]]) -> list[dict[str, Any]]:
-            async with room:
-                began = time.monotonic()
-                try:
-                    answer = await self.client.evaluate(
-                        discovery.program.seed_candidate,
-                        [wire_example(row) for _, row in batch],
-                        capture_traces=True,
-                        call_id=uuid.uuid4().hex if self.client.offers("idempotency") else None,
-                        group=group,
-                        timeout_s=each_s * len(batch) + 60.0,
-                    )
-                except (ClientError, RpcError) as error:
-                    if isinstance(error, RpcError) and not error.retryable:
-                        raise
-                    lost = {"type": type(error).__name__, "message": str(error)}
-                    return [{"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}] * len(batch)
-                took.append((time.monotonic() - began) / len(batch))
-                return list(answer["results"])
+        async def evaluate(start: int, batch: list[Numbered]) -> None:
+            began = time.monotonic()
+            try:
+                answer = await self.client.evaluate(
+                    discovery.program.seed_candidate,
+                    [wire_example(row) for _, row in batch],
+                    capture_traces=True,
+                    call_id=self._call_id(),
+                    group=group,
+                    timeout_s=evaluation_s(discovery.limits, len(batch)),
+                )
+            except (ConnectionLost, RpcError) as error:
+                if isinstance(error, RpcError) and not error.retryable:
+                    raise
+                lost = {"type": type(error).__name__, "message": str(error)}
+                results[start : start + len(batch)] = [
+                    {"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}
+                ] * len(batch)
+                return
+            took.append((time.monotonic() - began) / len(batch))
+            results[start : start + len(batch)] = answer["results"]
 
         began = time.monotonic()
-        batches = [rows] if limits.whole_batches else [[row] for row in rows]
-        outcomes = await asyncio.gather(*(evaluate(batch) for batch in batches), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, RpcError):
-                self.note("evaluate", "failed", summary(outcome), details(outcome))
-                raise _Stop from outcome
-            if isinstance(outcome, BaseException):
-                raise outcome
-        results = [result for outcome in outcomes if isinstance(outcome, list) for result in outcome]
+        width = len(rows) if discovery.limits.whole_batches else 1
+        jobs = [functools.partial(evaluate, at, rows[at : at + width]) for at in range(0, len(rows), width)]
+        try:
+            await run_window(discovery.limits.max_concurrency, jobs)
+        except (BadResponse, RpcError) as error:
+            self.failed("evaluate", error)
+            raise _Stop from error
         self.examples = [_checked(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         if took:
             self._time(discovery, took, time.monotonic() - began)
         return results
 
+    def _call_id(self) -> str | None:
+        return uuid.uuid4().hex if self.client.offers("idempotency") else None
+
     def _time(self, discovery: DiscoverResult, took: list[float], all_s: float) -> None:
         costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
         budget = self.config.max_metric_calls or 1000
-        each_s = statistics.fmean(took)
+        each_s = _mean(took)
         at_once = discovery.limits.max_concurrency
         minibatch = min(self.config.reflection_minibatch_size or 3, at_once)
-        each_usd = statistics.fmean(costs) if costs else None
+        each_usd = _mean(costs) if costs else None
         self.timing = Timing(
             example_s=each_s,
             slowest_s=max(took),
@@ -198,20 +200,15 @@ class _Attempt:
         elif not scores:
             self.note("scores", "skipped", "no example has a score")
         elif any(scores):
-            low, mean, high = min(scores), statistics.fmean(scores), max(scores)
+            low, mean, high = min(scores), _mean(scores), max(scores)
             self.note("scores", "ok", f"{low:g} to {high:g}, mean {mean:.3g}")
         else:
             self._all_zero(discovery)
 
     def _all_zero(self, discovery: DiscoverResult) -> None:
-        """All scores 0: a fault, unless part of the seed is still unwritten: then there is nothing yet to score."""
-        empty = [name for name, text in discovery.program.seed_candidate.items() if not text.strip()]
-        if empty:
-            self.note(
-                "scores",
-                "warning",
-                f"every score is 0; accepted because {', '.join(empty)} of the seed is empty: nothing to score yet",
-            )
+        """All scores 0: a fault, unless the whole seed is still unwritten: then there is nothing yet to score."""
+        if not any(text.strip() for text in discovery.program.seed_candidate.values()):
+            self.note("scores", "warning", "every score is 0; accepted because the seed is empty: nothing to score yet")
             return
         self.note(
             "scores",
@@ -220,9 +217,7 @@ class _Attempt:
             "and do the outputs look as they should?",
         )
 
-    async def _reflect(
-        self, discovery: DiscoverResult, rows: list[tuple[int, AnyRow]], results: list[dict[str, Any]]
-    ) -> None:
+    async def _reflect(self, discovery: DiscoverResult, rows: list[Numbered], results: list[dict[str, Any]]) -> None:
         """A reflective dataset for the first component, from everything that got a verdict."""
         component = next(iter(discovery.program.seed_candidate))
         usable = [
@@ -239,9 +234,11 @@ class _Attempt:
             "components_to_update": [component],
         }
         try:
-            answer = await self.client.make_reflective_dataset(params)
+            answer = await self.client.make_reflective_dataset(
+                params, call_id=self._call_id(), timeout_s=CALL_TIMEOUT_S
+            )
         except (ClientError, RpcError) as error:
-            self.note("reflective dataset", "failed", f"{component}: {summary(error)}", details(error))
+            self.failed("reflective dataset", error)
             return
         records = answer.dataset.get(component)
         if not records:
@@ -259,6 +256,11 @@ class _Attempt:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
             self.note("proposals", "warning", "nobody proposes new texts yet: a run needs --reflection-lm")
+
+
+def _mean(values: list[float]) -> float:
+    """Without their sum, which may be infinite where every value is finite: they are a server's."""
+    return sum(value / len(values) for value in values)
 
 
 _STEPS = {

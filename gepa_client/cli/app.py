@@ -40,8 +40,8 @@ def build(loaded: str | None) -> typer.Typer:
 
     for name, summary in COMMANDS.items():
         if name == loaded:
-            command = getattr(import_module(f"gepa_client.cli.{name}"), name)
-            app.command(name, short_help=summary)(command)
+            module = import_module(f"gepa_client.cli.{name}")
+            app.command(name, short_help=summary, cls=getattr(module, "COMMAND", None))(getattr(module, name))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app

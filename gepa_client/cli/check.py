@@ -19,6 +19,7 @@ from gepa_client.run.settings import SettingsError, load
 if TYPE_CHECKING:
     from gepa_client.check.outcome import CheckReport, Timing
 
+COMMAND = flags.SettingsCommand
 EXAMPLES = 15
 USAGE = 2
 STOPPED = 130

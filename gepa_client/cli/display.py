@@ -18,7 +18,6 @@ from gepa_client.run.events import (
     Budget,
     CandidateFound,
     Event,
-    Failure,
     Finalized,
     Finished,
     NoProposal,
@@ -26,6 +25,7 @@ from gepa_client.run.events import (
     Progress,
     Rejected,
     Started,
+    StepFailed,
     Tested,
     Warned,
 )
@@ -262,7 +262,7 @@ def told_plainly(event: Event) -> str:
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
         case NoProposal():
             return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
-        case Failure():
+        case StepFailed():
             return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
         case Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"

@@ -7,10 +7,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
-from gepa_client.run.config import GROUPS, RunConfig
+from gepa_client.run.config import GROUPS, REPLACED, RunConfig
 
 _WRITTEN_AS_TEXT = {"reflection_lm_kwargs", "wandb_init_kwargs", "reflection_prompt_template"}
+
+
+class SettingsCommand(TyperCommand):
+    """A command whose flags are settings: one that GEPA has and we replace is refused with the reason."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, looking first for flags that cannot be."""
+        for argument in args:
+            flag = argument.partition("=")[0]
+            option = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+            if flag.startswith("--") and option in REPLACED:
+                ctx.fail(f"{flag} cannot be set: {REPLACED[option]}")
+        return super().parse_args(ctx, args)
 
 
 def parameter(name: str) -> inspect.Parameter:

@@ -26,6 +26,7 @@ from gepa_client.run.events import Finished
 from gepa_client.run.settings import SettingsError, load
 from gepa_client.run.supervise import OptimizerProcess
 
+COMMAND = flags.SettingsCommand
 TICK_S = 0.125
 USAGE = 2
 

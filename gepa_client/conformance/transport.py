@@ -1,7 +1,7 @@
 """Sends HTTP requests that no proper client would: cut short, endless, without headers, on a connection of their own.
 
-`gepa_client.rpc` is where product calls meet aiohttp. This second place exists because a conformance check needs what
-that client must never do: bodies that never end or never come, absent headers, and connections closed in the middle.
+`gepa_client.exchange` is where product calls meet aiohttp. This second place exists because a conformance check needs
+what that one must never do: bodies that never end or never come, absent headers, and connections closed in the middle.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Any, Self
 import aiohttp
 
 from gepa_client.address import find_token, rpc_url
+from gepa_client.causes import summary
 
 MAX_ANSWER_BYTES = 256 * 2**20
 CHUNK_BYTES = 64 * 1024
@@ -98,7 +99,7 @@ class Transport:
         except TimeoutError as error:
             raise Lost(f"no answer within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Lost(f"the connection was lost ({type(error).__name__}: {error})") from error
+            raise Lost(f"the connection was lost ({summary(error)})") from error
         return Answer(
             status=response.status,
             headers={name.lower(): value for name, value in response.headers.items()},

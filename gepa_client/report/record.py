@@ -6,7 +6,6 @@ from gepa_client.run.events import (
     Budget,
     CandidateFound,
     Event,
-    Failure,
     Finalized,
     Finished,
     NoProposal,
@@ -14,6 +13,7 @@ from gepa_client.run.events import (
     Progress,
     Rejected,
     Started,
+    StepFailed,
     Tested,
     Warned,
 )
@@ -39,7 +39,7 @@ class RunRecord:
     candidates: list[CandidateFound] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     without_proposal: int = 0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[StepFailed] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     tested: dict[int, Tested] = field(default_factory=dict)
     finalized: Finalized | None = None
@@ -65,22 +65,19 @@ class RunRecord:
                 self._pace.append((event.seconds, event.evaluated))
             case Budget():
                 self.budget_used = event.metric_calls
-                self.in_flight = 0
             case CandidateFound():
-                self.in_flight = 0
                 self.candidates.append(event)
                 self.budget_used = max(self.budget_used, event.metric_calls)
             case Rejected():
                 self.rejected.append(event)
             case NoProposal():
                 self.without_proposal += 1
-            case Failure():
+            case StepFailed():
                 self.failures.append(event)
             case Warned():
                 self.warnings.append(event.message)
             case Tested():
                 self.tested[event.index] = event
-                self.in_flight = 0
             case Finalized():
                 self.finalized = event
             case Finished():

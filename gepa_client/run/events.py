@@ -100,7 +100,7 @@ class NoProposal(_Event):
     reason: str
 
 
-class Failure(_Event):
+class StepFailed(_Event):
     """A step of an iteration failed; GEPA goes on with the next one."""
 
     event: Literal["failure"] = "failure"
@@ -149,7 +149,7 @@ Event = (
     | CandidateFound
     | Rejected
     | NoProposal
-    | Failure
+    | StepFailed
     | Tested
     | Finalized
     | Finished

@@ -1,6 +1,5 @@
 """Ends a run whose iterations keep failing: GEPA alone would go on, or finish, with every proposal lost in silence."""
 
-from itertools import islice
 from typing import Protocol
 
 from gepa.core.callbacks import (
@@ -11,10 +10,10 @@ from gepa.core.callbacks import (
     ProposalEndEvent,
 )
 
+from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
-from gepa_client.run.causes import details, summary
-from gepa_client.run.events import Emit, Failure, Warned
+from gepa_client.run.events import Emit, StepFailed, Warned
 
 
 class FailureGuard:
@@ -30,11 +29,10 @@ class FailureGuard:
         self._failures = failures
         self._limit = limit
         self._emit = emit
-        self._counted = 0
         self._raised = False
         self._proposed = False
         self._in_a_row = 0
-        self._first: Failure | None = None
+        self._first: StepFailed | None = None
 
     def on_iteration_start(self, _event: IterationStartEvent) -> None:
         """A clean slate for the iteration, not for the row."""
@@ -54,36 +52,35 @@ class FailureGuard:
         self._failures.record("iteration", event["exception"])
 
     @property
-    def cause(self) -> Failure | None:
+    def cause(self) -> StepFailed | None:
         """The first failure of the present row, in full."""
         return self._first if self._in_a_row else None
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Report what failed, and judge."""
-        before, self._counted = self._counted, len(self._failures)
         fresh = [
-            Failure(
+            StepFailed(
                 iteration=event["iteration"],
                 step=failure.where,
                 message=summary(failure.error),
                 details=details(failure.error),
             )
-            for failure in islice(self._failures, before, None)
+            for failure in self._failures.take()
         ]
         for failure in fresh:
             self._emit(failure)
         if self._proposed and not self._raised:
             self._in_a_row = 0
-        elif self._counted > before:
+        elif fresh:
             self._in_a_row += 1
-            if fresh and (self._in_a_row == 1 or self._first is None):
+            if self._in_a_row == 1:
                 self._first = fresh[0]
-        if self._in_a_row >= self._limit:
-            first = self._first
-            cause = f"; the first, at {first.step} in iteration {first.iteration}: {first.message}" if first else ""
+        first = self.cause
+        if first is not None and self._in_a_row >= self._limit:
             raise Interrupted(
                 "failed",
-                f"{self._in_a_row} iterations in a row failed{cause}",
+                f"{self._in_a_row} iterations in a row failed; the first, at {first.step} in iteration "
+                f"{first.iteration}: {first.message}",
             )
 
 

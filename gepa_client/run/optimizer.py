@@ -1,8 +1,7 @@
 """Runs `gepa.optimize` against a server, tells of it in events, and keeps everything found whatever happens."""
 
+import functools
 import os
-import threading
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,22 +12,22 @@ from gepa.core.callbacks import GEPACallback
 from gepa.core.result import GEPAResult
 
 from gepa_client.adapter import RemoteAdapter
+from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
-from gepa_client.reflection import ConcurrentReflection
+from gepa_client.held import held_rows
+from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
 from gepa_client.run import folder as files
 from gepa_client.run import splits as rows_of
 from gepa_client.run import strategies
-from gepa_client.run.causes import details, summary
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Emit, Finalized, Finished, Phase, Progress, Started, Status, Tested, Warned
+from gepa_client.run.events import Emit, Finalized, Finished, Phase, Started, Status, Tested, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
+from gepa_client.run.pulse import Pulse
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
-from gepa_client.window import ExampleDone
 from protocol.errors import RpcError
 
-PROGRESS_EVERY_S = 0.1
 STOPPED_AT_TEST = "stopped by hand while the test rows were scored"
 
 
@@ -49,28 +48,13 @@ class _Log:
         print(message, flush=True)
 
 
-class _Pulse:
-    """Counts finished examples and tells of them a few times a second; called from the adapter's thread."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self._told = 0.0
-        self._evaluated = 0
-
-    def __call__(self, done: ExampleDone) -> None:
-        self._evaluated += 1
-        now = time.monotonic()
-        if now - self._told >= PROGRESS_EVERY_S:
-            self._told = now
-            self._emit(Progress(evaluated=self._evaluated, in_flight=done.in_flight))
-
-
 def run(config: RunConfig, output: Path, emit: Emit) -> None:
     """Do one run; `output` is an empty folder of its own. The last event is always `finished`.
 
     Writes `config.json`, `best_candidate.json` at each improvement and `result.json` at the end.
     """
     files.write_json(output / files.CONFIG, config.recorded())
+    finished: Finished | None = None
     try:
         with RemoteAdapter(
             config.url,
@@ -78,14 +62,16 @@ def run(config: RunConfig, output: Path, emit: Emit) -> None:
             allow_insecure=config.allow_insecure,
             failure_score=config.failure_score,
             max_attempts=config.max_attempts,
-            on_example=_Pulse(emit),
         ) as adapter:
             emit(Phase(phase="connecting"))
-            _Run(config, output, emit, adapter).go()
+            with Pulse(adapter, emit):
+                finished = _Run(config, output, emit, adapter).go()
     except Interrupted as interrupted:
-        emit(Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0))
+        # once the run has ended, stopping it only hastens the closing of its connection
+        finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
     except (SettingsError, ClientError, RpcError) as error:
-        emit(Finished(status="failed", reason=_told(error), details=details(error), metric_calls=0))
+        finished = Finished(status="failed", reason=_reason(error), details=details(error), metric_calls=0)
+    emit(finished)
 
 
 class _Run:
@@ -96,10 +82,12 @@ class _Run:
         self.adapter = adapter
         self.id = output.name
 
-    def go(self) -> None:
+    def go(self) -> Finished:
+        """Search, test and tell the program; everything but the last event is emitted here."""
         discovery = self.adapter.discovery
         held = {split: info.size for split, info in discovery.datasets.items()}
-        splits = rows_of.find(self.config, held, lambda split: list(self.adapter.dataset(split).rows))
+        fetch = functools.partial(held_rows, self.adapter.client)
+        splits = self.adapter.wait_for(rows_of.find(self.config, held, fetch))
         proposer, reflection = self._reflection()
         self.emit(
             Started(
@@ -130,16 +118,14 @@ class _Run:
             if ending.status == "finished":
                 self._finalize(result)
         calls = result.total_metric_calls if result is not None else None
-        self.emit(
-            Finished(
-                status=ending.status,
-                reason=ending.reason,
-                details=ending.details,
-                metric_calls=calls or 0,
-                evaluation_usd=self.adapter.tally.cost_usd or None,
-                reflection_usd=getattr(reflection, "total_cost", None) or None,
-                files=written,
-            )
+        return Finished(
+            status=ending.status,
+            reason=ending.reason,
+            details=ending.details,
+            metric_calls=calls or 0,
+            evaluation_usd=self.adapter.tally.cost_usd or None,
+            reflection_usd=getattr(reflection, "total_cost", None) or None,
+            files=written,
         )
 
     def _reflection(self) -> tuple[str, Any]:
@@ -162,7 +148,7 @@ class _Run:
             raise SettingsError(
                 "nobody proposes new texts: this program does not (no capability `proposals`), so give --reflection-lm"
             )
-        return "the program", self.adapter.program_reflection()
+        return "the program", ProgramReflection(self.adapter)
 
     def _warnings(self, splits: rows_of.Splits) -> list[str]:
         budget = self.config.max_metric_calls
@@ -203,7 +189,7 @@ class _Run:
                 interrupted.status, watcher.result(), interrupted.reason, cause.details if cause is not None else None
             )
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
-            return _Ending("failed", watcher.result(), _told(error), details(error))
+            return _Ending("failed", watcher.result(), _reason(error), details(error))
         return _Ending("finished", result)
 
     def _write(self, ending: _Ending, val: RowLoader, tested: dict[int, float]) -> list[str]:
@@ -237,7 +223,7 @@ class _Run:
         try:
             batches = self.adapter.batch_evaluate([(result.candidates[index], rows) for index in indices], False)
         except (Interrupted, ClientError, RpcError) as error:
-            self.emit(Warned(message=f"the test rows could not be scored: {_told(error)}"))
+            self.emit(Warned(message=f"the test rows could not be scored: {_reason(error)}"))
             return not (isinstance(error, Interrupted) and error.status == "cancelled")
         for index, batch in zip(indices, batches, strict=True):
             tested[index] = sum(batch.scores) / len(batch.scores)
@@ -249,34 +235,28 @@ class _Run:
         if "finalize" not in self.adapter.discovery.capabilities:
             return
         self.emit(Phase(phase="finalizing"))
-        answer: list[Finalized] = []
-
-        def ask() -> None:
-            try:
-                message = self.adapter.finalize(
-                    result.candidates[result.best_idx],
-                    result.val_aggregate_scores[result.best_idx],
-                    {
-                        "id": self.id,
-                        "metric_calls": result.total_metric_calls or 0,
-                        "candidates": len(result.candidates),
-                        "seed_score": result.val_aggregate_scores[0],
-                    },
-                )
-                answer.append(Finalized(message=message))
-            except (Interrupted, ClientError, RpcError) as error:
-                answer.append(Finalized(error=_told(error)))
-
-        thread = threading.Thread(target=ask, name="finalize", daemon=True)
+        limit_s = self.config.finalize_timeout_s
         try:
-            thread.start()
-            thread.join(self.config.finalize_timeout_s)
-        except Interrupted as interrupted:
-            answer[:] = [Finalized(error=interrupted.reason)]
-        self.emit(answer[0] if answer else Finalized(error=f"no answer within {self.config.finalize_timeout_s:g} s"))
+            message = self.adapter.finalize(
+                result.candidates[result.best_idx],
+                result.val_aggregate_scores[result.best_idx],
+                {
+                    "id": self.id,
+                    "metric_calls": result.total_metric_calls or 0,
+                    "candidates": len(result.candidates),
+                    "seed_score": result.val_aggregate_scores[0],
+                },
+                timeout_s=limit_s,
+            )
+        except TimeoutError:
+            self.emit(Finalized(error=f"no answer within {limit_s:g} s"))
+        except (Interrupted, ClientError, RpcError) as error:
+            self.emit(Finalized(error=_reason(error)))
+        else:
+            self.emit(Finalized(message=message))
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, SettingsError):
         return str(error)
     if isinstance(error, Interrupted):

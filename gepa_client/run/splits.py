@@ -1,14 +1,14 @@
 """Finds the rows of a run: files or splits the server holds, with ids no two loaders share, and rows in two of them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gepa_client.rows import AnyRow, HeldRow, RowLoader, load_rows
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError, is_file
 
-HeldRows = Callable[[str], list[AnyRow]]
+HeldRows = Callable[[str], Awaitable[list[AnyRow]]]
 """Gives the rows of a split the server holds."""
 
 SHOWN = 10
@@ -29,24 +29,30 @@ class Splits:
         return sizes | {"test": len(self.test)} if self.test is not None else sizes
 
 
-def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> Splits:
+async def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> Splits:
     """The rows the settings name; `held` gives the splits of the server and their sizes.
 
     Raises:
         SettingsError: no training rows, or a split the server does not hold. RowsError: an unreadable file.
     """
-    train = _rows(config.trainset or _default("train", held), "trainset", held, held_rows)
-    if train is None:
-        raise SettingsError(
-            "no training rows: give --trainset a file (.json, .jsonl, .csv)"
-            + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
-        )
-    val = _rows(config.valset or _default("val", held), "valset", held, held_rows)
-    test = _rows(config.testset or _default("test", held), "testset", held, held_rows)
+    train = await training_rows(config, held, held_rows)
+    val = await _rows(config.valset or _default("val", held), "valset", held, held_rows)
+    test = await _rows(config.testset or _default("test", held), "testset", held, held_rows)
     train_loader = RowLoader(train)
     val_loader = RowLoader(val, first_id=len(train)) if val is not None else train_loader
     first_test = len(train) + (len(val) if val is not None else 0)
     return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
+
+
+async def training_rows(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow]:
+    """All rows to learn from; raises as `find` does."""
+    rows = await _rows(train_name(config, held), "trainset", held, held_rows)
+    if rows is None:
+        raise SettingsError(
+            "no training rows: give --trainset a file (.json, .jsonl, .csv)"
+            + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
+        )
+    return rows
 
 
 def train_name(config: RunConfig, held: dict[str, int]) -> str | None:
@@ -58,7 +64,7 @@ def _default(split: str, held: dict[str, int]) -> str | None:
     return split if held.get(split) else None
 
 
-def _rows(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
+async def _rows(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
     if source is None:
         return None
     if is_file(source):
@@ -68,7 +74,7 @@ def _rows(source: str | None, setting: str, held: dict[str, int], held_rows: Hel
         raise SettingsError(
             f"{setting}: {source!r} is neither a file (.json, .jsonl, .csv) nor a split the server holds ({offered})"
         )
-    rows = held_rows(source)
+    rows = await held_rows(source)
     if not rows:
         raise SettingsError(f"{setting}: the server's split {source!r} is empty")
     return rows
@@ -84,12 +90,12 @@ def warnings(splits: Splits) -> list[str]:
         )
     elif shared := common(splits.train, splits.val):
         found.append(
-            _told(shared, "validation", len(splits.val), "training", "selection favours what was learnt by heart")
+            _overlap(shared, "validation", len(splits.val), "training", "selection favours what was learnt by heart")
         )
     if splits.test is not None:
         for name, other in (("training", splits.train), ("validation", splits.val)):
             if (name == "training" or other is not splits.train) and (shared := common(other, splits.test)):
-                found.append(_told(shared, "test", len(splits.test), name, "the test score is not of new rows"))
+                found.append(_overlap(shared, "test", len(splits.test), name, "the test score is not of new rows"))
     return found
 
 
@@ -105,7 +111,7 @@ def _key(row: AnyRow) -> str:
     return json.dumps(row.data, sort_keys=True)
 
 
-def _told(shared: list[tuple[str, str]], name: str, size: int, other: str, meaning: str) -> str:
+def _overlap(shared: list[tuple[str, str]], name: str, size: int, other: str, meaning: str) -> str:
     which = ", ".join(f"{mine} = {other} {theirs}" for mine, theirs in shared[:SHOWN])
     more = f" and {len(shared) - SHOWN} more" if len(shared) > SHOWN else ""
     return f"{len(shared)} of {size} {name} rows are {other} rows too ({name} {which}{more}): {meaning}"

@@ -20,6 +20,7 @@ from gepa.core.callbacks import (
 from gepa.core.result import GEPAResult
 from gepa.core.state import GEPAState
 
+from gepa_client.causes import summary
 from gepa_client.errors import Interrupted
 from gepa_client.run.events import Budget, CandidateFound, Emit, NoProposal, Phase, Rejected
 
@@ -148,7 +149,7 @@ class Loud:
             try:
                 method(event)
             except Exception as error:
-                raise Interrupted("failed", f"{name} failed: {type(error).__name__}: {error}") from error
+                raise Interrupted("failed", f"{name} failed: {summary(error)}") from error
 
         return called
 

@@ -1,20 +1,18 @@
 """Settings from a configuration file and flags, with errors that say which key of which file is wrong."""
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
-from rpc_server.settings import Settings
+from rpc_server.settings import KINDS, Settings, concerns
 
 CONFIG_FILE = "gepa.toml"
 PROJECT_FILE = "pyproject.toml"
-
-_PROGRAM_KEYS = ("program", "adapter", "command")
 
 
 class SettingsError(ValueError):
@@ -44,14 +42,16 @@ def load_settings(
     from_flags = {name: _anchored(name, value, folder) for name, value in (flags or {}).items()}
     _check_known(from_file, source)
     _check_known(from_flags, "the flags")
-    if any(key in from_flags for key in _PROGRAM_KEYS):
-        from_file = {key: value for key, value in from_file.items() if key not in _PROGRAM_KEYS}
+    chosen = [kind for kind in KINDS if kind in from_flags]
+    if len(chosen) == 1:
+        # The file's program goes, and with it what was said of it alone.
+        from_file = {key: value for key, value in from_file.items() if key not in KINDS and concerns(key, chosen[0])}
     root = (path.parent if path is not None else folder).absolute()
     merged = {**from_file, **from_flags}
     merged["root"] = str(root / merged.get("root", "."))
     try:
-        # As JSON, because only there strictness still takes a string for a path.
-        return Settings.model_validate_json(orjson.dumps(merged), strict=True)
+        # As JSON, because only there strictness still takes a string for a path; with `Infinity`, which means no end.
+        return Settings.model_validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
         raise SettingsError("\n".join(_faults(error, from_flags, source))) from None
     except TypeError as error:

@@ -88,6 +88,8 @@ def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
     said = first.discovery
     capabilities = frozenset(said.capabilities)
     single = "refs" in capabilities  # what it keeps for its refs is in that one process
+    if single:
+        _check_heeded(settings)
     size = 1 if single else settings.workers or _default_size(launcher)
     most = size * said.limits.max_concurrency
     return PoolPlan(
@@ -101,7 +103,16 @@ def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
         cancels="cancel" in capabilities,
         example_timeout_s=settings.example_timeout_s,
         start_timeout_s=settings.start_timeout_s,
+        call_timeout_s=settings.call_timeout_s,
     )
+
+
+def _check_heeded(settings: Settings) -> None:
+    """Refuse what is said in vain to a program that keeps its trajectories itself (an adapter does so in our worker)."""
+    if settings.workers not in (None, 1):
+        raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
+    if settings.kind == "command" and "max_trace_bytes" in settings.model_fields_set:
+        raise ProgramFailed("`max_trace_bytes`: the program offers `refs`, so it keeps them itself", stage="settings")
 
 
 def _default_size(launcher: Launcher) -> int:

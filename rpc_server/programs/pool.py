@@ -41,6 +41,7 @@ class PoolPlan:
     cancels: bool
     example_timeout_s: float | None
     start_timeout_s: float
+    call_timeout_s: float
 
 
 class Pool:
@@ -139,11 +140,9 @@ class Pool:
         await self._supply.close()
 
     def _call_limit(self, params: dict[str, Any]) -> float:
-        example_s = self._plan.example_timeout_s
-        if example_s is None:
-            return self._plan.start_timeout_s
+        """Room for each of the call's examples, as scoring them may take as long as running them."""
         rows = params.get("batch") or (params.get("eval_batch") or {}).get("batch") or ()
-        return max(self._plan.start_timeout_s, example_s * len(rows))
+        return max(self._plan.call_timeout_s, (self._plan.example_timeout_s or 0) * len(rows))
 
     # -- from a call to a process ------------------------------------------------------------------------------------
 

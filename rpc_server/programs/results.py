@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from protocol import ExampleResult
+from rpc_server import wire
 from rpc_server.program import ResultDict
 from rpc_server.programs.frames import unwritable
 
@@ -48,6 +49,8 @@ def _problem(given: Any, *, lenient: bool) -> str | None:
     """What is wrong with it, in words; None where nothing is."""
     if not isinstance(given, dict):
         return f"the result is {_named(given)}, not an object"
+    if wire.nests_too_deep(given):
+        return f"the result is nested more than {wire.MAX_RESULT_NESTING} levels deep"
     if given.get("status") == "ok":
         problem = _score_problem(given)
         if problem is not None:

@@ -35,6 +35,10 @@ class FunctionProgram:
         }
         self.descriptions = dict(getattr(module, "component_descriptions", None) or {})
         self.mode = "async" if inspect.iscoroutinefunction(self._run) else ("threads" if config.threads > 1 else "sync")
+        if self.mode == "async" and config.threads > 1:
+            raise ProgramProblem(
+                "settings", "`run` is an async function: set `max_concurrency`; `threads` is for functions that block"
+            )
         self.whole_batches = False
         offered = {"proposals": self._propose, "scoring": self._score, "finalize": self._finalize}
         self.capabilities = [name for name, function in offered.items() if function is not None]

@@ -20,16 +20,24 @@ export interface CallBounds {
 
 interface Call {
   readonly id: string;
+  /** A digest of what was asked. */
   readonly request: Promise<string>;
-  readonly job: Job;
-  readonly cancellation: Cancellation;
-  readonly finished: Promise<void>;
-  watchers: number;
-  forgiven: () => void;
-  answer?: Answer;
+  /** Nothing else of a call that has ended is held on to: its params may be many times what its answer counts for. */
+  state: Running | Answer;
   bytes: number;
   askedAt: number;
   collected: boolean;
+}
+
+/** What there is of a call until it has ended. */
+interface Running {
+  readonly job: Job;
+  readonly cancellation: Cancellation;
+  readonly finished: Promise<void>;
+  /** How many wait for it now. */
+  watchers: number;
+  /** Stops the clock that runs while nobody asks. */
+  forgiven: () => void;
 }
 
 export class Calls {
@@ -72,14 +80,16 @@ export class Calls {
   /** Stops a call and returns when it has ended; throws `CallNotFound`. */
   async cancel(id: string): Promise<CancelResult> {
     const call = this.#known(id);
-    if (call.answer !== undefined) return { status: "finished" };
-    call.cancellation.cancel();
-    await call.finished;
+    const { state } = call;
+    if (!isRunning(state)) return { status: "finished" };
+    state.cancellation.cancel();
+    await state.finished;
+    call.collected = true; // who cancels wants no answer: a drain need not wait for somebody to fetch it
     return { status: "cancelled" };
   }
 
   cancelAll(): void {
-    for (const call of this.#running.values()) call.cancellation.cancel();
+    for (const { state } of this.#running.values()) if (isRunning(state)) state.cancellation.cancel();
   }
 
   #known(id: string): Call {
@@ -104,11 +114,7 @@ export class Calls {
     const call: Call = {
       id,
       request,
-      job,
-      cancellation,
-      finished,
-      watchers: 0,
-      forgiven: () => {},
+      state: { job, cancellation, finished, watchers: 0, forgiven: () => {} },
       bytes: 0,
       askedAt: 0,
       collected: false,
@@ -118,8 +124,8 @@ export class Calls {
   }
 
   #settle(call: Call, answer: Answer): void {
-    call.forgiven();
-    call.answer = answer;
+    if (isRunning(call.state)) call.state.forgiven();
+    call.state = answer;
     call.askedAt = performance.now();
     call.bytes = sizeOf("result" in answer ? answer.result : answer.error) + ENTRY_BYTES;
     this.#running.delete(call.id);
@@ -129,32 +135,20 @@ export class Calls {
   }
 
   async #watch(call: Call, waitS: number | undefined, listener: Cancellation): Promise<Answer> {
-    call.watchers++;
-    call.forgiven();
-    await this.#finishedOrOver(call, waitS, listener);
-    call.watchers--;
-    if (call.answer !== undefined) {
+    const { state } = call;
+    if (!isRunning(state)) {
       call.collected ||= !listener.cancelled;
-      return call.answer;
+      return state;
     }
-    if (call.watchers === 0) {
-      call.forgiven = afterwards(this.bounds.abandonAfterS, () => call.cancellation.cancel());
+    state.forgiven();
+    state.watchers++;
+    await finishedOrOver(state.finished, waitS, listener);
+    state.watchers--;
+    if (!isRunning(call.state)) return this.#watch(call, waitS, listener);
+    if (state.watchers === 0) {
+      state.forgiven = afterwards(this.bounds.abandonAfterS, () => state.cancellation.cancel());
     }
-    return { result: JSON.stringify({ pending: { call_id: call.id, progress: call.job.progress } }) };
-  }
-
-  /** Waits for the call's end, for `waitS` seconds, or until nobody listens. */
-  async #finishedOrOver(call: Call, waitS: number | undefined, listener: Cancellation): Promise<void> {
-    if (call.answer !== undefined || listener.cancelled) return;
-    await new Promise<void>((resolve) => {
-      const stopTimer = waitS === undefined ? () => {} : afterwards(waitS, () => resolve());
-      const forget = listener.onCancel(resolve);
-      call.finished.then(() => {
-        stopTimer();
-        forget();
-        resolve();
-      });
-    });
+    return { result: JSON.stringify({ pending: { call_id: call.id, progress: state.job.progress } }) };
   }
 
   #letGo(): void {
@@ -166,4 +160,26 @@ export class Calls {
       this.#bytes -= call.bytes;
     }
   }
+}
+
+/** Waits for the end, for `waitS` seconds, or until nobody listens. */
+async function finishedOrOver(
+  finished: Promise<void>,
+  waitS: number | undefined,
+  listener: Cancellation,
+): Promise<void> {
+  if (listener.cancelled) return;
+  await new Promise<void>((resolve) => {
+    const stopTimer = waitS === undefined ? () => {} : afterwards(waitS, () => resolve());
+    const forget = listener.onCancel(resolve);
+    finished.then(() => {
+      stopTimer();
+      forget();
+      resolve();
+    });
+  });
+}
+
+function isRunning(state: Running | Answer): state is Running {
+  return "job" in state;
 }

@@ -1,13 +1,13 @@
 /** A typed client on `fetch`: every call under a deadline, every answer bounded and checked. */
 
+import { bytesOf } from "./bytes.js";
 import { BadResponse, ConnectionLost, Refused } from "./client-errors.js";
-import { MAX_TIMER_MS } from "./deadline.js";
 import { RpcError } from "./errors.js";
 import { METHODS, type MethodTypes } from "./generated/contract.js";
 import type { DiscoverResult, ErrorObject, EvaluateResult, Pending } from "./generated/types.js";
-import { joined } from "./handler.js";
 import { isLoopback } from "./hosts.js";
 import { isObject, parseJson } from "./json.js";
+import { MAX_TIMER_MS } from "./timers.js";
 import { checkToken } from "./token.js";
 import { faults, type WireTypeName } from "./validate.js";
 
@@ -147,6 +147,7 @@ export class RpcClient {
   }
 
   async #exchange(body: string, signal: AbortSignal): Promise<{ status: number; bytes: Uint8Array }> {
+    const limit = this.#options.maxResponseBytes;
     try {
       const response = await this.#options.fetch(this.url, {
         method: "POST",
@@ -155,7 +156,9 @@ export class RpcClient {
         redirect: "manual",
         signal,
       });
-      return { status: response.status, bytes: await bounded(response, this.#options.maxResponseBytes) };
+      const bytes = await bytesOf(response.body, limit);
+      if (bytes === undefined) throw new BadResponse(`the answer is longer than ${limit} bytes`);
+      return { status: response.status, bytes };
     } catch (error) {
       if (error instanceof BadResponse) throw error;
       const said = error instanceof Error ? ((error.cause as Error | undefined)?.message ?? error.message) : "";
@@ -170,21 +173,6 @@ export function isPending(result: unknown): result is Pending {
 
 function withSignal({ signal }: CallOptions): CallOptions & { waitS?: never } {
   return signal === undefined ? {} : { signal };
-}
-
-async function bounded(response: Response, limit: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  const reader = response.body?.getReader();
-  for (let part = await reader?.read(); part?.value !== undefined; part = await reader?.read()) {
-    length += part.value.length;
-    if (length > limit) {
-      await reader?.cancel();
-      throw new BadResponse(`the answer is longer than ${limit} bytes`);
-    }
-    chunks.push(part.value);
-  }
-  return joined(chunks, length);
 }
 
 function read(status: number, bytes: Uint8Array): Record<string, unknown> {

@@ -2,6 +2,7 @@
 
 import type { Cancellation } from "./cancellation.js";
 import { invokeProgram } from "./failure.js";
+import { MAX_TIMER_MS } from "./timers.js";
 
 /** How a piece of work ended. */
 export type Ending<Value> =
@@ -46,6 +47,3 @@ export function within<Value>(
     );
   });
 }
-
-/** The longest delay a timer keeps; a longer one would fire at once. */
-export const MAX_TIMER_MS = 2 ** 31 - 1;

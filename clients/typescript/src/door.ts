@@ -70,6 +70,10 @@ export class Door {
     if (type !== "application/json") {
       return refused(415, new InvalidRequest("Invalid Request: the content type must be application/json"));
     }
+    const encoding = exchange.header("content-encoding")?.trim().toLowerCase() ?? "identity";
+    if (encoding !== "identity") {
+      return refused(415, new InvalidRequest("Invalid Request: the body must come as it is, without Content-Encoding"));
+    }
     return this.#answerBody(exchange);
   }
 

@@ -4,7 +4,7 @@ import type { Calls } from "./calls.js";
 import type { Cancellation } from "./cancellation.js";
 import type { Carrier } from "./carriers.js";
 import { checkProgram, discoveryOf, seedOf } from "./discovery.js";
-import { errorText, type RequestId, readEnvelope, successText } from "./envelope.js";
+import { answerText, errorText, readEnvelope } from "./envelope.js";
 import {
   InvalidRequest,
   LimitExceeded,
@@ -227,11 +227,6 @@ export class Endpoint {
 
 function refusal(error: RpcError): Reply {
   return { body: errorText(null, error), understood: true };
-}
-
-function answerText(id: RequestId, answer: Answer): string {
-  if ("result" in answer) return successText(id, answer.result);
-  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"error":${answer.error}}`;
 }
 
 /** Before the fields: a newer version may well have fields that this one does not know. */

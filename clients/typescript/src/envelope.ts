@@ -1,6 +1,7 @@
 /** The JSON-RPC 2.0 envelope: which messages are requests, and what goes around an answer. */
 
 import { InvalidRequest, type RpcError } from "./errors.js";
+import type { Answer } from "./jobs.js";
 import { isObject } from "./json.js";
 
 export type RequestId = string | number | null;
@@ -36,9 +37,10 @@ function isRequestId(id: unknown): id is RequestId {
   return id === null || typeof id === "string" || Number.isSafeInteger(id);
 }
 
-/** The text of an answer; `result` is JSON already. */
-export function successText(id: RequestId, result: string): string {
-  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`;
+/** The text of an answer, whose own part is JSON already. */
+export function answerText(id: RequestId, answer: Answer): string {
+  const said = "result" in answer ? `"result":${answer.result}` : `"error":${answer.error}`;
+  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},${said}}`;
 }
 
 /** The text of a refusal. */

@@ -1,5 +1,6 @@
 /** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and whatever else speaks fetch. */
 
+import { bytesOf } from "./bytes.js";
 import { Cancellation } from "./cancellation.js";
 import { storeCarrier } from "./carriers.js";
 import { checkProgram } from "./discovery.js";
@@ -59,31 +60,7 @@ function toExchange(request: Request): Exchange {
 
 async function bodyOf(request: Request, limit: number): Promise<Uint8Array | undefined> {
   if (Number(request.headers.get("content-length") ?? 0) > limit) return undefined;
-  if (request.body === null) return new Uint8Array();
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  const reader = request.body.getReader();
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    length += part.value.length;
-    if (length > limit) {
-      await reader.cancel();
-      return undefined;
-    }
-    chunks.push(part.value);
-  }
-  return joined(chunks, length);
-}
-
-/** The chunks as one array. */
-export function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  if (chunks.length === 1) return chunks[0] as Uint8Array;
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
+  return bytesOf(request.body, limit);
 }
 
 function toResponse({ status, headers, body }: HttpReply): Response {

@@ -27,6 +27,12 @@ export function parseJson(bytes: Uint8Array): unknown {
     if (error instanceof TypeError) throw new ParseError("Parse error: not UTF-8");
     throw error;
   }
+  const value = parsed(text);
+  if (overflows(value)) throw new ParseError("Parse error: a number beyond what a double holds");
+  return value;
+}
+
+function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -34,6 +40,13 @@ export function parseJson(bytes: Uint8Array): unknown {
     if (error instanceof SyntaxError) throw new ParseError("Parse error: not JSON");
     throw error;
   }
+}
+
+/** `1e400` is JSON by its grammar, but the engine makes it Infinity, which is none. */
+function overflows(value: unknown): boolean {
+  if (typeof value === "number") return !Number.isFinite(value);
+  if (typeof value !== "object" || value === null) return false;
+  return (Array.isArray(value) ? value : Object.values(value)).some(overflows);
 }
 
 /** Counted on the bytes, before anything is built: brackets inside strings do not count. */

@@ -1,6 +1,6 @@
 /** The door on Node's own HTTP server: bodies are bounded while they arrive, and left alone where nobody wants them. */
 
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Cancellation } from "./cancellation.js";
 import type { Door, Exchange, HttpReply } from "./door.js";
 
@@ -8,9 +8,42 @@ import type { Door, Exchange, HttpReply } from "./door.js";
 const LINGER_MS = 1000;
 /** A body this small is read and dropped to keep the connection. */
 const SMALL_BODY = 64 * 1024;
+/** How long a connection may be silent between requests, before its first, and in the middle of one. */
+const SILENCE_MS = 75_000;
 
-/** Answers one request of Node's. */
-export async function answerNode(door: Door, request: IncomingMessage, response: ServerResponse): Promise<void> {
+/**
+ * Listens, 0 for a port of the system's choice. Rejects where it cannot.
+ *
+ * Only receiving a request is bounded in time, never answering it.
+ */
+export async function listening(door: Door, host: string, port: number, silenceMs = SILENCE_MS): Promise<Server> {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    // While the body comes; a socket that is silent for so long is destroyed, and with it the request.
+    request.socket.setTimeout(silenceMs);
+    request.once("end", () => request.socket.setTimeout(0));
+    answer(door, request, response).catch((error: unknown) => {
+      if (!request.destroyed) console.error("evolverpc: unexpected error", error);
+      response.destroy();
+    });
+  };
+  const bounds = {
+    keepAliveTimeout: silenceMs,
+    headersTimeout: silenceMs,
+    // A large body on a slow line takes its time.
+    requestTimeout: 4 * silenceMs,
+    connectionsCheckingInterval: silenceMs / 10,
+  };
+  const server = createServer(bounds, onRequest);
+  // Without this Node asks for every body, wanted or not.
+  server.on("checkContinue", onRequest);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, resolve);
+  });
+  return server;
+}
+
+async function answer(door: Door, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const closed = new Cancellation();
   response.on("close", () => closed.cancel());
   const reply = await door.answer(toExchange(request, response, closed));
@@ -21,10 +54,8 @@ function toExchange(request: IncomingMessage, response: ServerResponse, closed: 
   return {
     method: request.method ?? "",
     path: (request.url ?? "").split("?", 1)[0] ?? "",
-    header: (name) => {
-      const value = request.headers[name];
-      return value === undefined ? null : String(value);
-    },
+    // What is said twice is neither: `request.headers` would take the first `Host` and pass over the second.
+    header: (name) => request.headersDistinct[name]?.join(", ") ?? null,
     body: (limit) => bodyOf(request, response, limit),
     closed,
   };
@@ -80,14 +111,12 @@ function isSmall(request: IncomingMessage): boolean {
 function lingered(request: IncomingMessage): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, LINGER_MS);
-    request.on("close", () => {
+    const over = (): void => {
       clearTimeout(timer);
       resolve();
-    });
-    request.on("end", () => {
-      clearTimeout(timer);
-      resolve();
-    });
+    };
+    request.on("close", over);
+    request.on("end", over);
     request.resume();
   });
 }

@@ -1,7 +1,7 @@
 /** Serves a program over HTTP on Node. */
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { storeCarrier } from "./carriers.js";
 import { Door } from "./door.js";
 import { Endpoint } from "./endpoint.js";
 import { bracketed, hostChecker, isLoopback } from "./hosts.js";
-import { answerNode } from "./node-http.js";
+import { listening } from "./node-http.js";
 import type { EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
 import { MemoryStore, type StoreOptions } from "./store.js";
@@ -115,23 +115,6 @@ function keyFor(host: string, tokenFile: string | undefined): Key {
   const file = join(folder, "token");
   writeFileSync(file, `${token}\n`, { mode: 0o600 });
   return { token, file, given: false, discard: () => rmSync(folder, { recursive: true, force: true }) };
-}
-
-async function listening(door: Door, host: string, port: number): Promise<Server> {
-  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    answerNode(door, request, response).catch((error: unknown) => {
-      if (!request.destroyed) console.error("evolverpc: unexpected error", error);
-      response.destroy();
-    });
-  };
-  const server = createServer({ keepAliveTimeout: 75_000 }, onRequest);
-  // Without this Node asks for every body, wanted or not.
-  server.on("checkContinue", onRequest);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, resolve);
-  });
-  return server;
 }
 
 class NodeServer implements RunningServer {

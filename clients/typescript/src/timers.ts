@@ -1,6 +1,7 @@
-/** Timers that no process stays alive for. */
+/** Timers: how long they can be, and such that no process stays alive for. */
 
-import { MAX_TIMER_MS } from "./deadline.js";
+/** The longest delay a timer keeps; a longer one would fire at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Calls `action` once after so many seconds; returns how to prevent it. */
 export function afterwards(seconds: number, action: () => void): () => void {

@@ -1,5 +1,7 @@
+import { type IncomingMessage, request } from "node:http";
 import { connect } from "node:net";
 import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { conformanceProgram } from "../src/conformance.js";
 import { type RunningServer, serve } from "../src/serve.js";
@@ -44,6 +46,20 @@ describe("who may come in", () => {
     expect(said.json.error.data.reason).toBe("host");
     await refused({ body, headers: { host: "localhost.attacker.example", authorization: undefined } }, 403, -32021);
   });
+  it("two Hosts are 403, whichever of them is ours", async () => {
+    for (const hosts of [
+      ["localhost", "attacker.example"],
+      ["attacker.example", "localhost"],
+    ]) {
+      const headers = ["Host", hosts[0], "Host", hosts[1], "Authorization", `Bearer ${server.token}`] as string[];
+      const said = await new Promise<IncomingMessage>((resolve) =>
+        request(server.url, { method: "POST", headers }, resolve).end(),
+      );
+      expect(said.statusCode).toBe(403);
+      expect(JSON.parse(await text(said)).error.data.reason).toBe("host");
+    }
+    await goesOn();
+  });
   it("the names of this machine are taken with any port", async () => {
     for (const host of ["localhost", "LOCALHOST:1", "127.0.0.1:9", "[::1]:9"]) {
       expect((await raw(server, { body, headers: { host } })).status).toBe(200);
@@ -72,11 +88,24 @@ describe("what is no request", () => {
     await refused({ body: "{}", headers: { "content-type": "text/plain" } }, 415, -32600);
     await refused({ body: "{}", headers: { "content-type": undefined } }, 415, -32600);
   });
+  it.each(["gzip", "br", "identity, gzip"])("a body in Content-Encoding %s is 415, and told why", async (encoding) => {
+    const said = await refused({ body: "{}", headers: { "content-encoding": encoding } }, 415, -32600);
+    expect(said.json.error.message).toContain("Content-Encoding");
+    expect(
+      (await raw(server, { body: JSON.stringify(discover), headers: { "content-encoding": "identity" } })).status,
+    ).toBe(200);
+  });
   it.each([
     ["an empty body", ""],
     ["truncated JSON", '{"jsonrpc": "2.0", "id": 1, "method": "disc'],
     ["two values", '{"a": 1} {"b": 2}'],
     ["NaN", '{"jsonrpc": "2.0", "id": 1, "method": "discover", "params": {"_meta": {"x": NaN}}}'],
+    [
+      "a number that overflows",
+      '{"jsonrpc": "2.0", "id": 1, "method": "discover", "params": {"_meta": {"x": [1e400]}}}',
+    ],
+    ["a negative one", '{"jsonrpc": "2.0", "id": -1e400, "method": "discover"}'],
+    ["an integer of 400 digits", `{"jsonrpc": "2.0", "id": ${"9".repeat(400)}, "method": "discover"}`],
     ["invalid UTF-8", Buffer.from([0x22, 0xff, 0xfe, 0x22])],
     ["a byte order mark", Buffer.from([0xef, 0xbb, 0xbf, 0x7b, 0x7d])],
     ["10,000 levels", `${"[".repeat(10_000)}${"]".repeat(10_000)}`],

@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { expect, it } from "vitest";
 import type { ServeOptions } from "../src/serve.js";
 import { call, gate, programOf, raw, served } from "./support.js";
@@ -160,4 +162,33 @@ it("answers are let go when they are too old, or too many", async () => {
   for (const id of ["first", "second", "third"]) await call(small.server, "evaluate", one, { call_id: id });
   expect((await call(small.server, "get_result", { call_id: "first" })).error.code).toBe(-32028);
   expect((await call(small.server, "get_result", { call_id: "third" })).result).toBeDefined();
+});
+
+it("an answer that is kept holds on to nothing of what was asked", async () => {
+  setFlagsFromString("--expose-gc");
+  const collectGarbage: () => void = runInNewContext("gc");
+  const asked: WeakRef<object>[] = [];
+  const server = await served(programOf({ run: (data) => asked.push(new WeakRef(data)) }));
+  for (const id of ["a", "b", "c"]) {
+    await call(server, "evaluate", { ...one, batch: [{ id, data: { id } }] }, { call_id: id, wait_s: 10 });
+  }
+  const kept = () => asked.filter((data) => data.deref() !== undefined).length;
+  for (let turn = 0; turn < 50 && kept() > 0; turn++) {
+    await new Promise((resolve) => setTimeout(resolve));
+    collectGarbage();
+  }
+  expect({ asked: asked.length, kept: kept() }).toEqual({ asked: 3, kept: 0 });
+  expect((await call(server, "get_result", { call_id: "a" })).result.results[0].output).toBe(1);
+});
+
+it("two that stop waiting at once start one clock, which whoever asks again stops", async () => {
+  const { server, ran, callId } = await gated({ abandonAfterS: 0.2 });
+  let aborted = false;
+  ran.aborted.opened.then(() => {
+    aborted = true;
+  });
+  const meta = { call_id: callId, wait_s: 0.02 };
+  await Promise.all([1, 2].map(() => call(server, "evaluate", one, meta)));
+  expect((await call(server, "get_result", { call_id: callId, wait_s: 0.6 })).result.pending).toBeDefined();
+  expect(aborted).toBe(false);
 });

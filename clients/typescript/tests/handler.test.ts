@@ -60,6 +60,7 @@ it("refuses what the server refuses", async () => {
   expect(await status(request("discover", {}, { authorization: "Bearer no" }))).toBe(401);
   expect(await status(request("discover", {}, { origin: "https://attacker.example" }))).toBe(403);
   expect(await status(request("discover", {}, { "content-type": "text/plain" }))).toBe(415);
+  expect(await status(request("discover", {}, { "content-encoding": "gzip" }))).toBe(415);
   expect(await status(request("discover", { _meta: { pad: "x".repeat(1000) } }))).toBe(413);
   expect(await status(new Request("http://localhost/rpc"))).toBe(405);
   expect(await status(new Request("http://localhost/other", { method: "POST" }))).toBe(404);

@@ -79,6 +79,15 @@ it("a drain does not wait longer than it may", async () => {
   await server.drain();
 });
 
+it("a drain does not wait for somebody to fetch what was cancelled", async () => {
+  const server = await served(programOf({ run: () => new Promise(() => {}) }), { drainS: 600 });
+  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
+  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  const drained = server.drain();
+  expect((await call(server, "cancel", { call_id: "a" })).result).toEqual({ status: "cancelled" });
+  await drained;
+});
+
 it("a process that serves announces itself in JSON, drains at SIGTERM and exits", async () => {
   const child = started("src/bin/conformance.ts", ["--json", "--drain-s", "10"], { GEPA_TOKEN: "t" });
   const ready = await nextMessage(child);

@@ -8,9 +8,8 @@ import threading
 import gepa
 import pytest
 
-from gepa_client import HeldRow, Interrupted, RemoteAdapter, Row
+from gepa_client import HeldRow, Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.errors import BadResponse, ConnectionLost, RowsError
-from gepa_client.retry import Retries
 from protocol.errors import InternalError, LimitExceeded, Overloaded, ProgramFailed, UnknownCandidate
 
 SEED = {"system": "s", "style": "t"}
@@ -25,8 +24,7 @@ def connect(server):
     opened = []
 
     def make(url=None, **options):
-        adapter = RemoteAdapter(url or server.url, **options)
-        adapter.retries = adapter._window.retries = Retries(options.get("max_attempts", 5), first_backoff_s=0.001)
+        adapter = RemoteAdapter(url or server.url, first_backoff_s=0.001, **options)
         opened.append(adapter)
         return adapter
 
@@ -227,6 +225,16 @@ def test_the_program_is_told_of_the_best_candidate_where_it_wants_to_know(server
     assert connect().finalize(SEED, 0.5, run) is None
 
 
+def test_a_program_that_takes_too_long_to_be_told_is_left_alone(server, connect):
+    server.replies["finalize"] = lambda _: asyncio.sleep(30)
+    adapter = connect()
+    with pytest.raises(TimeoutError):
+        adapter.finalize(SEED, 0.5, {"id": "r", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}, timeout_s=0.05)
+    [sent] = server.called("finalize")
+    assert server.cancelled == [sent["_meta"]["call_id"]]
+    assert adapter.evaluate(rows(1), SEED).scores == [1.0]
+
+
 def test_an_adapter_that_cannot_start_leaves_nothing_open(server):
     threads = threading.active_count()
     server.replies["discover"] = lambda _: {"nonsense": True}
@@ -265,7 +273,7 @@ def test_gepa_optimize_takes_it_as_any_adapter(server, connect):
         adapter=adapter,
         trainset=[{"n": number} for number in range(4)],
         valset=[{"n": number} for number in range(4, 7)],
-        reflection_strategy=adapter.program_reflection(),
+        reflection_strategy=ProgramReflection(adapter),
         module_selector="all",
         max_metric_calls=60,
         logger=Silent(),
@@ -292,7 +300,7 @@ def test_with_its_callbacks_only_parents_are_traced_and_the_run_is_the_same(serv
             adapter=adapter,
             trainset=rows(4),
             valset=rows(3),
-            reflection_strategy=adapter.program_reflection(),
+            reflection_strategy=ProgramReflection(adapter),
             module_selector="all",
             max_metric_calls=60,
             callbacks=callbacks,
@@ -319,7 +327,7 @@ def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, con
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     main = threading.current_thread()
-    thread = threading.Thread(target=press)
+    thread = threading.Thread(target=press, daemon=True)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         adapter.evaluate(rows(3), SEED)

@@ -55,12 +55,12 @@ def test_ctrl_c_in_the_calling_thread_cancels_the_work_and_lets_it_tidy_up(bridg
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     main = threading.current_thread()
-    thread = threading.Thread(target=press)
+    thread = threading.Thread(target=press, daemon=True)
     thread.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         bridge.run(long())
-    thread.join()
+    thread.join(5)
     assert events == ["tidied"]
     assert time.monotonic() - started < 5
     assert bridge.run(value()) == 7
@@ -68,7 +68,7 @@ def test_ctrl_c_in_the_calling_thread_cancels_the_work_and_lets_it_tidy_up(bridg
 
 def test_several_threads_share_it(bridge):
     found = []
-    threads = [threading.Thread(target=lambda: found.append(bridge.run(value()))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(bridge.run(value())), daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -99,7 +99,7 @@ def test_closing_cancels_what_runs_and_ends_the_thread():
         with pytest.raises(concurrent.futures.CancelledError):
             bridge.run(forever())
 
-    waiter = threading.Thread(target=wait)
+    waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
     assert running.wait(5)
     bridge.close()

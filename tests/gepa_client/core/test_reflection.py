@@ -8,7 +8,6 @@ import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
-from gepa_client.retry import Retries
 from protocol.errors import MethodNotFound, ProgramFailed
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
@@ -81,15 +80,15 @@ def test_a_failed_job_proposes_nothing_and_is_on_record_while_the_others_go_on()
     reflection = ConcurrentReflection(sometimes)
     found = [proposal.new_texts for proposal, _ in reflection.reflect_many(asked)]
     assert found == [{"b": "fine", "a": "fine"}, {}, {"b": "fine", "a": "fine"}]
-    assert len(reflection.failures) == 1
-    assert str(reflection.failures.first) == "reflection: ConnectionError: no answer"
+    [failure] = reflection.failures.take()
+    assert str(failure) == "reflection: ConnectionError: no answer"
 
 
 @pytest.mark.parametrize("answer", [None, 7])
 def test_a_model_that_answers_no_text_is_a_failed_job(answer):
     reflection = ConcurrentReflection(lambda _: answer)
     assert reflection.reflect_many(jobs(count=1))[0][0].new_texts == {}
-    assert reflection.failures
+    assert reflection.failures.first is not None
 
 
 def test_an_interruption_raised_by_the_model_passes_through():
@@ -113,7 +112,7 @@ def test_ctrl_c_does_not_wait_for_a_models_answer():
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     main = threading.current_thread()
-    thread = threading.Thread(target=press)
+    thread = threading.Thread(target=press, daemon=True)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         ConcurrentReflection(slow, max_workers=1).reflect_many(jobs())
@@ -140,8 +139,7 @@ def test_the_cost_is_the_models_own():
 
 @pytest.fixture
 def adapter(server):
-    with RemoteAdapter(server.url) as made:
-        made.retries = Retries(max_attempts=2, first_backoff_s=0.001)
+    with RemoteAdapter(server.url, max_attempts=2, first_backoff_s=0.001) as made:
         yield made
 
 
@@ -157,7 +155,7 @@ def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(ser
         return {"texts": {"system": f"new {number}"}}
 
     server.replies["propose_new_texts"] = last_first
-    found = adapter.program_reflection().reflect_many(asked_of_program(4))
+    found = ProgramReflection(adapter).reflect_many(asked_of_program(4))
     assert [proposal.new_texts for proposal, _ in found] == [{"system": f"new {number}"} for number in range(4)]
 
 
@@ -169,9 +167,9 @@ def test_a_program_that_fails_at_one_job_keeps_the_others(server, adapter):
         return {"texts": {"system": f"new {number}"} if number == 0 else {"unasked": "x"}}
 
     server.replies["propose_new_texts"] = second_fails
-    found = adapter.program_reflection().reflect_many(asked_of_program(3))
+    found = ProgramReflection(adapter).reflect_many(asked_of_program(3))
     assert [proposal.new_texts for proposal, _ in found] == [{"system": "new 0"}, {}, {}]
-    assert [type(failure.error).__name__ for failure in adapter.failures] == ["ProgramFailed", "BadResponse"]
+    assert [type(failure.error).__name__ for failure in adapter.failures.take()] == ["ProgramFailed", "BadResponse"]
 
 
 def test_a_server_that_cannot_be_asked_interrupts(server, adapter):
@@ -180,7 +178,7 @@ def test_a_server_that_cannot_be_asked_interrupts(server, adapter):
 
     server.replies["propose_new_texts"] = gone
     with pytest.raises(Interrupted) as caught:
-        adapter.program_reflection().reflect_many(asked_of_program(1))
+        ProgramReflection(adapter).reflect_many(asked_of_program(1))
     assert caught.value.status == "failed"
 
 

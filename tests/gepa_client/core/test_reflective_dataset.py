@@ -1,8 +1,7 @@
 import gepa
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, Row
-from gepa_client.retry import Retries
+from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from protocol.errors import InvalidParams, Overloaded, ProgramFailed, TrajectoryExpired
 
 SEED = {"system": "s", "style": "t"}
@@ -12,8 +11,7 @@ ROWS = [Row(str(number), {"n": number}) for number in range(3)]
 @pytest.fixture
 def adapter(server):
     server.capabilities.append("adapter_state")
-    with RemoteAdapter(server.url) as made:
-        made.retries = made._window.retries = Retries(first_backoff_s=0.001)
+    with RemoteAdapter(server.url, first_backoff_s=0.001) as made:
         yield made
 
 
@@ -35,7 +33,7 @@ def test_refs_go_back_with_the_examples_and_records_come_in_their_order(server, 
 def test_trajectories_travel_inline_where_the_server_keeps_none(server, adapter):
     server.capabilities.remove("refs")
     adapter.client.discovery = None
-    adapter._bridge.run(adapter.client.discover())
+    adapter.wait_for(adapter.client.discover())
     adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
     [sent] = server.called("make_reflective_dataset")
     assert [result["trajectory"] for result in sent["eval_batch"]["results"]] == [{"of": row.id} for row in ROWS]
@@ -92,7 +90,7 @@ def test_any_other_failure_interrupts_since_gepa_would_swallow_it(server, adapte
             seed_candidate=adapter.seed_candidate,
             adapter=adapter,
             trainset=ROWS,
-            reflection_strategy=adapter.program_reflection(),
+            reflection_strategy=ProgramReflection(adapter),
             max_metric_calls=100,
             skip_perfect_score=False,
             logger=Silent(),

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 import time
+import traceback
 
 import orjson
 import pytest
@@ -43,6 +44,18 @@ def test_the_address_is_given_with_or_without_its_path(url):
 def test_a_token_no_header_can_carry_is_refused(token):
     with pytest.raises(Refused):
         RpcClient("http://localhost", token=token)
+
+
+@pytest.mark.parametrize("token", ["", " \n"])
+def test_an_empty_token_is_refused_and_its_source_named(token, tmp_path, monkeypatch):
+    path = tmp_path / "empty"
+    path.write_text(token, encoding="utf-8")
+    with pytest.raises(Refused, match="token given"):
+        RpcClient("http://localhost", token=token)
+    with pytest.raises(Refused, match=str(path)):
+        RpcClient("http://localhost", token_file=path)
+    monkeypatch.setenv("GEPA_TOKEN", token)
+    RpcClient("http://localhost")  # as a shell says that there is none
 
 
 def test_the_token_is_in_neither_representation_nor_address(server):
@@ -192,6 +205,14 @@ async def test_results_that_break_the_contract_are_refused_with_their_path(serve
         server.replies["evaluate"] = lambda _: {"results": []}
         with pytest.raises(BadResponse):
             await client.evaluate(SEED, [EXAMPLE])
+
+
+async def test_however_much_breaks_the_contract_only_the_first_is_told(server):
+    async with RpcClient(server.url) as client:
+        server.replies["evaluate"] = lambda _: {"results": [0] * 1000}
+        with pytest.raises(BadResponse) as refused:
+            await client.evaluate(SEED, [EXAMPLE])
+    assert len("".join(traceback.format_exception(refused.value))) < 10_000
 
 
 async def test_params_that_are_not_json_are_refused_before_sending(server):

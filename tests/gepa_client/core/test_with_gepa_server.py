@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gepa_client import HeldRow, Interrupted, RemoteAdapter, Row
-from gepa_client.retry import Retries
 
 SERVED = Path(__file__).parent / "served"
 PROGRAM = str(SERVED / "counting_program.py")
@@ -30,8 +29,7 @@ def test_answers_lost_on_the_way_are_collected_and_nothing_runs_twice(gepa_serve
     ran, path = counted
     with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:
         proxy = proxy_to(url)
-        with RemoteAdapter(proxy.url) as adapter:
-            adapter.retries = adapter._window.retries = Retries(first_backoff_s=0.01)
+        with RemoteAdapter(proxy.url, first_backoff_s=0.01) as adapter:
             proxy.only = "evaluate"
             proxy.faults += ["drop_after", "502", "pass", "drop_before", "drop_after", "502"] * 5
             batch = adapter.evaluate(rows(30), adapter.seed_candidate, capture_traces=True)
@@ -53,17 +51,17 @@ def test_a_server_that_holds_the_rows_gets_only_their_names(gepa_server, counted
     assert sorted(ran()) == ["2", "4"]
 
 
-def test_a_full_queue_is_waited_out(gepa_server, counted):
+def test_a_full_queue_is_waited_out(gepa_server, counted, eventually):
     ran, path = counted
     flags = ["--program", PROGRAM, "--workers", "1", "--max-queue", "0"]
     with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as first, RemoteAdapter(url) as second:
         found = []
         busy = threading.Thread(
-            target=lambda: found.append(first.evaluate(rows(1, sleep_s=0.4), first.seed_candidate).scores)
+            target=lambda: found.append(first.evaluate(rows(1, sleep_s=0.4), first.seed_candidate).scores),
+            daemon=True,
         )
         busy.start()
-        while not ran():
-            time.sleep(0.01)
+        assert eventually(lambda: bool(ran()))
         assert second.evaluate(rows(2), second.seed_candidate).scores == [0.0, 0.1]
         busy.join(5)
     assert found == [[0.0]]
@@ -74,25 +72,23 @@ def test_a_full_queue_is_waited_out(gepa_server, counted):
 def test_a_server_that_is_gone_pauses_the_run(gepa_server, counted):
     _, path = counted
     with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:
-        adapter = RemoteAdapter(url)
-    adapter.retries = adapter._window.retries = Retries(max_attempts=2, first_backoff_s=0.01)
+        adapter = RemoteAdapter(url, max_attempts=2, first_backoff_s=0.01)
     with adapter, pytest.raises(Interrupted) as caught:
         adapter.evaluate(rows(3), adapter.seed_candidate)
     assert caught.value.status == "paused"
 
 
-def test_ctrl_c_stops_what_runs_on_the_server(gepa_server, counted):
+def test_ctrl_c_stops_what_runs_on_the_server(gepa_server, counted, eventually):
     ran, path = counted
     flags = ["--program", PROGRAM, "--workers", "1", "--drain-s", "1"]
     with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as adapter:
 
         def press():
-            while not ran():
-                time.sleep(0.01)
+            eventually(lambda: bool(ran()))  # pressed even if in vain: the test must not wait for all of the 30 s
             signal.pthread_kill(main.ident, signal.SIGINT)
 
         main = threading.current_thread()
-        thread = threading.Thread(target=press)
+        thread = threading.Thread(target=press, daemon=True)
         thread.start()
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):

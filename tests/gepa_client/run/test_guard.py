@@ -8,7 +8,7 @@ from gepa.core.callbacks import IterationEndEvent
 
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
-from gepa_client.run.events import Event, Failure, Warned
+from gepa_client.run.events import Event, StepFailed, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
 from gepa_client.run.watch import Loud
 from protocol.errors import ProgramFailed
@@ -62,8 +62,18 @@ def test_an_iteration_that_lost_one_of_several_proposals_has_not_failed() -> Non
     run = Iterations(limit=1)
     run.one(fails=ValueError("one of four"), proposes=True)
     [told] = run.told
-    assert isinstance(told, Failure)
+    assert isinstance(told, StepFailed)
     assert told.message == "ValueError: one of four"
+
+
+def test_however_many_fail_each_is_told_once() -> None:
+    run = Iterations(limit=1000)
+    for number in range(300):
+        run.one(fails=ValueError(str(number)))
+    assert [event.message for event in run.told if isinstance(event, StepFailed)] == [
+        f"ValueError: {number}" for number in range(300)
+    ]
+    assert str(run.failures.first) == "reflection: ValueError: 0"
 
 
 def test_an_exception_after_a_proposal_is_a_failure_all_the_same() -> None:

@@ -1,5 +1,6 @@
 """`gepa-client optimize` over a real socket: what it finds, writes and says, and what it keeps when things go wrong."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.gepa_client.run.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.run.contract_server import Hang, Script, ScriptedError, rows
+from protocol.errors import ProgramFailed
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.words import Script, proposed, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -81,6 +84,15 @@ def test_events_are_json_lines_that_end_with_a_summary(serve: Serve, cli: Cli, w
     summary = ended.event("summary")
     assert (summary["seed_score"], summary["best_score"], summary["rows"]) == (0.0, 1.0, "12 test rows")
     assert summary["exit_status"] == ended.status == 0
+
+
+def test_examples_in_flight_are_told_while_they_are_in_flight(serve: Serve, cli: Cli, words: Script) -> None:
+    words.delay_s, words.max_concurrency = 0.3, 4
+    ended = cli("optimize", serve(words), "--max-metric-calls", 12, "--json", "--no-check")
+    told = [(event["evaluated"], event["in_flight"]) for event in ended.events if event["event"] == "progress"]
+    assert {(0, 4), (4, 4), (8, 4)} <= set(told)
+    assert told[-1] == (24, 0)
+    assert [event["event"] for event in ended.events][-2:] == ["finished", "summary"]
 
 
 def test_the_same_seed_finds_the_same_candidates(serve: Serve, cli: Cli) -> None:
@@ -159,8 +171,6 @@ def test_ctrl_c_while_the_seed_is_scored_says_that_nothing_was_found(serve: Serv
 def test_ctrl_c_while_the_test_rows_are_scored_keeps_the_finished_search(
     serve: Serve, start: Start, words: Script, tmp_path: Path
 ) -> None:
-    from tests.gepa_client.run.contract_server import scored
-
     def stuck_at_test(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         if int(data["text"].split()[1]) >= 200:
             words.delay_s = 30.0
@@ -211,7 +221,7 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
 
 def failing(message: str) -> Callable[[dict[str, Any]], Any]:
     def fail(_: dict[str, Any]) -> Any:
-        raise ScriptedError(-32025, "Program failed", stage="reflect", message=message, log_tail="the last words")
+        raise ProgramFailed(message, stage="reflect", log_tail="the last words")
 
     return fail
 
@@ -231,8 +241,6 @@ def test_a_run_whose_iterations_keep_failing_ends_with_the_first_cause(
 
 
 def test_one_failed_iteration_does_not_end_a_run(serve: Serve, cli: Cli, words: Script) -> None:
-    from tests.gepa_client.run.contract_server import proposed
-
     def sometimes(params: dict[str, Any]) -> Any:
         if len(words.calls("propose_new_texts")) % 2:
             return failing("now and then")(params)
@@ -243,14 +251,12 @@ def test_one_failed_iteration_does_not_end_a_run(serve: Serve, cli: Cli, words: 
         "optimize", serve(words), "--max-metric-calls", 300, "--max-failed-iterations", 2, "--json", "--no-check"
     )
     assert ended.status == 0, ended.stdout
-    assert any("now and then" in event["details"] for event in ended.events if event["event"] == "failure")
+    assert any("now and then" in event["message"] for event in ended.events if event["event"] == "failure")
 
 
 def test_infrastructure_that_stays_away_pauses_the_run_with_everything_kept(
     serve: Serve, cli: Cli, words: Script
 ) -> None:
-    from tests.gepa_client.run.contract_server import scored
-
     def flaky(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         if len(candidate["rules"].split()) < 2:
             return scored(data, candidate)
@@ -268,10 +274,7 @@ def test_infrastructure_that_stays_away_pauses_the_run_with_everything_kept(
 def test_a_finalize_that_hangs_or_fails_costs_neither_time_nor_result(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
-    def hang(_: dict[str, Any]) -> Any:
-        raise Hang
-
-    words.finalize = hang
+    words.finalize = lambda _: asyncio.sleep(3600)
     ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--finalize-timeout-s", 0.3, "--no-check")
     assert ended.status == 0
     assert "the program could not be told: no answer within 0.3 s" in ended.stdout
@@ -283,14 +286,15 @@ def test_a_finalize_that_hangs_or_fails_costs_neither_time_nor_result(
 
 
 def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+    serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     url = serve(words)
+    model = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
     (tmp_path / "prompt.txt").write_text("Mind the manners. Now: <curr_param> Seen: <side_info>")
     (tmp_path / "run.toml").write_text(
         f'max_metric_calls = 150\nmax_reflection_cost = 1.0\nreflection_lm = "openai/nobody-knows"\n'
         f'reflection_prompt_template = "@prompt.txt"\nsampling_strategy = "same_parent:2"\n'
-        f'[reflection_lm_kwargs]\napi_base = "{url}/v1"\napi_key = "hush"\ntemperature = 0.25\n'
+        f'[reflection_lm_kwargs]\napi_base = "{model}"\napi_key = "hush"\ntemperature = 0.25\n'
     )
     ended = cli("optimize", url, "-c", "run.toml", "--no-check")
     assert ended.status == 0, ended.stdout + ended.stderr

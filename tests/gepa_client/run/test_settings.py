@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from gepa.api import optimize
 
-from gepa_client.cli import flags
 from gepa_client.run.config import REPLACED, RunConfig
 from gepa_client.run.settings import SettingsError, load
 from gepa_client.run.strategies import BUILT, PASSED
@@ -49,11 +48,6 @@ def test_defaults_that_gepa_shares_are_gepas_own() -> None:
     assert theirs.pop("val_evaluation_policy") is None  # GEPA reads None as full_eval
     assert ours.pop("val_evaluation_policy") == "full_eval"
     assert ours == theirs
-
-
-def test_every_setting_is_a_flag_of_the_same_name() -> None:
-    names = [parameter.name for parameter in flags.parameters(flags.setting_names())]
-    assert sorted([*names, "url"]) == sorted(RunConfig.model_fields)
 
 
 def test_a_file_and_flags_give_the_same_settings(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Every bad input gets an error of the right kind, and the next good call succeeds."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
 
-from protocol import errors
+from protocol import MakeReflectiveDatasetParams, Params, ProposeNewTextsParams, ScoreParams, errors
 from rpc_server import app
+from rpc_server.params import read_params
 
 GOOD = {"jsonrpc": "2.0", "id": 7, "method": "discover"}
 
@@ -344,9 +346,51 @@ async def test_an_unknown_version_is_answered_with_those_supported(server: Any) 
 
 
 async def test_many_faults_at_once_are_told_in_part(server: Any) -> None:
+    for count, told in ((900, 20), (5000, 1)):
+        unknown = {f"field{number}": 1 for number in range(count)}
+        with pytest.raises(errors.InvalidParams) as caught:
+            await server.call("evaluate", {"candidate": server.seed, "batch": [], **unknown})
+        assert len(caught.value.details["errors"]) == told
+
+
+async def test_of_a_list_the_first_faulty_member_alone_is_told(server: Any) -> None:
     with pytest.raises(errors.InvalidParams) as caught:
-        await server.call("evaluate", {"candidate": server.seed, "batch": [5] * 900})
-    assert len(caught.value.details["errors"]) == 20
+        await server.call("evaluate", {"candidate": server.seed, "batch": [{"id": "0", "data": 1}, *[5] * 900]})
+    assert [one["path"] for one in caught.value.details["errors"]] == ["batch[1]"]
+
+
+@pytest.mark.parametrize(
+    ("model", "flood", "path"),
+    [
+        (ProposeNewTextsParams, {"components_to_update": [0] * 1_000_000}, "components_to_update[0]"),
+        (ProposeNewTextsParams, {"reflective_dataset": {"system": [0] * 1_000_000}}, "reflective_dataset.system[0]"),
+        (MakeReflectiveDatasetParams, {"eval_batch": {"batch": [0] * 1_000_000}}, "eval_batch.batch[0]"),
+        (MakeReflectiveDatasetParams, {"eval_batch": {"results": [0] * 1_000_000}}, "eval_batch.results[0]"),
+        (ScoreParams, {"results": [0] * 1_000_000}, "results[0]"),
+    ],
+)
+def test_a_million_faults_cost_no_more_than_one(model: type[Params], flood: dict[str, Any], path: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.InvalidParams) as caught:
+            read_params(model, flood)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert path in [one["path"] for one in caught.value.details["errors"]]
+    assert peak < 2**20
+
+
+async def test_more_results_than_a_batch_may_have_are_refused_unseen(start: Any, fake_program: Any) -> None:
+    server = await start(fake_program("scoring"), max_batch_size=10)
+    results = {"batch": [], "results": [0] * 11}
+    for method, params in (
+        ("score", results),
+        ("make_reflective_dataset", {"candidate": server.seed, "eval_batch": results, "components_to_update": []}),
+    ):
+        with pytest.raises(errors.LimitExceeded) as caught:
+            await server.call(method, params)
+        assert caught.value.details == {"limit": "max_batch_size", "allowed": 10, "given": 11}
 
 
 async def test_data_nested_five_hundred_deep_comes_back_whole(server: Any) -> None:

@@ -85,9 +85,12 @@ def test_a_value_of_the_wrong_kind_names_key_and_file(tmp_path: Path, text: str,
     assert f"{tmp_path / 'gepa.toml'}: `{key}`" in message
 
 
-def test_an_infinite_deadline_is_none(tmp_path: Path) -> None:
+def test_an_infinite_deadline_is_none_and_nothing_else_is_endless(tmp_path: Path) -> None:
     (tmp_path / "gepa.toml").write_text('program = "a"\nexample_timeout_s = inf')
     assert load_settings(folder=tmp_path).example_timeout_s is None
+    assert load_settings(flags={"program": "a", "example_timeout_s": float("inf")}).example_timeout_s is None
+    for line in ("example_timeout_s = nan", "example_timeout_s = -inf", "call_timeout_s = inf", "drain_s = inf"):
+        assert f"`{line.split(' ', maxsplit=1)[0]}`" in wrong(tmp_path, f'program = "a"\n{line}')
 
 
 def test_a_flag_of_the_wrong_kind_is_named_as_a_flag(tmp_path: Path) -> None:
@@ -97,6 +100,39 @@ def test_a_flag_of_the_wrong_kind_is_named_as_a_flag(tmp_path: Path) -> None:
 def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
     assert "exactly one of" in wrong(tmp_path, "port = 1")
     assert "program and adapter" in wrong(tmp_path, 'program = "a"\nadapter = "b:C"')
+
+
+@pytest.mark.parametrize(
+    ("setting", "good", "bad"),
+    [
+        ("adapter_args = { a = 1 }", ["adapter"], ["program", "command"]),
+        ("thread_safe = true", ["adapter"], ["program", "command"]),
+        ("threads = 2", ["program"], ["adapter", "command"]),
+        ("threads = 1", ["program"], ["adapter", "command"]),
+        ("workers = 2", ["program", "command"], ["adapter"]),
+        ('transient = ["a.B"]', ["program", "adapter"], ["command"]),
+        ('python = "python3"', ["program", "adapter"], ["command"]),
+    ],
+)
+def test_a_setting_that_would_not_be_heeded_is_refused(
+    tmp_path: Path, setting: str, good: list[str], bad: list[str]
+) -> None:
+    programs = {"program": 'program = "a"', "adapter": 'adapter = "a:B"', "command": 'command = ["a"]'}
+    for kind in good:
+        (tmp_path / "gepa.toml").write_text(f"{programs[kind]}\n{setting}")
+        load_settings(folder=tmp_path)
+    for kind in bad:
+        message = wrong(tmp_path, f"{programs[kind]}\n{setting}")
+        name = setting.split(" ", maxsplit=1)[0]
+        assert f"`{name}` is for {' or '.join(f'`{one}`' for one in good)}, not for `{kind}`" in message
+        assert str(tmp_path / "gepa.toml") in message
+
+
+def test_a_program_given_by_flag_takes_nothing_that_was_said_of_the_files_own_alone(tmp_path: Path) -> None:
+    (tmp_path / "gepa.toml").write_text('adapter = "a:B"\nadapter_args = { a = 1 }\nport = 1')
+    settings = load_settings(flags={"program": "app"}, folder=tmp_path)
+    assert (settings.program, settings.adapter_args, settings.port) == ("app", {}, 1)
+    assert "`adapter_args` is for `adapter`" in wrong(tmp_path, "", program="app", adapter_args={"a": 1})
 
 
 def test_a_file_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from protocol import Example, ExampleResult
 from rpc_server.program import Program
 from rpc_server.programs.open_program import open_program
-from rpc_server.settings import Settings
+from rpc_server.settings import KINDS, Settings, concerns
 
 DATA = Path(__file__).parent / "data"
 MARK = "PROGRAM_TEST_MARK"
@@ -89,14 +89,15 @@ def opened() -> Callable[..., Any]:
     async def open_data(program: str | None = None, **settings: Any) -> AsyncIterator[Opened]:
         mark = uuid.uuid4().hex
         env = {MARK: mark, **settings.pop("env", {})}
-        given = {
+        kind = "program" if program is not None else next(name for name in KINDS if name in settings)
+        usual = {
             "root": DATA,
             "python": Path(sys.executable),
             "workers": 2,
             "example_timeout_s": 20.0,
             "start_timeout_s": 20.0,
-            **settings,
         }
+        given = {**{name: value for name, value in usual.items() if concerns(name, kind)}, **settings}
         running = await open_program(Settings(program=program, env=env, **given))
         try:
             yield Opened(running, mark)

@@ -127,7 +127,7 @@ async def test_calls_never_overlap_unless_the_adapter_bears_it(served):
         await asyncio.gather(*(running.one({"do": "sleep", "seconds": 0.2}) for _ in range(4)))
         return (await running.one({"do": "most"}))["output"]
 
-    async with served("Adapter", workers=4) as running:
+    async with served("Adapter") as running:
         assert await most(running) == 1
     async with served("Adapter", thread_safe=True) as running:
         assert await most(running) == 4

@@ -7,10 +7,16 @@ import time
 import pytest
 
 from protocol.errors import MethodNotFound, ProgramFailed
+from rpc_server import wire
 from rpc_server.program_rows import rows_of
 from rpc_server.programs import process
 
 COMMAND = (sys.executable, "stdio.py")
+
+
+def nested(levels):
+    """A result whose output is that deep; the result itself is a level more."""
+    return '{"status":"ok","score":1,"output":%s1%s,"seconds":0}' % ("[" * levels, "]" * levels)
 
 
 @pytest.fixture
@@ -53,6 +59,8 @@ async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(
             "score is infinite",
         ),
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":%s,"seconds":0}' % ("[" * 2000)}, "cannot be read"),
+        ({"do": "raw", "text": nested(900)}, "nested more than 900 levels"),
+        ({"do": "raw", "text": nested(1015)}, "nested more than 900 levels"),
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":1%s,"seconds":0}' % ("0" * 5000)}, "cannot be read"),
     ],
 )
@@ -61,6 +69,11 @@ async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program
     assert result["status"] == "program_error"
     assert result["error"]["type"] == "invalid_result"
     assert said in result["error"]["message"]
+
+
+async def test_a_result_as_deep_as_may_be_can_be_written(program):
+    result = await program.one({"do": "raw", "text": nested(899)})
+    assert wire.write({"jsonrpc": "2.0", "id": 1, "result": {"results": [result]}}).count(b"[") == 900
 
 
 async def test_a_lone_surrogate_from_a_command_becomes_a_replacement_character(program):
@@ -135,7 +148,7 @@ async def test_a_method_it_does_not_know_is_not_found(program):
 
 
 async def test_a_program_with_refs_gets_exactly_one_process(opened):
-    async with opened(command=(*COMMAND, "refs"), workers=3) as running:
+    async with opened(command=(*COMMAND, "refs"), workers=1) as running:
         assert running.program.max_concurrency == 4
         assert "refs" in running.program.capabilities
         results = await running.evaluate(*[{"do": "pid"}] * 12)
@@ -143,7 +156,7 @@ async def test_a_program_with_refs_gets_exactly_one_process(opened):
 
 
 async def test_the_state_of_a_process_is_given_to_the_one_that_replaces_it(opened):
-    async with opened(command=(*COMMAND, "refs", "adapter_state"), example_timeout_s=1.0) as running:
+    async with opened(command=(*COMMAND, "refs", "adapter_state"), workers=1, example_timeout_s=1.0) as running:
         assert (await running.one({"do": "meta", "state": {"seen": 3}}))["output"] is None
         await running.one({"do": "exit"})
         assert (await running.one({"do": "meta"}))["output"] == {"adapter_state": {"seen": 3}}
@@ -151,6 +164,14 @@ async def test_the_state_of_a_process_is_given_to_the_one_that_replaces_it(opene
         await running.one({"do": "exit"})
         answer = await running.program.call("make_reflective_dataset", {"candidate": {}, "eval_batch": {"batch": []}})
         assert answer["adapter_state"] == {"seen": 4}
+
+
+@pytest.mark.parametrize("setting", [{"workers": 2}, {"max_trace_bytes": 2**20}])
+async def test_what_means_nothing_to_a_program_with_refs_is_refused(opened, setting):
+    with pytest.raises(ProgramFailed, match=f"`{next(iter(setting))}`") as failed:
+        async with opened(command=(*COMMAND, "refs"), **{"workers": 1, **setting}):
+            pass
+    assert failed.value.details["stage"] == "settings"
 
 
 @pytest.mark.parametrize(

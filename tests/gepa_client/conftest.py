@@ -5,14 +5,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gepa_client.run.contract_server import TOKEN, Script, rows, serving
+from tests.gepa_client.scripted_server import TOKEN, Host
+from tests.gepa_client.words import Script, rows
 
 TIMEOUT_S = 40.0
 
@@ -36,10 +36,17 @@ class Ran:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Script], str]]:
-    """Starts scripted servers; they end with the test."""
-    with ExitStack() as stack:
-        yield lambda script: stack.enter_context(serving(script))
+def host() -> Iterator[Host]:
+    """Runs servers in a thread of its own; they end with the test."""
+    made = Host()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serve(host: Host) -> Callable[[Script], str]:
+    """Starts scripted servers."""
+    return lambda script: host.serve(script.server().handle)
 
 
 @pytest.fixture

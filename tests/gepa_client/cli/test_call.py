@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.run.conftest import Ran
-from tests.gepa_client.run.contract_server import Script
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.words import Script
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

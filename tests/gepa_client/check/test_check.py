@@ -5,8 +5,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.gepa_client.run.conftest import Ran
-from tests.gepa_client.run.contract_server import Script, ScriptedError, rows, scored
+import pytest
+
+from protocol.errors import ProgramFailed
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.words import Script, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -51,6 +54,47 @@ def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> No
     assert all(params["capture_traces"] for params in script.calls("evaluate"))
 
 
+def test_the_rows_tried_are_spread_over_a_split_of_many_pages(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "red"}, datasets={"train": rows(2500)})
+    report = json.loads(cli("check", serve(script), "--json", "--examples", 5).stdout)
+    assert [example["row"] for example in report["examples"]] == [0, 500, 1000, 1500, 2000]
+
+
+def test_without_training_rows_the_check_says_what_to_give(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(Script()))
+    assert ended.status == 1
+    assert "failed rows: no training rows: give --trainset" in ended.stdout
+
+
+@pytest.mark.parametrize("source", ["missing.json", "trian"])
+def test_training_rows_that_cannot_be_found_fail_their_step(serve: Serve, cli: Cli, source: str) -> None:
+    ended = cli("check", serve(learned()), "--trainset", source)
+    assert ended.status == 1
+    assert re.search(f"failed rows: .*{source}", ended.stdout)
+
+
+def test_a_server_that_lists_fewer_rows_than_it_says_breaks_the_contract(serve: Serve, cli: Cli) -> None:
+    script = learned(replies={"list_examples": lambda _: {"examples": [], "total": 15}})
+    ended = cli("check", serve(script))
+    assert ended.status == 1
+    assert "failed rows: the server breaks the contract" in ended.stdout
+
+
+def test_results_that_break_the_contract_are_a_failed_step_and_no_infrastructure_error(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(replies={"evaluate": lambda _: {"results": [{"status": "fine"}]}})))
+    assert ended.status == 1
+    assert "failed evaluate: the server breaks the contract: BadResponse: the answer does not fit" in ended.stdout
+    assert "ok evaluate" not in ended.stdout
+    assert "infrastructure" not in ended.stdout
+
+
+def test_each_call_that_runs_the_program_has_an_id_where_the_server_knows_them(serve: Serve, cli: Cli) -> None:
+    script = learned(capabilities=("proposals", "datasets", "idempotency"))
+    assert cli("check", serve(script)).status == 0
+    sent = script.calls("evaluate") + script.calls("make_reflective_dataset")
+    assert len({params["_meta"]["call_id"] for params in sent}) == 16
+
+
 def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(evaluate=failing_rows(7))))
     assert ended.status == 1
@@ -87,6 +131,15 @@ def test_each_example_says_where_it_failed(serve: Serve, cli: Cli) -> None:
     assert report["passed"] is False
 
 
+def test_numbers_whose_sum_is_infinite_are_told_like_any_other(serve: Serve, cli: Cli) -> None:
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        return {**scored(data, candidate), "score": 1.5e308, "usage": {"cost_usd": 1e308}}
+
+    ended = cli("check", serve(learned(evaluate=evaluate)))
+    assert ended.status == 0, ended.stdout
+    assert "ok scores: 1.5e+308 to 1.5e+308, mean 1.5e+308" in ended.stdout
+
+
 def test_all_scores_0_fail(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(Script(seed={"rules": "nothing useful"}, datasets={"train": rows(15)})))
     assert ended.status == 1
@@ -94,15 +147,21 @@ def test_all_scores_0_fail(serve: Serve, cli: Cli) -> None:
     assert "red missing" in ended.stdout
 
 
-def test_all_scores_0_are_accepted_while_part_of_the_seed_is_empty(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(Script(seed={"style": "short", "rules": " "}, datasets={"train": rows(15)})))
+def test_all_scores_0_are_accepted_while_the_whole_seed_is_empty(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(Script(seed={"style": "", "rules": " \n"}, datasets={"train": rows(15)})))
     assert ended.status == 0
-    assert "warning scores: every score is 0; accepted because rules of the seed is empty" in ended.stdout
+    assert "warning scores: every score is 0; accepted because the seed is empty" in ended.stdout
+
+
+def test_one_empty_component_among_written_ones_excuses_no_zeros(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(Script(seed={"style": "short", "rules": ""}, datasets={"train": rows(15)})))
+    assert ended.status == 1
+    assert "failed scores: every score is 0" in ended.stdout
 
 
 def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serve, cli: Cli) -> None:
     def broken(_: dict[str, Any]) -> Any:
-        raise ScriptedError(-32025, "Program failed", stage="make_reflective_dataset", log_tail="IndexError: here")
+        raise ProgramFailed(stage="make_reflective_dataset", log_tail="IndexError: here")
 
     ended = cli("check", serve(learned(reflect=broken)))
     assert ended.status == 1
@@ -114,7 +173,7 @@ def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serv
 
 def test_a_program_that_cannot_run_is_told_with_its_log(serve: Serve, cli: Cli) -> None:
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        raise ScriptedError(-32025, "Program failed", stage="import", log_tail="ModuleNotFoundError: pandas")
+        raise ProgramFailed(stage="import", log_tail="ModuleNotFoundError: pandas")
 
     ended = cli("check", serve(learned(evaluate=evaluate)))
     assert ended.status == 1

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gepa_client.run.conftest import Ran, environment
-from tests.gepa_client.run.contract_server import Script
+from tests.gepa_client.conftest import Ran, environment
+from tests.gepa_client.words import Script
 
 HEAVY = ("litellm", "gepa", "aiohttp", "modal", "claude_agent_sdk", "openai", "anthropic")
 

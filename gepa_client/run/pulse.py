@@ -1,0 +1,43 @@
+"""Tells how many examples are done and in flight, read at regular moments rather than when something happens."""
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from gepa_client.adapter import RemoteAdapter
+from gepa_client.run.events import Emit, Progress
+
+EVERY_S = 0.1
+
+
+class Pulse:
+    """Emits a `progress` event a few times a second, as long as the figures change; none after its `with` block.
+
+    A reading taken as examples finish would be of the one moment when their places in the window are empty.
+    """
+
+    def __init__(self, adapter: RemoteAdapter, emit: Emit) -> None:
+        self._adapter = adapter
+        self._emit = emit
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        told = Progress(evaluated=0, in_flight=0)
+        over = False
+        while not over:
+            over = self._over.wait(EVERY_S)  # the last reading comes after everything has ended
+            reading = Progress(evaluated=self._adapter.tally.examples, in_flight=self._adapter.in_flight)
+            if reading != told:
+                told = reading
+                self._emit(reading)

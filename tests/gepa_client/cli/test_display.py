@@ -1,0 +1,54 @@
+"""A run on a terminal: its frame, and its plain lines elsewhere."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, clock, frame
+from gepa_client.run.events import NoProposal, Progress, Rejected, Warned
+from tests.gepa_client.story import NASTY, candidate, story
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
+def test_the_frame_fits_the_terminal_and_shows_what_counts(width: int, height: int) -> None:
+    record = story(
+        Rejected(iteration=3, old_score=1.0, new_score=0.0, reason="worse"), NoProposal(iteration=4, reason="x")
+    )
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
+    latest = [f"something that happened, told in many words, {'more and ' * 20}more" for _ in range(LiveDisplay.LINES)]
+    console.print(frame(record, latest, width - SPARE))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    lines = output.getvalue().splitlines()
+    assert max(map(len, lines)) <= width - SPARE
+    assert len(lines) <= min(height, 16)
+    shown = output.getvalue()
+    for part in (
+        "seed 0.25", "best 0.75", "112 of 3,000 metric calls", "5 in flight", "50.0 examples/s", "about 0:57 left",
+        "3 candidates", "1 on the front", "1 rejected", "optimizing",
+    ):  # fmt: skip
+        assert part in shown
+
+
+def test_plain_lines_tell_of_candidates_and_warnings_and_count_the_rest() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=80))
+    record = story()
+    for event in (
+        candidate(1, 0.5, [0], "x", 1, 9),
+        Rejected(iteration=3, old_score=1.0, new_score=0.0, reason="worse", seconds=2.0),
+        Warned(message=NASTY, seconds=2.0),
+        Progress(evaluated=20, in_flight=1, seconds=20.0),
+        Progress(evaluated=21, in_flight=1, seconds=21.0),
+    ):
+        display.event(event, record)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    assert "candidate 1 from 0: 0.5 best so far" in lines[0]
+    assert "warning: \\u001b[2J[red]x[/]" in lines[1]
+    assert "of 3,000 metric calls" in lines[2]
+
+
+def test_the_clock_counts_hours_only_when_there_are_some() -> None:
+    assert (clock(42), clock(3723)) == ("0:42", "1:02:03")

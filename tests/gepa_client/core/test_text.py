@@ -1,0 +1,12 @@
+"""Text that others wrote is safe to show."""
+
+import json
+
+from gepa_client.text import line, plain
+
+
+def test_plain_text_keeps_letters_of_every_script_and_shows_what_a_terminal_would_obey() -> None:
+    assert plain("Grüße 你好\n\tx") == "Grüße 你好\n\tx"
+    assert plain("\x1b]0;x\x07\r\u2028") == "\\u001b]0;x\\u0007\\u000d\\u2028"
+    assert json.loads(f'"{plain(chr(0x9B))}"') == "\x9b"
+    assert line("a\n  b " + "c" * 100, 10) == "a b ccccc…"

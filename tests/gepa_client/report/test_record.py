@@ -1,0 +1,25 @@
+"""The record of a run follows from its events alone."""
+
+import pytest
+
+from gepa_client.run import events
+from tests.gepa_client.story import story
+
+
+def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there() -> None:
+    record = story()
+    headline = record.headline()
+    assert headline is not None
+    assert (headline.rows, headline.seed, headline.best) == ("12 validation rows", 0.25, 0.75)
+    record.apply(events.Tested(index=0, score=0.1, rows=40))
+    assert record.headline() == headline
+    record.apply(events.Tested(index=2, score=0.6, rows=40))
+    tested = record.headline()
+    assert tested is not None
+    assert (tested.rows, tested.seed, tested.best) == ("40 test rows", 0.1, 0.6)
+
+
+def test_time_left_follows_from_the_rate_and_the_budget() -> None:
+    record = story()
+    assert record.rate() == pytest.approx(50.0)
+    assert record.seconds_left() == pytest.approx((3000 - 112) / 50.0)

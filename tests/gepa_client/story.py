@@ -1,0 +1,48 @@
+"""A run told by its events, for tests of everything that shows one."""
+
+from gepa_client.report.record import RunRecord
+from gepa_client.run.events import Budget, CandidateFound, Event, Phase, Progress, Started
+
+NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"
+
+
+def started(**given: object) -> Started:
+    facts = {
+        "run_id": "r1",
+        "url": "http://127.0.0.1:1",
+        "program": "tickets",
+        "program_version": None,
+        "server": "gepa-server 1 (python)",
+        "components": ["rules"],
+        "splits": {"train": 30, "val": 12},
+        "max_metric_calls": 3000,
+        "proposer": "the program",
+        "config": {},
+        "hash_seed": "0",
+    }
+    return Started.model_validate(facts | given)
+
+
+def candidate(index: int, score: float, parents: list[int], text: str, best: int, calls: int) -> CandidateFound:
+    return CandidateFound(
+        seconds=index, index=index, parents=parents, iteration=index, score=score, texts={"rules": text},
+        front=[best], best=best, metric_calls=calls,
+    )  # fmt: skip
+
+
+def story(*more: Event) -> RunRecord:
+    record = RunRecord()
+    for event in (
+        started(),
+        Phase(phase="seed"),
+        candidate(0, 0.25, [], "a\nb", 0, 12),
+        Progress(evaluated=12, in_flight=8, seconds=1.0),
+        Phase(phase="optimizing", seconds=1.0),
+        candidate(1, 0.5, [0], "a\nc", 1, 60),
+        candidate(2, 0.75, [0, 1], "a\nc\nd", 2, 110),
+        Budget(metric_calls=110, seconds=3.0),
+        Progress(evaluated=112, in_flight=5, seconds=3.0),
+        *more,
+    ):
+        record.apply(event)
+    return record
