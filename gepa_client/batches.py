@@ -68,11 +68,14 @@ def trajectories(item: Item, results: Results) -> list[Trajectory]:
 
 
 def _metric_calls(results: Results) -> int | None:
-    """What the batch counts for in GEPA's budget, where every result says its share in `metric_calls`."""
+    """What the batch counts for in GEPA's budget, where every result says its share in `metric_calls`.
+
+    At least 1: a program that says 0 for everything would make a run without end.
+    """
     total = 0
     for result in results:
         share = result.get("metric_calls")
         if not isinstance(share, int) or isinstance(share, bool) or share < 0:
             return None
         total += share
-    return total
+    return max(total, 1) if results else 0

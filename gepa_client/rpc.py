@@ -123,10 +123,14 @@ class RpcClient:
             wait_s = self.wait_s
         meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
         try:
+            asked = time.monotonic()
             answer = await self._until_answered(method, dict(params or {}), meta, deadline)
             while call_id is not None and method in METHODS and method != "get_result" and is_pending(answer):
                 if time.monotonic() >= deadline:
                     raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
+                if time.monotonic() - asked < FIRST_PAUSE_S:
+                    await asyncio.sleep(FIRST_PAUSE_S)  # a server that does not wait must not be asked without end
+                asked = time.monotonic()
                 collect = {"call_id": call_id, "wait_s": min(self.wait_s, max(deadline - time.monotonic(), 0.0))}
                 answer = await self._until_answered("get_result", collect, {}, deadline)
         except asyncio.CancelledError:

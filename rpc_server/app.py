@@ -42,7 +42,7 @@ def create_app(
         allowed_hosts=settings.allowed_hosts,
         allowed_origins=settings.allowed_origins,
     )
-    door = _Door(service, guard, max_request_bytes=settings.max_request_bytes)
+    door = _Door(service, guard, max_request_bytes=service.limits.max_request_bytes)
     app = web.Application()
     app[SERVICE] = service
     app.router.add_route("*", "/rpc", door.rpc, expect_handler=_expect_later)

@@ -38,7 +38,6 @@ from rpc_server.load import Load
 from rpc_server.params import invalid, read_params
 from rpc_server.program import Program
 from rpc_server.refs import Refs
-from rpc_server.settings import Settings
 
 Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
 """Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
@@ -47,10 +46,7 @@ Prepare = Callable[[Any, dict[str, Any]], Job]
 """From checked and raw params to work that may start; raises what the checks find."""
 
 OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
-"""What this server offers whatever the program."""
-
-PROGRAM_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state"})
-"""What it offers where the program does."""
+"""What this server offers whatever the program; the program's own besides."""
 
 
 class Handlers:
@@ -59,23 +55,22 @@ class Handlers:
     def __init__(
         self,
         program: Program,
-        settings: Settings,
         *,
         server: ServerInfo,
+        limits: Limits,
         datasets: Datasets,
         refs: Refs,
         load: Load,
         calls: CallLedger,
     ) -> None:
         self._program = program
-        self._settings = settings
-        self._max_batch_size = settings.max_batch_size
+        self._limits = limits
         self._datasets = datasets
         self._refs = refs
         self._load = load
         self._calls = calls
         self._components = program.info.seed_candidate.keys()
-        self.capabilities = OWN_CAPABILITIES | (program.capabilities & PROGRAM_CAPABILITIES)
+        self.capabilities = OWN_CAPABILITIES | program.capabilities
         if datasets:
             self.capabilities |= {"datasets"}
         self._discovery = orjson.Fragment(self._describe(server))
@@ -195,8 +190,8 @@ class Handlers:
         if not isinstance(holder, dict):
             return
         for given in (holder.get("batch"), holder.get("results")):
-            if isinstance(given, list) and len(given) > self._max_batch_size:
-                raise LimitExceeded(limit="max_batch_size", allowed=self._max_batch_size, given=len(given))
+            if isinstance(given, list) and len(given) > self._limits.max_batch_size:
+                raise LimitExceeded(limit="max_batch_size", allowed=self._limits.max_batch_size, given=len(given))
 
     def _check_candidate(self, candidate: Candidate) -> None:
         if candidate.keys() != self._components:
@@ -206,23 +201,13 @@ class Handlers:
             )
 
     def _describe(self, server: ServerInfo) -> bytes:
-        settings = self._settings
         discovery = DiscoverResult(
             protocol_versions=list(KNOWN_VERSIONS),
             server=server,
             program=self._program.info,
             datasets=self._datasets.infos,
             capabilities=sorted(self.capabilities),
-            limits=Limits(
-                max_concurrency=self._program.max_concurrency,
-                max_batch_size=settings.max_batch_size,
-                max_request_bytes=settings.max_request_bytes,
-                example_timeout_s=settings.example_timeout_s,
-                max_batch_entries=settings.max_batch_entries,
-                whole_batches=self._program.whole_batches,
-                abandon_after_s=settings.abandon_after_s,
-                keep_answers_s=settings.keep_answers_s,
-            ),
+            limits=self._limits,
         )
         return wire.write(discovery.model_dump(exclude_none=True))
 

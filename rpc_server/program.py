@@ -3,18 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from protocol import Candidate, Example, ProgramInfo
+from protocol import Candidate, Example, Limits, ProgramInfo
 
 ResultDict = dict[str, Any]
 """An `ExampleResult` as JSON, already checked against the contract."""
 
 
+PROGRAM_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state", "refs"})
+"""Those of the contract's capabilities that are the program's own to offer."""
+
+
 class Program(Protocol):
     """A running program. Its methods may be called at the same time; it queues what it cannot run at once.
 
-    `info`, `capabilities`, `max_concurrency` and `whole_batches` are as the program described itself at its start.
-    Of the contract's capabilities only those that are the program's own appear in `capabilities`: `proposals`,
-    `scoring`, `finalize`, `adapter_state`, `refs`.
+    `info`, `capabilities` and `limits` are as the program described itself at its start; of the contract's capabilities
+    only `PROGRAM_CAPABILITIES` appear.
     """
 
     @property
@@ -28,13 +31,8 @@ class Program(Protocol):
         ...
 
     @property
-    def max_concurrency(self) -> int:
-        """Examples it runs at once."""
-        ...
-
-    @property
-    def whole_batches(self) -> bool:
-        """Whether a batch is one unit to it."""
+    def limits(self) -> Limits:
+        """What it bears itself; `max_concurrency` in all of its processes together."""
         ...
 
     @property

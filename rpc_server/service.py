@@ -8,6 +8,7 @@ from rpc_server.calls import CallLedger
 from rpc_server.datasets import Datasets
 from rpc_server.dispatch import Dispatcher
 from rpc_server.handlers import Handlers
+from rpc_server.limits import within
 from rpc_server.load import Load
 from rpc_server.program import Program
 from rpc_server.refs import KeptByProgram, KeptHere
@@ -23,7 +24,9 @@ class Service:
         self.instance_id = uuid.uuid4().hex
         self._program = program
         self._drain_s = settings.drain_s
-        self._load = Load(max_running=program.max_concurrency, max_waiting=settings.max_queue)
+        self.limits = within(program.limits, settings)
+        """What is borne here."""
+        self._load = Load(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
         self._calls = CallLedger(
             self._load,
             abandon_after_s=settings.abandon_after_s,
@@ -32,8 +35,8 @@ class Service:
         )
         handlers = Handlers(
             program,
-            settings,
             server=ServerInfo(name="gepa-server", version=VERSION, language="python", instance_id=self.instance_id),
+            limits=self.limits,
             datasets=datasets,
             refs=KeptByProgram(self.instance_id)
             if "refs" in program.capabilities

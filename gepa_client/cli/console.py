@@ -7,6 +7,9 @@ from rich.markup import escape
 
 from gepa_client.text import line, plain
 
+LONGEST = 20_000
+"""Characters of a single text from elsewhere that are shown."""
+
 
 def make(*, stderr: bool = False) -> Console:
     """A console that guesses nothing: no emoji codes, no highlighting of what only looks like a number."""
@@ -20,7 +23,7 @@ def say(console: Console, markup: str) -> None:
 
 def safe(text: str) -> str:
     """Text from a server, a file or an exception, for use inside rich markup; line breaks stay."""
-    return escape(plain(text))
+    return escape(plain(text, limit=LONGEST))
 
 
 def safe_line(text: str, limit: int = 300) -> str:

@@ -26,6 +26,7 @@ from gepa_client.run.guard import FailureGuard, PriceGuard
 from gepa_client.run.pulse import Pulse
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
+from gepa_client.text import plain
 from protocol.errors import RpcError
 
 STOPPED_AT_TEST = "stopped by hand while the test rows were scored"
@@ -42,10 +43,10 @@ class _Ending:
 
 
 class _Log:
-    """GEPA's log, to the stream that is the run's log."""
+    """GEPA's log, to the stream that is the run's log; it repeats texts from elsewhere."""
 
     def log(self, message: str) -> None:
-        print(message, flush=True)
+        print(plain(message), flush=True)
 
 
 def run(config: RunConfig, output: Path, emit: Emit) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
-from rpc_server.program import Program
+from rpc_server.limits import within
+from rpc_server.program import PROGRAM_CAPABILITIES, Program
 from rpc_server.programs.interpreter import find_interpreter
 from rpc_server.programs.launch import CommandLauncher, Launcher, environment
 from rpc_server.programs.pool import Pool, PoolPlan
@@ -17,7 +18,6 @@ from rpc_server.settings import Settings
 from rpc_server.version import VERSION
 
 _FORCED_S = 2.0
-_OWN_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state", "refs"})
 
 
 async def open_program(settings: Settings) -> Program:
@@ -91,24 +91,23 @@ def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
     if single:
         _check_heeded(settings)
     size = 1 if single else settings.workers or _default_size(launcher)
-    most = size * said.limits.max_concurrency
+    most = said.limits.model_copy(update={"max_concurrency": size * said.limits.max_concurrency})
     return PoolPlan(
         info=_info(settings, said.program),
-        capabilities=capabilities & _OWN_CAPABILITIES,
-        max_concurrency=most if settings.max_concurrency is None else min(most, settings.max_concurrency),
-        whole_batches=said.limits.whole_batches,
+        capabilities=capabilities & PROGRAM_CAPABILITIES,
+        limits=within(most, settings),
         size=size,
         single=single,
         splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
-        example_timeout_s=settings.example_timeout_s,
+        max_line_bytes=said.limits.max_request_bytes if settings.kind == "command" else None,
         start_timeout_s=settings.start_timeout_s,
         call_timeout_s=settings.call_timeout_s,
     )
 
 
 def _check_heeded(settings: Settings) -> None:
-    """Refuse what is said in vain to a program that keeps its trajectories itself (an adapter does so in our worker)."""
+    """Refuse what is said in vain to a program that keeps its trajectories itself; an adapter's are kept by our worker."""
     if settings.workers not in (None, 1):
         raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
     if settings.kind == "command" and "max_trace_bytes" in settings.model_fields_set:

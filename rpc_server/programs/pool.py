@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocol import Candidate, Example, ProgramInfo
+from protocol import Candidate, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program import ResultDict
 from rpc_server.programs.child import Exit
@@ -27,19 +27,18 @@ _EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run 
 class PoolPlan:
     """What does not change while the pool lives.
 
-    `size`: processes. `max_concurrency`: requests at once in all of them. `single`: never more than `size`, whose one
-    process must be kept as long as it lives, for what it remembers.
+    `limits`: of all processes together. `size`: processes. `single`: never more than `size`, whose one process must be
+    kept as long as it lives, for what it remembers. `max_line_bytes`: a longer request cannot be sent.
     """
 
     info: ProgramInfo
     capabilities: frozenset[str]
-    max_concurrency: int
-    whole_batches: bool
+    limits: Limits
     size: int
     single: bool
     splits: Mapping[str, int]
     cancels: bool
-    example_timeout_s: float | None
+    max_line_bytes: int | None
     start_timeout_s: float
     call_timeout_s: float
 
@@ -91,14 +90,9 @@ class Pool:
         return self._plan.capabilities
 
     @property
-    def max_concurrency(self) -> int:
-        """Requests at once, in all processes."""
-        return self._plan.max_concurrency
-
-    @property
-    def whole_batches(self) -> bool:
-        """Whether a batch is one request."""
-        return self._plan.whole_batches
+    def limits(self) -> Limits:
+        """What it bears, in all processes together."""
+        return self._plan.limits
 
     @property
     def ready(self) -> bool:
@@ -117,8 +111,8 @@ class Pool:
         if not batch:
             return
         call = Evaluation(candidate, batch, capture_traces=capture_traces, on_result=on_result)
-        limit_s = self._plan.example_timeout_s
-        if self._plan.whole_batches:
+        limit_s = self._plan.limits.example_timeout_s
+        if self._plan.limits.whole_batches:
             whole = None if limit_s is None else limit_s * len(batch)
             pieces = [Examples(call, range(len(batch)), limit_s=whole)]
         else:
@@ -142,7 +136,7 @@ class Pool:
     def _call_limit(self, params: dict[str, Any]) -> float:
         """Room for each of the call's examples, as scoring them may take as long as running them."""
         rows = params.get("batch") or (params.get("eval_batch") or {}).get("batch") or ()
-        return max(self._plan.call_timeout_s, (self._plan.example_timeout_s or 0) * len(rows))
+        return max(self._plan.call_timeout_s, (self._plan.limits.example_timeout_s or 0) * len(rows))
 
     # -- from a call to a process ------------------------------------------------------------------------------------
 
@@ -166,7 +160,7 @@ class Pool:
         return Ticket(work, f"p{self._made}")
 
     def _dispatch(self) -> None:
-        while self._running < self._plan.max_concurrency:
+        while self._running < self._plan.limits.max_concurrency:
             if self._apart:
                 slot = None if self._running else self._slot_for_suspect()
                 if slot is None:
@@ -227,8 +221,9 @@ class Pool:
         method, params = ticket.work.request()
         self._add_meta(slot, ticket, method, params)
         try:
-            slot.process.request(method, params, functools.partial(self._answered, slot, ticket))
-        except RpcError as error:  # what could be read as JSON may still be nested too deep to be written
+            on_answer = functools.partial(self._answered, slot, ticket)
+            slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes)
+        except RpcError as error:  # nested too deep, or too long with rows and trajectories filled in
             ticket.work.refused(error)
             return
         self._running += 1

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from protocol.errors import LimitExceeded
 from rpc_server.programs.child import Child, Exit, Pipes
 from rpc_server.programs.frames import read_line, request_line
 from rpc_server.programs.logtail import LogTail
@@ -42,14 +43,20 @@ class ProgramProcess:
         self._loop.add_reader(pipes.stderr, self._read_stderr)
         child.watch(self._ended)
 
-    def request(self, method: str, params: dict[str, Any], on_answer: OnAnswer) -> None:
+    def request(
+        self, method: str, params: dict[str, Any], on_answer: OnAnswer, *, max_bytes: int | None = None
+    ) -> None:
         """Send a request. `on_answer` is never called when the process ends first: see `exited`.
 
         Raises:
-            LimitExceeded: nested too deep to be written; nothing has been sent.
+            LimitExceeded: nested too deep to be written, or more than `max_bytes`; nothing has been sent.
         """
         self._number += 1
         line = request_line(self._number, method, params)
+        if max_bytes is not None and len(line) > max_bytes:
+            raise LimitExceeded(
+                "more than the program reads", limit="max_request_bytes", allowed=max_bytes, given=len(line)
+            )
         self._pending[self._number] = on_answer
         self.write(line)
 

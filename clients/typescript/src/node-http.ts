@@ -18,9 +18,11 @@ const SILENCE_MS = 75_000;
  */
 export async function listening(door: Door, host: string, port: number, silenceMs = SILENCE_MS): Promise<Server> {
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    // While the body comes; a socket that is silent for so long is destroyed, and with it the request.
+    // Until the body is here, or answered unread: a socket that is silent for so long is destroyed.
     request.socket.setTimeout(silenceMs);
-    request.once("end", () => request.socket.setTimeout(0));
+    request.once("end", () => {
+      if (!response.writableEnded) request.socket.setTimeout(0);
+    });
     answer(door, request, response).catch((error: unknown) => {
       if (!request.destroyed) console.error("evolverpc: unexpected error", error);
       response.destroy();

@@ -82,6 +82,11 @@ def test_metric_calls_counted_by_the_server_reach_gepa(server, connect):
     assert adapter.evaluate(rows(4), SEED).num_metric_calls is None
 
 
+def test_a_batch_counts_for_something_whatever_the_server_says(server, connect):
+    server.evaluate_one = lambda *_: server.ok(metric_calls=0)
+    assert connect().evaluate(rows(4), SEED).num_metric_calls == 1
+
+
 def test_the_programs_failures_score_the_failure_score_in_every_objective(server, connect):
     def some_fail(candidate, example, traced):
         if example.data["n"] == 1:

@@ -162,6 +162,16 @@ async def test_a_pending_call_is_followed_until_its_answer(server, eventually):
     assert server.runs["a"] == 1
 
 
+async def test_a_server_that_says_pending_at_once_is_not_asked_without_pause(server):
+    server.evaluate_one = lambda *_: asyncio.sleep(30)
+    server.replies["get_result"] = lambda _: {"pending": {"call_id": "c1", "progress": {"done": 0, "total": 1}}}
+    async with RpcClient(server.url, wait_s=0.0) as client:
+        await client.discover()
+        with pytest.raises(ConnectionLost):
+            await client.evaluate(SEED, [EXAMPLE], call_id="c1", timeout_s=0.5)
+    assert 1 <= len(server.called("get_result")) <= 6
+
+
 async def test_a_call_ends_at_its_deadline(server):
     server.evaluate_one = lambda *_: asyncio.sleep(30)
     async with RpcClient(server.url, wait_s=0.05) as client:

@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 import pytest
 
-from protocol import ComponentInfo, Example, ProgramInfo
+from protocol import ComponentInfo, Example, Limits, ProgramInfo
 from protocol.errors import RpcError
 from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.datasets import Datasets
@@ -30,8 +30,12 @@ class FakeProgram:
     def __init__(self, *capabilities: str, max_concurrency: int = 4, whole_batches: bool = False) -> None:
         self.info = ProgramInfo(name="fake", components=[ComponentInfo(name="system")], seed_candidate=SEED)
         self.capabilities = frozenset(capabilities)
-        self.max_concurrency = max_concurrency
-        self.whole_batches = whole_batches
+        self.limits = Limits(
+            max_concurrency=max_concurrency,
+            max_batch_size=10_000,
+            max_request_bytes=2**30,
+            whole_batches=whole_batches,
+        )
         self.splits: dict[str, int] = {}
         self.ready = True
         self.gates: dict[str, asyncio.Event] = {}

@@ -32,7 +32,7 @@ async def test_an_adapter_says_what_it_is(served):
         assert running.program.info.name == "Adapter"
         assert running.program.info.seed_candidate == SEED
         assert running.program.capabilities == {"refs"}
-        assert running.program.whole_batches is True
+        assert running.program.limits.whole_batches is True
     async with served("Proposing") as running:
         assert running.program.capabilities == {"refs", "proposals"}
         params = {"candidate": SEED, "reflective_dataset": {}, "components_to_update": ["prompt"]}

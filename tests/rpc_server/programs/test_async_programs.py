@@ -6,7 +6,7 @@ import time
 
 async def test_async_functions_share_one_process_and_run_at_once(opened):
     async with opened("waits.py", workers=None) as running:
-        assert running.program.max_concurrency == 64
+        assert running.program.limits.max_concurrency == 64
         started = time.monotonic()
         results = await running.evaluate(*[{"seconds": 0.5}] * 50)
         assert time.monotonic() - started < 2.0

@@ -28,10 +28,10 @@ async def program(opened):
 
 async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(opened):
     async with opened(command=COMMAND, workers=2) as running:
-        assert running.program.max_concurrency == 8
+        assert running.program.limits.max_concurrency == 8
         assert running.program.info.name == "stdio"
     async with opened(command=COMMAND, workers=2, max_concurrency=5, name="mine") as running:
-        assert running.program.max_concurrency == 5
+        assert running.program.limits.max_concurrency == 5
         assert running.program.info.name == "mine"
 
 
@@ -149,7 +149,7 @@ async def test_a_method_it_does_not_know_is_not_found(program):
 
 async def test_a_program_with_refs_gets_exactly_one_process(opened):
     async with opened(command=(*COMMAND, "refs"), workers=1) as running:
-        assert running.program.max_concurrency == 4
+        assert running.program.limits.max_concurrency == 4
         assert "refs" in running.program.capabilities
         results = await running.evaluate(*[{"do": "pid"}] * 12)
         assert len({result["output"] for result in results}) == 1

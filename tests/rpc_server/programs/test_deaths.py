@@ -97,7 +97,7 @@ async def test_the_suspects_of_a_shared_process_are_told_apart(opened, tmp_path)
 
 async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_again(opened):
     async with opened("behaves.py", workers=1, threads=4, example_timeout_s=1.0) as running:
-        assert running.program.max_concurrency == 4
+        assert running.program.limits.max_concurrency == 4
         pids = {result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 8)}
         assert len(pids) == 1
         hanging = asyncio.create_task(running.one({"do": "spin"}))

@@ -30,8 +30,8 @@ async def test_a_program_tells_all_it_offers(opened):
         assert info.version == "2.5"
         assert info.components[0].description == "what to say"
         assert running.program.capabilities == {"proposals", "scoring", "finalize"}
-        assert running.program.max_concurrency == 2
-        assert running.program.whole_batches is False
+        assert running.program.limits.max_concurrency == 2
+        assert running.program.limits.whole_batches is False
 
 
 async def test_name_version_and_seed_of_the_settings_come_first(opened):

@@ -124,7 +124,7 @@ async def test_processes_run_examples_at_the_same_time_one_each(opened):
 
 async def test_the_settings_bound_how_many_run_at_once(opened):
     async with opened("behaves.py", workers=3, max_concurrency=1) as running:
-        assert running.program.max_concurrency == 1
+        assert running.program.limits.max_concurrency == 1
         started = time.monotonic()
         await running.evaluate(*[{"do": "sleep", "seconds": 0.2}] * 3)
         assert time.monotonic() - started >= 0.6
