@@ -1,4 +1,4 @@
-# Everything a user needs: `make demo` and `make test`. Each sets up what it needs on a machine with Python 3.11+, Node 20+ and git.
+# Everything a user needs: `make demo` and `make test`. Each sets up what it needs, given Python 3.11+, Node 20+ and git.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,10 +7,14 @@ TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/de
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test conformance bench setup tools clean
+.DEFAULT:
+	@echo "no target '$@'; make help names them" >&2; exit 1
 
 help:
 	@echo "make demo         optimise the tickets example in Python and in TypeScript; needs no key"
+	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
+	@echo "                  (ARGS=lint runs one of them)"
 	@echo "make conformance  the conformance suite against three servers"
 	@echo "make bench        the benchmarks; each ends with a line of JSON"
 	@echo "make setup        install everything for development, run nothing"
@@ -33,8 +37,9 @@ setup: .venv/.installed-dev $(TS)/dist/.built
 	@echo "Set up. Next: make demo, or make test"
 
 tools:
-	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: no '$(PYTHON)' on PATH (or: make PYTHON=/path/to/python3.11)" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$($(PYTHON) -V 2>&1) (try: make PYTHON=python3.11)" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: no '$(PYTHON)' on PATH; try: make demo PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c '' 2>/dev/null || { echo "Python 3.11 or newer is needed: '$(PYTHON)' does not run; try: make demo PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: '$(PYTHON)' is $$($(PYTHON) -V 2>&1); try: make demo PYTHON=python3.11" >&2; exit 1; }
 	@command -v node >/dev/null || { echo "Node 20 or newer is needed: no 'node' on PATH" >&2; exit 1; }
 	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 20))' || { echo "Node 20 or newer is needed; this is $$(node --version)" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "npm is needed: it comes with Node" >&2; exit 1; }
@@ -56,7 +61,7 @@ tools:
 
 $(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | tools
 	@echo "Installing the TypeScript package's tools"
-	@cd $(TS) && npm ci --no-audit --no-fund --loglevel=error
+	@cd $(TS) && npm ci --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
 	@touch $@
 
 $(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)
@@ -65,4 +70,4 @@ $(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)
 	@touch $@
 
 clean:
-	rm -rf .venv runs dist build $(TS)/node_modules $(TS)/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv runs dist build $(TS)/node_modules $(TS)/dist examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

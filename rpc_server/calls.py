@@ -97,16 +97,13 @@ class CallLedger:
         """Stop a call; returns when it has ended. Raises `CallNotFound`."""
         call = self._known(call_id)
         running = call.running
-        if running is None:
-            return "finished"
-        running.task.cancel()
-        await asyncio.wait({running.task})
-        if not running.task.cancelled():
-            return "finished"
-        # Whoever cancels wants no answer: a drain need not wait for somebody to fetch it.
+        if running is not None:
+            running.task.cancel()
+            await asyncio.wait({running.task})
+        # Whoever cancels wants no answer, even one that was just ready: a drain need not wait for it to be fetched.
         call.collected = True
         self._load.changed.set()
-        return "cancelled"
+        return "cancelled" if running is not None and running.task.cancelled() else "finished"
 
     async def close(self) -> None:
         """Cancel what is running."""

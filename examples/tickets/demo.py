@@ -15,6 +15,10 @@ from sandbox_runtime import ServerFailed
 
 def main(flags: list[str]) -> int:
     """Run both; returns the exit status."""
+    if "--help" in flags:
+        print(__doc__)
+        print("Those flags: gepa-client optimize --help")
+        return 0
     build_typescript()
     stamp = time.strftime("%Y%m%d-%H%M%S")
     runs: list[Run] = []
@@ -25,9 +29,9 @@ def main(flags: list[str]) -> int:
             runs.append(optimize(language, endpoint, folder, ["--config", str(HERE / "run.toml"), *flags]))
     same = runs[0].result["candidates"] == runs[1].result["candidates"]
     print("\nBoth languages went through the same texts." if same else "")
-    print("Reports, with what changed and why it was kept:")
-    for run in runs:
-        print(f"  {run.folder / 'report.md'}")
+    print(
+        f"Next: open {runs[0].folder / 'report.html'}, or change examples/tickets/python/tickets.py and run this again."
+    )
     for run in runs:
         print(run.line)
     return 0

@@ -58,7 +58,7 @@ def build_typescript() -> None:
     if npm is None or not package.is_file():
         raise NotSetUp("Node, npm and the TypeScript package are needed: make setup")
     if not (TYPESCRIPT / "node_modules" / ".bin" / "tsc").exists():
-        _npm(npm, "ci", "--no-audit", "--no-fund", "--loglevel=error")
+        _npm(npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
     built = TYPESCRIPT / "dist" / "serve.js"
     if not built.is_file() or built.stat().st_mtime < max(path.stat().st_mtime for path in TYPESCRIPT.glob("*.ts")):
         _npm(npm, "run", "--silent", "build")

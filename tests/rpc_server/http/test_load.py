@@ -105,6 +105,16 @@ async def test_while_draining_a_running_call_can_be_joined_and_cancelled(server:
     await asyncio.wait_for(draining, 10)
 
 
+async def test_draining_does_not_wait_for_an_answer_that_was_ready_when_it_was_cancelled(server: Any) -> None:
+    await server.evaluate(WAITING, call_id="c", wait_s=0)
+    draining = asyncio.create_task(server.service.drain())
+    server.program.gate("gate").set()
+    await server.call("discover")  # time enough for the call to finish
+    assert not draining.done()
+    assert await server.call("cancel", {"call_id": "c"}) == {"status": "finished"}
+    await asyncio.wait_for(draining, 10)
+
+
 async def test_draining_ends_after_drain_s_whatever_still_runs(start: Any) -> None:
     server = await start(drain_s=0.05)
     asked = await occupied(server, 1)
