@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from benchmarks import payload
-from protocol import Candidate, ComponentInfo, Example, ProgramInfo
+from protocol import Candidate, ComponentInfo, Example, Limits, ProgramInfo
 from rpc_server.app import create_app, listening
 from rpc_server.program import ResultDict
 from rpc_server.settings import Settings
@@ -23,8 +23,7 @@ class EchoProgram:
 
     info = ProgramInfo(name="echo", components=[ComponentInfo(name="rules")], seed_candidate=payload.CANDIDATE)
     capabilities: frozenset[str] = frozenset()
-    max_concurrency = 1000
-    whole_batches = False
+    limits = Limits(max_concurrency=1000, max_batch_size=100_000, max_request_bytes=MAX_BYTES)
     splits: Mapping[str, int] = {}
     ready = True
 

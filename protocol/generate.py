@@ -10,11 +10,8 @@ from pydantic.json_schema import models_json_schema
 from protocol import envelope, errors
 from protocol.calls import Pending
 from protocol.methods import CAPABILITIES, METHODS, Method
+from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
 from protocol.versions import CURRENT_VERSION
-
-SCHEMA_DIR = Path(__file__).parent / "schema"
-SCHEMA_FILE = f"v{CURRENT_VERSION}.json"
-OPENRPC_FILE = "openrpc.json"
 
 
 def wire_types() -> list[type[BaseModel]]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rpc_server.app import create_app, listening
-    from rpc_server.cli.config import SettingsError, load_settings
+    from rpc_server.config import SettingsError, load_settings
     from rpc_server.datasets import Datasets
     from rpc_server.program import Program
     from rpc_server.settings import Settings
@@ -15,10 +15,10 @@ _HOMES = {
     "Datasets": "datasets",
     "Program": "program",
     "Settings": "settings",
-    "SettingsError": "cli.config",
+    "SettingsError": "config",
     "create_app": "app",
     "listening": "app",
-    "load_settings": "cli.config",
+    "load_settings": "config",
 }
 
 

@@ -62,21 +62,45 @@ async def listening(app: web.Application, sock: socket) -> AsyncIterator[None]:
     # Its own complaints about what is not even HTTP are a matter between it and the sender.
     http_logger = logging.getLogger(f"{__name__}.http")
     http_logger.addFilter(_is_defect)
-    runner = web.AppRunner(
-        app,
-        logger=http_logger,
-        access_log=None,
-        handler_cancellation=True,
-        keepalive_timeout=_IDLE_S,
-        shutdown_timeout=_SHUTDOWN_S,
-        lingering_time=_LINGER_S,
-    )
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
+    loop = asyncio.get_running_loop()
+
+    def connected() -> _Connection:
+        return _Connection(
+            runner.server,  # type: ignore[arg-type]  # there is one after `setup`
+            loop=loop,
+            logger=http_logger,
+            access_log=None,  # type: ignore[arg-type]  # it means no log, as where `AppRunner` passes it on
+            keepalive_timeout=_IDLE_S,
+            lingering_time=_LINGER_S,
+        )
+
     try:
-        await web.SockSite(runner, sock).start()
-        yield
+        listener = await loop.create_server(connected, sock=sock)
+        try:
+            yield
+        finally:
+            listener.close()
     finally:
         await runner.cleanup()
+
+
+class _Connection(web.RequestHandler):
+    """Answers what is not even HTTP without a word of it: the line that cannot be read may hold a token."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002  # what would be repeated
+    ) -> web.StreamResponse:
+        response = super().handle_error(request, status, exc, "")
+        response.headers["Server"] = _HEADERS["Server"]
+        return response
 
 
 class _Door:
@@ -91,8 +115,7 @@ class _Door:
         """`POST /rpc`."""
         headers = request.headers
         try:
-            self._guard.check_host(headers.get("Host"))
-            self._guard.check_origin(headers.get("Origin"))
+            self._guard.check_source(headers)
             if request.method != "POST":
                 return _refusal(405, InvalidRequest("use POST"), {"Allow": "POST"})
             self._guard.check_token(headers.get("Authorization"))
@@ -116,8 +139,7 @@ class _Door:
     async def health(self, request: web.Request) -> web.Response:
         """`GET /health`: whether a program can answer, and nothing else."""
         try:
-            self._guard.check_host(request.headers.get("Host"))
-            self._guard.check_origin(request.headers.get("Origin"))
+            self._guard.check_source(request.headers)
         except Unauthorized as error:
             return _unauthorized(error)
         if request.method not in ("GET", "HEAD"):
@@ -129,8 +151,7 @@ class _Door:
     async def nowhere(self, request: web.Request) -> web.Response:
         """Any other path."""
         try:
-            self._guard.check_host(request.headers.get("Host"))
-            self._guard.check_origin(request.headers.get("Origin"))
+            self._guard.check_source(request.headers)
         except Unauthorized as error:
             return _unauthorized(error)
         return _refusal(404, InvalidRequest("the path is /rpc"))

@@ -28,8 +28,8 @@ from protocol import (
     ServerInfo,
 )
 from protocol.errors import LimitExceeded, UnknownCandidate
-from protocol.generate import OPENRPC_FILE, SCHEMA_DIR
 from protocol.methods import RpcDiscoverParams
+from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
 from rpc_server import wire
 from rpc_server.calls import CallLedger
 from rpc_server.datasets import Datasets

@@ -1,5 +1,6 @@
 """Rows that a program holds itself, fetched once at its start, so that any of its processes can be sent them."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,23 +13,38 @@ from rpc_server.program import Program
 _PAGE = 1000
 
 
-async def rows_of(program: Program) -> dict[str, list[Row]]:
-    """Split -> rows, in the program's order.
+@dataclass(frozen=True)
+class ProgramRows:
+    """The rows of each split that the program shares, and the splits of which it tells no more than the ids."""
+
+    shared: dict[str, list[Row]]
+    kept: tuple[str, ...]
+
+
+async def rows_of(program: Program) -> ProgramRows:
+    """All that the program holds, each split in the program's order.
 
     Raises:
-        ProgramFailed: it lists other rows than it said, or rows without their data; with `stage` `datasets`.
+        ProgramFailed: it lists other rows than it said, or what is no row; with `stage` `datasets`.
     """
-    return {split: await _rows(program, split, size) for split, size in program.splits.items()}
+    found = {split: await _rows(program, split, size) for split, size in program.splits.items()}
+    return ProgramRows(
+        shared={split: rows for split, rows in found.items() if rows is not None},
+        kept=tuple(split for split, rows in found.items() if rows is None),
+    )
 
 
-async def _rows(program: Program, split: str, size: int) -> list[Row]:
+async def _rows(program: Program, split: str, size: int) -> list[Row] | None:
+    """The rows of one split; None where they come without their data."""
     rows: list[Row] = []
     while len(rows) < size:
         answer = await program.call("list_examples", {"split": split, "offset": len(rows), "limit": _PAGE})
-        page = [_row(split, example) for example in _examples(split, answer)]
+        page = _examples(split, answer)
         if not page:
             raise _failed(split, f"has {len(rows)} rows where {size} were said")
-        rows += page
+        if not all("data" in example for example in page):
+            return None
+        rows += [_row(split, example["data"]) for example in page]
     return rows
 
 
@@ -41,11 +57,10 @@ def _examples(split: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [example.model_dump(exclude_unset=True) for example in page.examples]
 
 
-def _row(split: str, example: dict[str, Any]) -> Row:
-    row = example.get("data")
-    if not isinstance(row, dict):
-        raise _failed(split, "is listed without its rows; let the program share them, or give them as `datasets`")
-    return row
+def _row(split: str, data: Any) -> Row:
+    if not isinstance(data, dict):
+        raise _failed(split, "has a row that is not a JSON object")
+    return data
 
 
 def _failed(split: str, what: str) -> ProgramFailed:

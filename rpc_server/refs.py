@@ -4,7 +4,6 @@ from typing import Any, Protocol
 
 from protocol.errors import TrajectoryExpired
 from rpc_server.program import ResultDict
-from rpc_server.traces import TraceStore
 
 
 class Refs(Protocol):
@@ -25,32 +24,6 @@ class Refs(Protocol):
     def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
         """The program's own complaint, in the refs the client knows."""
         ...
-
-
-class KeptHere:
-    """The program gives its trajectories whole; those of a named group are kept here."""
-
-    def __init__(self, store: TraceStore) -> None:
-        self._store = store
-
-    def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
-        """A ref in place of the trajectory, where a group was named and there is room."""
-        trajectory = result.get("trajectory")
-        if group is None or trajectory is None:
-            return result
-        ref = self._store.keep(group, trajectory)
-        if ref is None:
-            return result
-        rest = {key: value for key, value in result.items() if key != "trajectory"}
-        return {**rest, "trajectory_ref": ref}
-
-    def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Trajectories in place of refs; raises `TrajectoryExpired`."""
-        return self._store.inline(results)
-
-    def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
-        """The complaint as it is: such a program knows no refs."""
-        return error
 
 
 class KeptByProgram:

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from protocol.errors import Unauthorized
 
@@ -19,6 +19,11 @@ class Guard:
         bound = f"[{bound_host}]" if ":" in bound_host else bound_host
         self._hosts = frozenset(host.lower() for host in (*_LOOPBACK_NAMES, bound, *allowed_hosts))
         self._origins = frozenset(allowed_origins)
+
+    def check_source(self, headers: Mapping[str, str]) -> None:
+        """Pass what comes under a known name, and from no foreign page; raises `Unauthorized`."""
+        self.check_host(headers.get("Host"))
+        self.check_origin(headers.get("Origin"))
 
     def check_host(self, host: str | None) -> None:
         """Pass an allowed name with any port, or an allowed `name:port`; raises `Unauthorized`."""

@@ -11,7 +11,7 @@ from rpc_server.handlers import Handlers
 from rpc_server.limits import within
 from rpc_server.load import Load
 from rpc_server.program import Program
-from rpc_server.refs import KeptByProgram, KeptHere
+from rpc_server.refs import KeptByProgram
 from rpc_server.settings import Settings
 from rpc_server.traces import TraceStore
 from rpc_server.version import VERSION
@@ -40,7 +40,7 @@ class Service:
             datasets=datasets,
             refs=KeptByProgram(self.instance_id)
             if "refs" in program.capabilities
-            else KeptHere(TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes)),
+            else TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes),
             load=self._load,
             calls=self._calls,
         )

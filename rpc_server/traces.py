@@ -6,15 +6,17 @@ from typing import Any
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, TrajectoryExpired
 from rpc_server import wire
+from rpc_server.program import ResultDict
 
 _ENTRY_BYTES = 256
 """What an entry costs beyond its own bytes, about; so that many small ones are bounded too."""
 
 
 class TraceStore:
-    """Keeps trajectories by group (a minibatch), at most `max_bytes` in all.
+    """The `Refs` of a program that gives its trajectories whole: those of a named group are kept here.
 
-    Whole groups are let go, the one longest untouched first: half a minibatch is of no use to anyone.
+    At most `max_bytes` in all. Whole groups (minibatches) are let go, the one longest untouched first: half a minibatch
+    is of no use to anyone.
     """
 
     def __init__(self, *, instance_id: str, max_bytes: int) -> None:
@@ -25,7 +27,22 @@ class TraceStore:
         self._bytes = 0
         self._made = 0
 
-    def keep(self, group: str, trajectory: JsonValue) -> str | None:
+    def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
+        """A ref in place of the trajectory, where a group (a minibatch) was named and there is room."""
+        trajectory = result.get("trajectory")
+        if group is None or trajectory is None:
+            return result
+        ref = self._keep(group, trajectory)
+        if ref is None:
+            return result
+        rest = {key: value for key, value in result.items() if key != "trajectory"}
+        return {**rest, "trajectory_ref": ref}
+
+    def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
+        """The complaint as it is: such a program knows no refs."""
+        return error
+
+    def _keep(self, group: str, trajectory: JsonValue) -> str | None:
         """Keep a trajectory; its ref, or None where it, or its group, is more than can be kept."""
         try:
             text = wire.write(trajectory)
@@ -49,8 +66,8 @@ class TraceStore:
         self._bytes += size
         return ref
 
-    def inline(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same results with trajectories in place of refs.
+    def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The results with trajectories in place of refs.
 
         Raises:
             TrajectoryExpired: some of the `refs` were let go, or are another instance's.

@@ -40,6 +40,13 @@ class Announcer:
             flush=True,
         )
 
+    def left_out(self, split: str) -> None:
+        """A split that the program holds cannot be used; on stderr always, for machines wait for `ready` on stdout."""
+        _tell(
+            f"gepa-server: split {split!r} is left out: the program lists it without its rows; "
+            f"let the program share them, or give them as `datasets`"
+        )
+
     def draining(self) -> None:
         """No new work is taken."""
         if self._json_lines:

@@ -10,9 +10,9 @@ from typing import Any
 
 from rpc_server import conformance_program
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.config import SettingsError, load_settings
 from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
 from rpc_server.cli.serve import CANNOT_START, serve
+from rpc_server.config import SettingsError, load_settings
 from rpc_server.version import VERSION
 
 

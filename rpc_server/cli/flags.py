@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rpc_server.cli.config import SettingsError
+from rpc_server.config import SettingsError
 
 _COMMAND = "--command"
 

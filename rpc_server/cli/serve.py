@@ -10,8 +10,8 @@ from typing import Any
 from protocol.errors import ProgramFailed
 from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.config import SettingsError
 from rpc_server.cli.tokens import Token, token_for
+from rpc_server.config import SettingsError
 from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
 from rpc_server.program import Program
 from rpc_server.program_rows import rows_of
@@ -36,13 +36,15 @@ async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequ
                 if rows is not None
                 else {split: read_rows(settings.root / path) for split, path in settings.datasets.items()}
             )
-            program = await _unless(open_program(settings), signals.interrupt, signals.terminate)
+            stops = (signals.interrupt, signals.terminate)
+            program = await _unless(open_program(settings), *stops)
             if program is None:
-                return INTERRUPTED if signals.interrupt.is_set() else 0
+                return signals.status
             try:
-                held = given or await rows_of(program)
-                datasets = Datasets(held, share_rows=settings.share_rows)
-                await _answer(program, settings, datasets, token, sock, signals, announce)
+                held = given or await _unless(_rows_of(program, announce), *stops)
+                if held is not None:
+                    datasets = Datasets(held, share_rows=settings.share_rows)
+                    await _answer(program, settings, datasets, token, sock, signals, announce)
             finally:
                 await program.close()
     except (SettingsError, DatasetError) as error:
@@ -51,7 +53,14 @@ async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequ
     except ProgramFailed as error:
         announce.program_failed(error)
         return CANNOT_START
-    return INTERRUPTED if signals.interrupt.is_set() else 0
+    return signals.status
+
+
+async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequence[Row]]:
+    held = await rows_of(program)
+    for split in held.kept:
+        announce.left_out(split)
+    return held.shared
 
 
 async def _answer(
@@ -82,6 +91,11 @@ class _Signals:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.terminate.set)
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
+
+    @property
+    def status(self) -> int:
+        """With which to exit."""
+        return INTERRUPTED if self.interrupt.is_set() else 0
 
     def _interrupted(self) -> None:
         if self.interrupt.is_set():

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server.cli.config import SettingsError
+from rpc_server.config import SettingsError
 from rpc_server.settings import Settings
 
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105  # the name of a variable, not a token

@@ -12,10 +12,13 @@ from rpc_server.programs.process import ProgramProcess
 from rpc_server.settings import Settings
 
 WORKER_FOLDER = Path(__file__).parents[1] / "worker"
-_RUN_COMMAND = WORKER_FOLDER / "run_command.py"
+_DIE_WITH_SERVER = WORKER_FOLDER / "parent.py"
 
 SECRETS = ("GEPA_TOKEN",)
 """What the server keeps from its program."""
+
+STDIO_VARIABLE = "GEPA_STDIO"
+"""Tells a command that it is talked to over stdio: one that would rather listen on HTTP can say so at once."""
 
 
 class Launcher(Protocol):
@@ -45,7 +48,7 @@ class CommandLauncher:
     def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str]) -> None:
         self._command = command
         self._root = root
-        self._env = env
+        self._env = {**env, STDIO_VARIABLE: "1"}
 
     async def launch(self) -> ProgramProcess:
         """Start the command."""
@@ -55,7 +58,7 @@ class CommandLauncher:
             raise ProgramFailed(f"there is no command {name!r}", stage="start", log_tail="")
         pipes = Pipes()
         # Through a small program of ours, which ties the command's life to the server's and then becomes it.
-        command = (sys.executable, "-I", "-S", str(_RUN_COMMAND), *self._command)
+        command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *self._command)
         try:
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env)
         except OSError as error:

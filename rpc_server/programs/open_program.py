@@ -17,8 +17,6 @@ from rpc_server.programs.starting import Started, start_process
 from rpc_server.settings import Settings
 from rpc_server.version import VERSION
 
-_FORCED_S = 2.0
-
 
 async def open_program(settings: Settings) -> Program:
     """Start the program and learn what it is. Close it when done.
@@ -34,7 +32,7 @@ async def open_program(settings: Settings) -> Program:
             try:
                 return Pool(launcher, first, _plan(settings, launcher, first))
             except BaseException:
-                await first.process.end(polite_s=0, forced_s=_FORCED_S)
+                await first.process.end(polite_s=0)
                 raise
         except BaseException:
             await launcher.close()
@@ -67,6 +65,7 @@ def _worker_config(settings: Settings) -> dict[str, Any]:
         "example_timeout_s": settings.example_timeout_s,
         "max_batch_size": settings.max_batch_size,
         "max_request_bytes": settings.max_request_bytes,
+        "max_trace_bytes": settings.max_trace_bytes,
         "server_version": VERSION,
     }
 
@@ -107,7 +106,7 @@ def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
 
 
 def _check_heeded(settings: Settings) -> None:
-    """Refuse what is said in vain to a program that keeps its trajectories itself; an adapter's are kept by our worker."""
+    """Refuse what is said in vain to a program that keeps its trajectories itself, in its one process."""
     if settings.workers not in (None, 1):
         raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
     if settings.kind == "command" and "max_trace_bytes" in settings.model_fields_set:

@@ -2,8 +2,8 @@
 
 import asyncio
 import functools
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from rpc_server.programs.launch import Launcher
 from rpc_server.programs.slots import Slot, Ticket
 from rpc_server.programs.starting import Started
 from rpc_server.programs.supply import TRIES, Supply
+from rpc_server.programs.turns import Turns
 from rpc_server.programs.work import Evaluation, Examples, OtherCall, Work
 
 GRACE_S = 0.75
@@ -46,7 +47,7 @@ class PoolPlan:
 class Pool:
     """A `Program` over processes of one launcher; see `rpc_server.program.Program`.
 
-    Requests wait in one line per call; the lines take turns. A request's deadline counts from when it is sent to a
+    Requests wait for their turn (see `Turns`). A request's deadline counts from when it is sent to a
     process. A process that does not keep it is killed, and what else ran in it runs again, uncounted. What ran in a
     process that died runs again alone in a fresh one; what kills that too is to blame. When all processes died at once,
     with the one they were forked from, whatever ran in any of them runs again while nothing else does.
@@ -55,10 +56,7 @@ class Pool:
     def __init__(self, launcher: Launcher, first: Started, plan: PoolPlan) -> None:
         self._plan = plan
         self._loop = asyncio.get_running_loop()
-        self._lines: deque[deque[Ticket]] = deque()
-        self._again: deque[Ticket] = deque()
-        self._suspects: deque[Ticket] = deque()
-        self._apart: deque[Ticket] = deque()
+        self._turns = Turns()
         self._slots: list[Slot] = []
         self._running = 0
         self._made = 0
@@ -128,7 +126,7 @@ class Pool:
     async def close(self) -> None:
         """End everything that runs; what waits is refused."""
         self._closed = True
-        self._refuse_all(ProgramFailed("the server is shutting down", stage="close", retryable=True))
+        self._refuse_all(_closing())
         for slot in tuple(self._slots):
             self._retire(slot)
         await self._supply.close()
@@ -141,13 +139,12 @@ class Pool:
     # -- from a call to a process ------------------------------------------------------------------------------------
 
     async def _run(self, pieces: Sequence[Work], done: "asyncio.Future[Any]") -> None:
-        if not self.ready:
-            raise self._supply.last_failure or ProgramFailed(
-                "the server is shutting down", stage="close", retryable=True
-            )
+        if self._closed:
+            raise _closing()
+        if not self.ready and self._supply.last_failure is not None:
+            raise copy(self._supply.last_failure)
         tickets = [self._ticket(work) for work in pieces]
-        line = deque(tickets)
-        self._lines.append(line)
+        self._turns.join(tickets)
         self._dispatch()
         try:
             await done
@@ -161,25 +158,25 @@ class Pool:
 
     def _dispatch(self) -> None:
         while self._running < self._plan.limits.max_concurrency:
-            if self._apart:
+            if self._turns.any_apart:
                 slot = None if self._running else self._slot_for_suspect()
                 if slot is None:
                     break
-                self._send(slot, self._apart.popleft())
+                self._send(slot, self._turns.next_apart())
                 continue
             if any(ticket.apart for slot in self._slots for ticket in slot.running):
                 break
-            if self._suspects:
+            if self._turns.any_alone:
                 slot = self._slot_for_suspect()
                 if slot is not None:
-                    self._send(slot, self._suspects.popleft())
+                    self._send(slot, self._turns.next_alone())
                     continue
                 if self._plan.single:
                     break  # its one process must fall idle first
             slot = self._slot_with_room()
             if slot is None:
                 break
-            ticket = self._next()
+            ticket = self._turns.next()
             if ticket is None:
                 break
             self._send(slot, ticket)
@@ -198,21 +195,6 @@ class Pool:
             if free and (best is None or len(slot.running) < len(best.running)):
                 best = slot
         return best
-
-    def _next(self) -> Ticket | None:
-        """The next piece of work: what must run again, then one of each call in turn."""
-        while self._again:
-            ticket = self._again.popleft()
-            if not ticket.given_up:
-                return ticket
-        while self._lines:
-            line = self._lines.popleft()
-            ticket = line.popleft()
-            if line:
-                self._lines.append(line)
-            if not ticket.given_up:
-                return ticket
-        return None
 
     def _send(self, slot: Slot, ticket: Ticket) -> None:
         ticket.sent = self._loop.time()
@@ -276,9 +258,7 @@ class Pool:
         for neighbour in reversed(self._remove(slot)):
             if neighbour.late:  # through this one, or by itself: alone it will show
                 neighbour.alone = True
-                self._suspects.appendleft(neighbour)
-            else:
-                self._again.appendleft(neighbour)
+            self._turns.again(neighbour)
         self._supply.end(slot.process, polite=False)
         self._dispatch()
 
@@ -294,7 +274,7 @@ class Pool:
                 ticket.work.died(how, self._seconds(ticket), self._log(slot, ticket))
             else:
                 ticket.alone, ticket.apart = True, how.blameless
-                (self._apart if ticket.apart else self._suspects).append(ticket)
+                self._turns.suspect(ticket)
         self._dispatch()
 
     def _release(self, slot: Slot, ticket: Ticket) -> None:
@@ -327,8 +307,7 @@ class Pool:
             slot.ghosts.add(ticket)  # its deadline stands: a process that never answers it is ended in the end
             if self._plan.cancels:
                 self._send_cancel(slot, ticket)
-        self._suspects = deque(ticket for ticket in self._suspects if not ticket.given_up)
-        self._apart = deque(ticket for ticket in self._apart if not ticket.given_up)
+        self._turns.forget_given_up()
         for slot in {ticket.slot for ticket in tickets if ticket.slot is not None}:
             self._tidy(slot)
         self._dispatch()
@@ -351,7 +330,7 @@ class Pool:
     def _wanted(self) -> int:
         if self._plan.single:
             return self._plan.size
-        alone = len(self._suspects) + len(self._apart) + sum(slot.exclusive for slot in self._slots)
+        alone = self._turns.suspects + sum(slot.exclusive for slot in self._slots)
         return self._plan.size + min(alone, _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
@@ -376,10 +355,10 @@ class Pool:
 
     def _refuse_all(self, error: ProgramFailed) -> None:
         """End every call that waits or runs: no process can be had for it."""
-        waiting = [*self._again, *self._suspects, *self._apart, *(ticket for line in self._lines for ticket in line)]
         running = [ticket for slot in self._slots for ticket in slot.running]
-        for ticket in (*waiting, *running):
-            ticket.work.refused(error)
+        for ticket in (*self._turns.waiting(), *running):
+            # An exception is for one who raises it: each adds to its traceback.
+            ticket.work.refused(copy(error))
 
     def _remove(self, slot: Slot) -> list[Ticket]:
         """Take a process out of use; what ran in it."""
@@ -393,3 +372,7 @@ class Pool:
         busy = bool(slot.running or slot.ghosts)
         self._remove(slot)
         self._supply.end(slot.process, polite=not busy)
+
+
+def _closing() -> ProgramFailed:
+    return ProgramFailed("the server is shutting down", stage="close", retryable=True)

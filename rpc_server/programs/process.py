@@ -14,6 +14,9 @@ from rpc_server.programs.logtail import LogTail
 MAX_MESSAGE_BYTES = 256 * 2**20
 """The longest line that is taken as a message."""
 
+_FORCED_S = 2.0
+"""How long the end of a process that was killed is waited for: one that the system cannot end is left to it."""
+
 _CHUNK = 1 << 18
 _LOG_CHUNK = 1 << 16
 _DRAIN_CHUNKS = 64
@@ -96,13 +99,13 @@ class ProgramProcess:
         """End it and its process group."""
         self._child.kill()
 
-    async def end(self, *, polite_s: float, forced_s: float) -> None:
-        """Ask it to exit, kill it when it does not within `polite_s`, and wait for its end at most `forced_s` more."""
+    async def end(self, *, polite_s: float) -> None:
+        """Ask it to exit, kill it when it does not within `polite_s`, and wait for its end, some seconds at most."""
         self.end_input()
         done, _ = await asyncio.wait({self.exited}, timeout=polite_s)
         if not done:
             self.kill()
-            await asyncio.wait({self.exited}, timeout=forced_s)
+            await asyncio.wait({self.exited}, timeout=_FORCED_S)
 
     def log_since(self, mark: int = 0) -> str:
         """What it wrote to its log since `log.total` was `mark`, up to this moment."""

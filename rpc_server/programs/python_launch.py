@@ -20,7 +20,6 @@ from rpc_server.programs.process import ProgramProcess
 
 _BOOTSTRAP = WORKER_FOLDER / "bootstrap.py"
 _POLITE_S = 0.5
-_FORCED_S = 2.0
 
 
 class PythonLauncher:
@@ -78,7 +77,7 @@ class PythonLauncher:
             await self._check(hello, process)
         except BaseException:
             ours.close()
-            await process.end(polite_s=0, forced_s=_FORCED_S)
+            await process.end(polite_s=0)
             raise
         self.mode = hello["mode"]
         self._forks = hello["ready"] == "fork"
@@ -180,7 +179,7 @@ class _Zygote:
         if self.alive:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
-        await self._process.end(polite_s=_POLITE_S, forced_s=_FORCED_S)
+        await self._process.end(polite_s=_POLITE_S)
 
 
 class _ForkedChild:

@@ -11,7 +11,6 @@ from protocol.errors import ProgramFailed, RpcError
 from rpc_server.programs.launch import Launcher
 from rpc_server.programs.process import ProgramProcess
 
-_FORCED_S = 2.0
 _TRIES = 3
 
 
@@ -48,13 +47,13 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Started:
         raise await _ended(error, process) from None
     except BaseException:
         if process is not None:
-            await process.end(polite_s=0, forced_s=_FORCED_S)
+            await process.end(polite_s=0)
         raise
 
 
 async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> ProgramFailed:
     if process is not None:
-        await process.end(polite_s=0, forced_s=_FORCED_S)
+        await process.end(polite_s=0)
         error.details.setdefault("log_tail", process.log_since())
     return error
 

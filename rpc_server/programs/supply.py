@@ -12,7 +12,6 @@ TRIES = 2
 """Starts that fail in a row before a program counts as gone."""
 
 _POLITE_S = 1.0
-_FORCED_S = 2.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
@@ -42,6 +41,7 @@ class Supply:
         self.failures = 0
         """Starts that failed since the last that succeeded."""
         self.last_failure: ProgramFailed | None = None
+        """Why the last of them failed."""
 
     def order(self, count: int) -> None:
         """Have `count` processes on their way, those ordered before included; none during a pause."""
@@ -62,6 +62,7 @@ class Supply:
                 self.failed(error)
             return
         self.failures = 0
+        self.last_failure = None
         task = asyncio.current_task()
         if task is not None:
             self._starting.discard(task)  # it has arrived: `on_started` may order more
@@ -85,7 +86,7 @@ class Supply:
         """See a process off in the background: asked first if `polite`, else killed at once."""
         if not polite:
             process.kill()
-        task = self._loop.create_task(process.end(polite_s=_POLITE_S if polite else 0, forced_s=_FORCED_S))
+        task = self._loop.create_task(process.end(polite_s=_POLITE_S if polite else 0))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

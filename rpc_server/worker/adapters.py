@@ -6,17 +6,18 @@ import binascii
 import copy
 import dataclasses
 import os
+import threading
 import time
 from collections import OrderedDict
 from typing import Any
 
 from . import encode, results, scores
 from .failures import InvalidResult, ProgramProblem, Refusal
-from .hosts import Host
 from .loading import Config, seed_from
+from .serving import Host
+from .weight import weight
 
 _TRAJECTORY_EXPIRED = -32024
-_MAX_KEPT = 4_096  # examples whose trajectories are kept
 _MAX_SHOWN = 8_192  # characters of an output that is not JSON
 _OVERLAPPING_CALLS = 8
 
@@ -29,7 +30,7 @@ class AdapterProgram:
         self._arguments = arguments
         self._config = config
         self._adapter: Any = None
-        self._kept = Kept(_MAX_KEPT)
+        self._kept = Kept(config.max_trace_bytes)
         self.mode = "threads" if config.thread_safe else "sync"
         self.whole_batches = True
         self.descriptions: dict[str, str] = {}
@@ -97,7 +98,7 @@ class AdapterProgram:
             params["candidate"], self._kept.batch(refs), params["components_to_update"]
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
-        return '{"dataset":%s%s}' % (encode.to_text(dataset, "dataset"), self._state_text(required=True))
+        return '{"dataset":%s%s}' % (encode.exact_text(dataset, "dataset"), self._state_text(required=True))
 
     async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
         """The adapter's own new texts."""
@@ -122,25 +123,33 @@ class AdapterProgram:
 
 
 class Kept:
-    """Evaluated batches with their trajectories, at most `limit` examples; whole batches are let go, oldest first."""
+    """Evaluated batches with their trajectories, at most `max_bytes` of them, about.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    Whole batches are let go, oldest first; the newest always stays, or nothing could ever be reflected on.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._batches: OrderedDict[str, Any] = OrderedDict()
-        self._examples = 0
+        self._weights: dict[str, int] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()  # an adapter that bears it is called in several threads
         # In every ref, so that those of an earlier process are never taken for this one's.
         self._life = binascii.hexlify(os.urandom(6)).decode()
         self._made = 0
 
     def keep(self, batch: Any) -> list[str | None]:
         """A ref for each example of the batch."""
-        self._made += 1
-        name = "%s-%d" % (self._life, self._made)
-        self._batches[name] = batch
-        self._examples += len(batch.scores)
-        while self._examples > self._limit and len(self._batches) > 1:
-            _, dropped = self._batches.popitem(last=False)
-            self._examples -= len(dropped.scores)
+        size = weight(batch, self._max_bytes)
+        with self._lock:
+            self._made += 1
+            name = "%s-%d" % (self._life, self._made)
+            self._batches[name] = batch
+            self._weights[name] = size
+            self._bytes += size
+            while self._bytes > self._max_bytes and len(self._batches) > 1:
+                oldest, _ = self._batches.popitem(last=False)
+                self._bytes -= self._weights.pop(oldest)
         return ["%s.%d" % (name, index) for index in range(len(batch.scores))]
 
     def batch(self, refs: list[str]) -> Any:

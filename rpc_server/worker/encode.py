@@ -5,9 +5,12 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import re
 from typing import Any
 
 _MAX_DEPTH = 200
+_MAX_SAFE_INTEGER = 2**53 - 1
+_LONG_NUMBER = re.compile("[0-9]{16}")  # as many digits as the first integer that is not safe
 
 
 class NotJson(ValueError):
@@ -36,6 +39,27 @@ def to_text(value: Any, name: str) -> str:
         return _encode(value)
     except Exception:  # noqa: BLE001  # besides what JSON cannot hold, whatever the methods of a user's container raise
         raise NotJson(_complaint(value, name)) from None
+
+
+def exact_text(value: Any, name: str) -> str:
+    """As `to_text`, with integers beyond 2^53 - 1 as strings, as the contract has it: other readers round them."""
+    text = to_text(value, name)
+    if _LONG_NUMBER.search(text) is None:
+        return text
+    try:
+        return to_text(_exact(value), name)
+    except Exception:  # noqa: BLE001  # as above; nested too deep, for one
+        raise NotJson(_complaint(value, name)) from None
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, int) and not -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER:
+        return int.__repr__(value)
+    if isinstance(value, dict):
+        return {key: _exact(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_exact(member) for member in value]
+    return value
 
 
 def to_bytes(text: str) -> bytes:

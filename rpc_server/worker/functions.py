@@ -9,8 +9,8 @@ from typing import Any, Callable
 
 from . import encode, records, results, scores
 from .failures import Cancelled, ProgramProblem
-from .hosts import Host
 from .loading import Config, seed_from
+from .serving import Host
 
 
 class FunctionProgram:
@@ -93,7 +93,7 @@ class FunctionProgram:
             dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
         else:
             dataset = await host.settle(self._reflect(params["candidate"], batch, components))
-        return '{"dataset":%s}' % encode.to_text(dataset, "dataset")
+        return '{"dataset":%s}' % encode.exact_text(dataset, "dataset")
 
     async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:
         """The program's own new texts."""

@@ -7,26 +7,13 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Awaitable, Coroutine, Protocol
+from typing import TYPE_CHECKING, Any, Awaitable, Coroutine
 
 from .failures import Cancelled, TimeLimit
 from .serving import CALL_CANCELLED, Server, parse
 
 if TYPE_CHECKING:
     import asyncio  # costs 30 ms, and its own imports would keep user files of the same names from being found
-
-
-class Host(Protocol):
-    """What a program needs to run a user's function whichever way it was chosen."""
-
-    cancellation: tuple[type[BaseException], ...]
-    """What is raised in a request's code when it is cancelled."""
-
-    async def settle(self, value: Any) -> Any:
-        """The value itself, or what it gives when awaited."""
-
-    async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do the work; raises `TimeLimit` when it takes longer, `Cancelled` when the server wants it stopped."""
 
 
 class AloneHost:

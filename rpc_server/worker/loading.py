@@ -30,6 +30,7 @@ class Config:
         self.example_timeout_s: float | None = given["example_timeout_s"]
         self.max_batch_size: int = given["max_batch_size"]
         self.max_request_bytes: int = given["max_request_bytes"]
+        self.max_trace_bytes: int = given["max_trace_bytes"]
         self.server_version: str = given["server_version"]
 
 

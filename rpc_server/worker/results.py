@@ -29,18 +29,19 @@ def text(
     """
     parts = [
         '{"status":"%s","score":%s' % (status, encode.to_text(score, "score")),
-        '"output":' + encode.to_text(output, "output"),
+        '"output":' + encode.exact_text(output, "output"),
     ]
     optional = (
         ("feedback", feedback),
         ("objective_scores", objective_scores),
-        ("trajectory", trajectory),
         ("trajectory_ref", trajectory_ref),
         ("usage", usage or None),
         ("error", error),
         ("metric_calls", metric_calls),
     )
     parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
+    if trajectory is not None:
+        parts.append('"trajectory":' + encode.exact_text(trajectory, "trajectory"))
     parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stand the clock still, or set it back
     return ",".join(parts)
 

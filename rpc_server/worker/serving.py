@@ -6,15 +6,12 @@ import binascii
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Coroutine, Protocol
 
 from . import encode
 from .channel import Channel
 from .failures import Cancelled, ProgramProblem, Refusal, describe, is_transient
 from .loading import Config
-
-if TYPE_CHECKING:
-    from .hosts import Host
 
 _METHOD_NOT_FOUND = -32601
 _PROGRAM_FAILED = -32025
@@ -31,6 +28,19 @@ def parse(line: bytes) -> dict[str, Any]:
     finally:
         sys.setrecursionlimit(limit)
     return request
+
+
+class Host(Protocol):
+    """What a program needs to run a user's function whichever way it was chosen."""
+
+    cancellation: tuple[type[BaseException], ...]
+    """What is raised in a request's code when it is cancelled."""
+
+    async def settle(self, value: Any) -> Any:
+        """The value itself, or what it gives when awaited."""
+
+    async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do the work; raises `TimeLimit` when it takes longer, `Cancelled` when the server wants it stopped."""
 
 
 class Server:

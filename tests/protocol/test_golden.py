@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 import protocol
 from protocol import Meta, base, discovery, envelope, evaluation, mutation
-from protocol.generate import SCHEMA_DIR, SCHEMA_FILE, wire_types
+from protocol.generate import wire_types
 from protocol.methods import RpcDiscoverParams
+from protocol.schema_files import SCHEMA_DIR, SCHEMA_FILE
 
 EXAMPLES = Path(protocol.__file__).parent / "examples"
 FILES = sorted(EXAMPLES.glob("*/*.json"))

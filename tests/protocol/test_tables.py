@@ -8,7 +8,7 @@ import pytest
 from protocol import CAPABILITIES, CURRENT_VERSION, KNOWN_VERSIONS, METHODS, Params
 from protocol.base import ResultModel
 from protocol.errors import ALL
-from protocol.generate import SCHEMA_DIR, SCHEMA_FILE
+from protocol.schema_files import SCHEMA_DIR, SCHEMA_FILE
 
 SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
 

@@ -6,10 +6,11 @@ import { RpcError } from "./errors.js";
 import { METHODS, type MethodTypes } from "./generated/contract.js";
 import type { DiscoverResult, ErrorObject, EvaluateResult, Pending } from "./generated/types.js";
 import { isLoopback } from "./hosts.js";
-import { isObject, parseJson } from "./json.js";
+import { parseJson } from "./json.js";
 import { MAX_TIMER_MS } from "./timers.js";
 import { checkToken } from "./token.js";
 import { faults, type WireTypeName } from "./validate.js";
+import { isObject } from "./values.js";
 
 export interface ClientOptions {
   /** The bearer token; the environment's GEPA_TOKEN when not given. */
@@ -50,7 +51,7 @@ export class RpcClient {
   readonly #options: Required<Pick<ClientOptions, "timeoutS" | "maxResponseBytes" | "fetch">>;
   #lastId = 0;
 
-  /** `url` with or without `/rpc`. Throws `Refused` for plain http beyond loopback, `TypeError` without a token. */
+  /** `url` with or without `/rpc`. Throws `Refused` for plain http beyond loopback, `SetupError` without a token. */
   constructor(url: string, options: ClientOptions = {}) {
     const { protocol, hostname, href, username, password } = new URL(url);
     if (protocol !== "https:" && protocol !== "http:") throw new Refused(`${protocol} is neither http nor https`);
@@ -59,7 +60,7 @@ export class RpcClient {
     }
     if (username !== "" || password !== "") throw new Refused("a URL carries no token: it would end up in logs");
     const token = options.token ?? environment("GEPA_TOKEN");
-    checkToken(token);
+    checkToken(token, "the option `token`, or the environment's GEPA_TOKEN,");
     this.#token = token;
     this.url = href.endsWith("/rpc") ? href : `${href.replace(/\/$/, "")}/rpc`;
     this.#options = {

@@ -3,7 +3,7 @@
 import type { Calls } from "./calls.js";
 import type { Cancellation } from "./cancellation.js";
 import type { Carrier } from "./carriers.js";
-import { checkProgram, discoveryOf, seedOf } from "./discovery.js";
+import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import {
   InvalidRequest,
@@ -24,14 +24,16 @@ import type {
   Meta,
 } from "./generated/types.js";
 import { type Answer, answerOf, asRpcError, type Job, type Log } from "./jobs.js";
-import { canonicalJson, isObject, parseJson } from "./json.js";
+import { canonicalJson, parseJson } from "./json.js";
 import { Methods } from "./methods.js";
 import { type EndpointOptions, settingsOf } from "./options.js";
+import { checkProgram, seedOf } from "./prepare.js";
 import type { Program } from "./program.js";
 import { digestText, Rows } from "./rows.js";
 import { Runner } from "./runner.js";
 import { RETRY_AFTER_S, Slots } from "./slots.js";
 import { checkParams, invalidParams, type WireTypeName } from "./validate.js";
+import { isObject } from "./values.js";
 
 const LONGEST_ECHO = 100;
 

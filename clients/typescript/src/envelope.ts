@@ -2,7 +2,7 @@
 
 import { InvalidRequest, type RpcError } from "./errors.js";
 import type { Answer } from "./jobs.js";
-import { isObject } from "./json.js";
+import { isObject } from "./values.js";
 
 export type RequestId = string | number | null;
 

@@ -26,6 +26,7 @@
 
 import { ERRORS } from "./generated/contract.js";
 import type { ErrorObject } from "./generated/types.js";
+import { isObject } from "./values.js";
 
 export type ErrorDetails = Record<string, unknown>;
 
@@ -63,10 +64,6 @@ export class RpcError extends Error {
     if (kind !== undefined) return new kind(error.message, details, known);
     return new RpcError({ code: error.code, message: error.message, retryable: false }, error.message, details, known);
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** The constructor all of the contract's own errors share. */

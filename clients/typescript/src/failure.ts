@@ -1,7 +1,8 @@
 /** What a thrown value means: whose fault it was, and what to tell about it. */
 
 import type { ExampleError } from "./generated/types.js";
-import { isObject, wellFormed } from "./json.js";
+import { wellFormed } from "./json.js";
+import { isObject } from "./values.js";
 
 const MAX_MESSAGE = 8 * 1024;
 const MAX_TRACEBACK = 32 * 1024;

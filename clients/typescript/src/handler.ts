@@ -3,12 +3,13 @@
 import { bytesOf } from "./bytes.js";
 import { Cancellation } from "./cancellation.js";
 import { storeCarrier } from "./carriers.js";
-import { checkProgram } from "./discovery.js";
 import { Door, type Exchange, type HttpReply } from "./door.js";
 import { Endpoint } from "./endpoint.js";
 import { hostChecker } from "./hosts.js";
-import { type EndpointOptions, settingsOf } from "./options.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions, settingsOf } from "./options.js";
+import { checkProgram } from "./prepare.js";
 import type { Program } from "./program.js";
+import { namesOf, onlyKnown } from "./setup.js";
 import type { MemoryStore } from "./store.js";
 import { checkToken } from "./token.js";
 
@@ -25,11 +26,23 @@ export interface HandlerOptions extends EndpointOptions {
   store?: MemoryStore;
 }
 
+const KNOWN = [
+  ...ENDPOINT_OPTIONS,
+  ...namesOf<Omit<HandlerOptions, keyof EndpointOptions>>({
+    token: 1,
+    basePath: 1,
+    allowedHosts: 1,
+    allowedOrigins: 1,
+    store: 1,
+  }),
+];
+
 export type FetchHandler = (request: Request) => Promise<Response>;
 
-/** Serves a program wherever `fetch` is spoken. Throws a `TypeError` without a token or without a program. */
+/** Serves a program wherever `fetch` is spoken. Throws `SetupError` without a token or without a program. */
 export function handler<Data, Output>(program: Program<Data, Output>, options: HandlerOptions): FetchHandler {
-  checkToken(options?.token);
+  checkToken(options?.token, "the option `token`");
+  onlyKnown(options, KNOWN);
   const { token, basePath = "", allowedHosts = [], allowedOrigins = [], store } = options;
   const served = program as Program;
   checkProgram(served);

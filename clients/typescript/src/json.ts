@@ -137,7 +137,3 @@ export function canonicalJson(value: unknown): string {
   const fields = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
   return `{${fields.map(([key, item]) => `${JSON.stringify(key)}:${canonicalJson(item)}`).join(",")}}`;
 }
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}

@@ -3,6 +3,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Cancellation } from "./cancellation.js";
 import type { Door, Exchange, HttpReply } from "./door.js";
+import { SetupError } from "./setup.js";
 
 /** How long a client may go on sending what nobody reads, so that it comes to read its answer. */
 const LINGER_MS = 1000;
@@ -39,10 +40,16 @@ export async function listening(door: Door, host: string, port: number, silenceM
   // Without this Node asks for every body, wanted or not.
   server.on("checkContinue", onRequest);
   await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
+    server.once("error", (error) => reject(cannotListen(error, host, port)));
     server.listen(port, host, resolve);
   });
   return server;
+}
+
+function cannotListen(error: NodeJS.ErrnoException, host: string, port: number): SetupError {
+  const reason =
+    error.code === "EADDRINUSE" ? "the port is in use: choose another, or none for a free one" : error.message;
+  return new SetupError(`cannot listen on ${host}, port ${port}: ${reason}`);
 }
 
 async function answer(door: Door, request: IncomingMessage, response: ServerResponse): Promise<void> {

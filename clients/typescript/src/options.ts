@@ -1,6 +1,7 @@
 /** The limits that every way of serving shares. */
 
 import type { Log } from "./jobs.js";
+import { namesOf, SetupError, wholeNumber } from "./setup.js";
 
 export interface EndpointOptions {
   /** Examples at once; 16 when not given. */
@@ -21,6 +22,18 @@ export interface EndpointOptions {
   log?: Log;
 }
 
+/** Their names; every way of serving adds its own. */
+export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
+  maxConcurrency: 1,
+  maxQueue: 1,
+  maxBatchSize: 1,
+  maxBatchEntries: 1,
+  maxRequestBytes: 1,
+  exampleTimeoutS: 1,
+  shareRows: 1,
+  log: 1,
+});
+
 /** The same with nothing left open; `exampleTimeoutS` is undefined where there is no deadline. */
 export interface Settings {
   maxConcurrency: number;
@@ -33,24 +46,20 @@ export interface Settings {
   log: Log;
 }
 
-/** Fills in the defaults; throws a `TypeError` for a limit under which nothing could be done. */
+/** Fills in the defaults; throws `SetupError` for a limit under which nothing could be done. */
 export function settingsOf(options: EndpointOptions): Settings {
   const { exampleTimeoutS = 300 } = options;
-  if (exampleTimeoutS !== null && !(exampleTimeoutS > 0))
-    throw new TypeError("exampleTimeoutS must be above 0, or null");
+  if (exampleTimeoutS !== null && !(exampleTimeoutS > 0)) {
+    throw new SetupError(`\`exampleTimeoutS\` must be above 0, or null for no deadline, not ${exampleTimeoutS}`);
+  }
   return {
-    maxConcurrency: whole("maxConcurrency", options.maxConcurrency ?? 16, 1),
-    maxQueue: whole("maxQueue", options.maxQueue ?? 10_000, 0),
-    maxBatchSize: whole("maxBatchSize", options.maxBatchSize ?? 1000, 1),
-    maxBatchEntries: whole("maxBatchEntries", options.maxBatchEntries ?? 100, 1),
-    maxRequestBytes: whole("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
+    maxConcurrency: wholeNumber("maxConcurrency", options.maxConcurrency ?? 16, 1),
+    maxQueue: wholeNumber("maxQueue", options.maxQueue ?? 10_000, 0),
+    maxBatchSize: wholeNumber("maxBatchSize", options.maxBatchSize ?? 1000, 1),
+    maxBatchEntries: wholeNumber("maxBatchEntries", options.maxBatchEntries ?? 100, 1),
+    maxRequestBytes: wholeNumber("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
     exampleTimeoutS: exampleTimeoutS ?? undefined,
     shareRows: options.shareRows ?? true,
     log: options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
   };
-}
-
-function whole(name: string, value: number, least: number): number {
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new TypeError(`${name} must be a whole number of at least ${least}, not ${value}`);
 }

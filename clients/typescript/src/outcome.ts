@@ -2,8 +2,9 @@
 
 import { describeFailure, isTransient } from "./failure.js";
 import type { ExampleError, ExampleResult, Usage } from "./generated/types.js";
-import { isObject, type JsonValue, NotJson, toJsonValue, wellFormed } from "./json.js";
+import { type JsonValue, NotJson, toJsonValue, wellFormed } from "./json.js";
 import { faults } from "./validate.js";
+import { isObject, shown } from "./values.js";
 
 /** A program's answer that breaks the contract: the candidate's example fails, with this said. */
 export class InvalidResult extends Error {}
@@ -45,11 +46,6 @@ function finite(value: unknown, what: string): number {
   if (typeof value === "boolean") return Number(value);
   if (typeof value === "number" && Number.isFinite(value)) return value;
   throw new InvalidResult(`${what} must be a finite number, not ${shown(value)}`);
-}
-
-function shown(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.slice(0, 80));
-  return typeof value === "number" || value === null ? String(value) : typeof value;
 }
 
 /** What is said of an attempt, whatever became of it. */

@@ -2,24 +2,21 @@
 
 import { UnknownExample } from "./errors.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "./generated/types.js";
-import { canonicalJson, toJsonValue } from "./json.js";
+import { canonicalJson, type JsonValue, NotJson, toJsonValue } from "./json.js";
+import { SetupError } from "./setup.js";
+import { shown } from "./values.js";
 
 const MAX_IDS_TOLD = 20;
 
 export class Rows {
   readonly #splits: ReadonlyMap<string, readonly unknown[]>;
 
-  /** `share`: whether `list_examples` gives the rows or only their ids. */
+  /** `share`: whether `list_examples` gives the rows or only their ids. Throws `SetupError` for what are no rows. */
   constructor(
     datasets: Record<string, readonly unknown[]>,
     private readonly share: boolean,
   ) {
-    this.#splits = new Map(
-      Object.entries(datasets).map(([split, rows]) => [
-        split,
-        rows.map((row) => toJsonValue(row, `datasets.${split}`)),
-      ]),
-    );
+    this.#splits = new Map(Object.entries(datasets).map(([split, rows]) => [split, rowsOf(split, rows)]));
   }
 
   get held(): boolean {
@@ -63,6 +60,16 @@ export class Rows {
     if (rows === undefined || !/^(0|[1-9]\d*)$/.test(id)) return undefined;
     const data = rows[Number(id)];
     return data === undefined ? undefined : { data };
+  }
+}
+
+function rowsOf(split: string, rows: unknown): JsonValue[] {
+  if (!Array.isArray(rows)) throw new SetupError(`\`datasets.${split}\` must be an array of rows, not ${shown(rows)}`);
+  try {
+    return rows.map((row, at) => toJsonValue(row, `datasets.${split}[${at}]`));
+  } catch (error) {
+    if (error instanceof NotJson) throw new SetupError(`rows must be JSON: ${error.message}`);
+    throw error;
   }
 }
 

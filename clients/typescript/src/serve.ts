@@ -1,24 +1,28 @@
 /** Serves a program over HTTP on Node. */
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { storeCarrier } from "./carriers.js";
 import { Door } from "./door.js";
 import { Endpoint } from "./endpoint.js";
-import { bracketed, hostChecker, isLoopback } from "./hosts.js";
+import { bracketed, hostChecker } from "./hosts.js";
+import { type Key, keyFor } from "./key.js";
 import { listening } from "./node-http.js";
-import type { EndpointOptions } from "./options.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
-import { MemoryStore, type StoreOptions } from "./store.js";
-import { checkToken, randomToken } from "./token.js";
+import { namesOf, onlyKnown, SetupError, seconds, wholeNumber } from "./setup.js";
+import { setupFailure } from "./startup.js";
+import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
 import { PACKAGE_VERSION } from "./version.js";
 
 /** How long an answer on its way may take to leave, once the server closes. */
 const CLOSE_GRACE_MS = 500;
 const CLOSE_SWEEP_MS = 10;
+
+const BEHIND_A_SERVER =
+  "`gepa-server --command` started this program, to talk to it over stdio: call `serveStdio` in place of `serve`";
+
+const LOOPBACK = "127.0.0.1";
 
 export interface ServeOptions extends EndpointOptions, StoreOptions {
   /** The address to bind; 127.0.0.1 when not given. On any other than loopback a token must be given. */
@@ -44,6 +48,22 @@ export interface ServeOptions extends EndpointOptions, StoreOptions {
   drainS?: number;
 }
 
+const KNOWN = [
+  ...ENDPOINT_OPTIONS,
+  ...STORE_OPTIONS,
+  ...namesOf<Omit<ServeOptions, keyof EndpointOptions | keyof StoreOptions>>({
+    host: 1,
+    port: 1,
+    tokenFile: 1,
+    allowedHosts: 1,
+    allowedOrigins: 1,
+    json: 1,
+    announce: 1,
+    ownsProcess: 1,
+    drainS: 1,
+  }),
+];
+
 /** A server that is listening. */
 export interface RunningServer {
   url: string;
@@ -56,65 +76,41 @@ export interface RunningServer {
   close(): Promise<void>;
 }
 
-/** Serves a program until it is closed. Rejects where it cannot start: no token where one is needed, no seed, no port. */
+/**
+ * Serves a program until it is closed.
+ *
+ * Rejects with `SetupError` where it cannot start: no program, no seed, no token where one is needed, no such port.
+ */
 export async function serve<Data, Output>(
   program: Program<Data, Output>,
   options: ServeOptions = {},
 ): Promise<RunningServer> {
-  const host = options.host ?? "127.0.0.1";
-  const key = keyFor(host, options.tokenFile);
+  let key: Key | undefined;
   try {
-    const store = new MemoryStore(options);
-    const endpoint = await Endpoint.create(program as Program, options, storeCarrier(store));
-    const door = new Door(async () => endpoint, {
-      token: key.token,
-      basePath: "",
-      allowsHost: hostChecker(host, options.allowedHosts ?? []),
-      allowedOrigins: options.allowedOrigins ?? [],
-    });
-    const server = await listening(door, host, options.port ?? 0);
-    const url = `http://${bracketed(host)}:${(server.address() as AddressInfo).port}/rpc`;
-    const running = new NodeServer(url, key, endpoint, store, server, (options.drainS ?? 30) * 1000);
+    onlyKnown(options, KNOWN);
+    if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
+    key = keyFor(options.host ?? LOOPBACK, options.tokenFile);
+    const running = await started(program as Program, options, key);
     if (options.ownsProcess ?? true) running.ownProcess();
-    announce(running, key, endpoint.discovery.program.name, options);
+    announce(running, key, options);
     return running;
   } catch (error) {
-    key.discard();
-    throw error;
+    key?.discard();
+    throw setupFailure(error, serve);
   }
 }
 
-/** The token, and where a caller on this machine can read it. */
-interface Key {
-  token: string;
-  /** Undefined where it came from the environment. */
-  file?: string;
-  /** True where the operator brought it. */
-  given: boolean;
-  discard(): void;
-}
-
-function keyFor(host: string, tokenFile: string | undefined): Key {
-  const fromEnvironment = process.env.GEPA_TOKEN;
-  // The program and what it starts have no business with it.
-  delete process.env.GEPA_TOKEN;
-  if (tokenFile !== undefined) {
-    const token = readFileSync(tokenFile, "utf8").trim();
-    checkToken(token);
-    return { token, file: tokenFile, given: true, discard: () => {} };
-  }
-  if (fromEnvironment) {
-    checkToken(fromEnvironment);
-    return { token: fromEnvironment, given: true, discard: () => {} };
-  }
-  if (!isLoopback(host)) {
-    throw new Error(`a server on ${host} needs a token of yours: set \`tokenFile\` or the environment's GEPA_TOKEN`);
-  }
-  const token = randomToken();
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-"));
-  const file = join(folder, "token");
-  writeFileSync(file, `${token}\n`, { mode: 0o600 });
-  return { token, file, given: false, discard: () => rmSync(folder, { recursive: true, force: true }) };
+async function started(program: Program, options: ServeOptions, key: Key): Promise<NodeServer> {
+  const { host = LOOPBACK, allowedHosts = [], allowedOrigins = [] } = options;
+  const port = wholeNumber("port", options.port ?? 0, 0, 65_535);
+  const drainMs = seconds("drainS", options.drainS ?? 30) * 1000;
+  const store = new MemoryStore(options);
+  const endpoint = await Endpoint.create(program, options, storeCarrier(store));
+  const allowsHost = hostChecker(host, allowedHosts);
+  const door = new Door(async () => endpoint, { token: key.token, basePath: "", allowsHost, allowedOrigins });
+  const server = await listening(door, host, port);
+  const url = `http://${bracketed(host)}:${(server.address() as AddressInfo).port}/rpc`;
+  return new NodeServer(url, key, endpoint, store, server, drainMs);
 }
 
 class NodeServer implements RunningServer {
@@ -136,6 +132,10 @@ class NodeServer implements RunningServer {
 
   get instanceId(): string {
     return this.endpoint.discovery.server.instance_id;
+  }
+
+  get programName(): string {
+    return this.endpoint.discovery.program.name;
   }
 
   async drain(): Promise<void> {
@@ -179,14 +179,14 @@ class NodeServer implements RunningServer {
   }
 }
 
-function announce(running: RunningServer, key: Key, program: string, options: ServeOptions): void {
+function announce(running: NodeServer, key: Key, options: ServeOptions): void {
   const say = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
-  const { url, instanceId } = running;
+  const { url, instanceId, programName } = running;
   if (options.json ?? process.env.GEPA_READY_JSON === "1") {
     const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
     say(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
     return;
   }
   const where = key.file === undefined ? "GEPA_TOKEN" : key.file;
-  say(`evolverpc ${PACKAGE_VERSION} · ${program} (typescript) ready on ${url} · token in ${where}`);
+  say(`evolverpc ${PACKAGE_VERSION} · ${programName} (typescript) ready on ${url} · token in ${where}`);
 }

@@ -6,8 +6,10 @@ import { stdioCarrier } from "./carriers.js";
 import { Endpoint } from "./endpoint.js";
 import { errorText } from "./envelope.js";
 import { LimitExceeded } from "./errors.js";
-import type { EndpointOptions } from "./options.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
+import { onlyKnown } from "./setup.js";
+import { setupFailure } from "./startup.js";
 
 const NEWLINE = 0x0a;
 const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
@@ -22,6 +24,11 @@ export async function serveStdio<Data, Output>(
   program: Program<Data, Output>,
   options: EndpointOptions = {},
 ): Promise<never> {
+  try {
+    onlyKnown(options, ENDPOINT_OPTIONS);
+  } catch (error) {
+    throw setupFailure(error, serveStdio);
+  }
   const write = claimStdout();
   process.on("SIGTERM", () => process.exit(0));
   const settings = {
@@ -29,7 +36,9 @@ export async function serveStdio<Data, Output>(
     exampleTimeoutS: options.exampleTimeoutS ?? null,
     maxRequestBytes: options.maxRequestBytes ?? DEFAULT_MAX_LINE_BYTES,
   };
-  const endpoint = await Endpoint.create(program as Program, settings, stdioCarrier());
+  const endpoint = await Endpoint.create(program as Program, settings, stdioCarrier()).catch((error: unknown) => {
+    throw setupFailure(error, serveStdio);
+  });
   const open = new Cancellation();
   for await (const line of linesOf(process.stdin, settings.maxRequestBytes)) {
     if (line === undefined) {

@@ -1,6 +1,7 @@
 /** What an instance remembers between calls: answers by `call_id` and trajectories by ref. */
 
 import { Calls } from "./calls.js";
+import { namesOf, seconds, wholeNumber } from "./setup.js";
 import { Traces } from "./traces.js";
 
 export interface StoreOptions {
@@ -14,6 +15,14 @@ export interface StoreOptions {
   maxTraceBytes?: number;
 }
 
+/** Their names. */
+export const STORE_OPTIONS = namesOf<StoreOptions>({
+  abandonAfterS: 1,
+  keepAnswersS: 1,
+  maxAnswerBytes: 1,
+  maxTraceBytes: 1,
+});
+
 /**
  * Memory of this process, bounded. Every request of a client must reach the process that holds it: on a platform that
  * starts many, leave it out, and the server offers what needs no memory.
@@ -25,13 +34,13 @@ export class MemoryStore {
   readonly traces: Traces;
 
   constructor(options: StoreOptions = {}) {
-    this.abandonAfterS = options.abandonAfterS ?? 60;
-    this.keepAnswersS = options.keepAnswersS ?? 3600;
+    this.abandonAfterS = seconds("abandonAfterS", options.abandonAfterS ?? 60);
+    this.keepAnswersS = seconds("keepAnswersS", options.keepAnswersS ?? 3600);
     this.calls = new Calls({
       abandonAfterS: this.abandonAfterS,
       keepAnswersS: this.keepAnswersS,
-      maxAnswerBytes: options.maxAnswerBytes ?? 256 * 2 ** 20,
+      maxAnswerBytes: wholeNumber("maxAnswerBytes", options.maxAnswerBytes ?? 256 * 2 ** 20, 0),
     });
-    this.traces = new Traces(options.maxTraceBytes ?? 256 * 2 ** 20);
+    this.traces = new Traces(wholeNumber("maxTraceBytes", options.maxTraceBytes ?? 256 * 2 ** 20, 0));
   }
 }

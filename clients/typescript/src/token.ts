@@ -1,5 +1,7 @@
 /** The bearer token: compared in a time that says nothing about it. */
 
+import { SetupError } from "./setup.js";
+
 const encoder = new TextEncoder();
 
 /** Whether an `Authorization` header carries the token. */
@@ -23,8 +25,8 @@ export function randomToken(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Throws a `TypeError` for a token that no header could carry, or that is none. */
-export function checkToken(token: unknown): asserts token is string {
-  if (typeof token !== "string" || token === "") throw new TypeError("a token is needed: a server without one is open");
-  if (!/^[\x21-\x7e]+$/.test(token)) throw new TypeError("a token is printable ASCII without spaces");
+/** Throws `SetupError`, naming where it came from, for a token that no header could carry, or that is none. */
+export function checkToken(token: unknown, source: string): asserts token is string {
+  if (typeof token === "string" && /^[\x21-\x7e]+$/.test(token)) return;
+  throw new SetupError(`${source} must be a token: printable ASCII without spaces, and not empty`);
 }

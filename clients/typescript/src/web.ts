@@ -20,5 +20,6 @@ export type {
   RunContext,
   Score,
 } from "./program.js";
+export { SetupError } from "./setup.js";
 export { MemoryStore, type StoreOptions } from "./store.js";
 export { PACKAGE_VERSION } from "./version.js";

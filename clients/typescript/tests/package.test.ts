@@ -47,6 +47,7 @@ it("what it exports is what it means to", () => {
       "Refused",
       "RpcClient",
       "RpcError",
+      "SetupError",
       "conformanceProgram",
       "handler",
       "isPending",

@@ -41,17 +41,6 @@ it("a given token comes from a file or the environment, and is left for nobody t
   });
 });
 
-it("refuses to start without a given token on any other address", async () => {
-  await expect(serve(programOf(), { ...quiet, host: "0.0.0.0" })).rejects.toThrow(/token/);
-});
-
-it("says what is wrong with what it cannot serve", async () => {
-  await expect(serve({ name: "x", seedCandidate: { a: "" } } as never, quiet)).rejects.toThrow(/run/);
-  await expect(serve(programOf({ seedCandidate: {} }), quiet)).rejects.toThrow(/seedCandidate/);
-  const taken = await served(programOf());
-  await expect(serve(programOf(), { ...quiet, port: Number(new URL(taken.url).port) })).rejects.toThrow(/EADDRINUSE/);
-});
-
 it("a drain finishes what runs, refuses what is new, and waits for answers to be collected", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }));

@@ -92,6 +92,14 @@ it.each([
   expect(floatText(value)).toBe(text);
 });
 
+it("rows that are not shared are listed by id, and evaluated all the same", async () => {
+  const server = await served(programOf({ datasets: { train: ["held"] } }), { shareRows: false });
+  const { result } = await call(server, "list_examples", { split: "train" });
+  expect(result).toEqual({ examples: [{ id: "0", split: "train" }], total: 1 });
+  const params = { candidate: { rules: "" }, batch: result.examples };
+  expect((await call(server, "evaluate", params)).result.results[0].output).toBe("held");
+});
+
 it("a program's own records get data and trajectories in place of ids and refs", async () => {
   let seen: any;
   const server = await served(

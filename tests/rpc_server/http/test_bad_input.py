@@ -427,6 +427,25 @@ async def test_a_result_that_is_not_json_is_a_defect_of_the_server(
     await server.still_works()
 
 
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization : Bearer the-token\r\n\r\n",
+        b"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer the-token\x01\r\n\r\n",
+        b"the-token\r\n\r\n",
+        b"\x16\x03\x01\x02\x00the-token\r\n\r\n",
+    ],
+)
+async def test_what_is_not_even_http_is_refused_without_a_word_of_it(server: Any, request_text: bytes) -> None:
+    answer = await server.raw(request_text)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+    assert b"Server: gepa-server" in head
+    assert b"aiohttp" not in answer
+    assert body == b""
+    await server.still_works()
+
+
 async def test_health_needs_no_token_and_says_nothing_else(server: Any) -> None:
     assert await server.post(None, path="/health", verb="GET", headers={"Authorization": None}) == (
         200,

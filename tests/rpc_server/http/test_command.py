@@ -18,14 +18,23 @@ import pytest
 WAIT_S = 30
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
 STDIO = """
-import json, sys
+import json, sys, time
 for line in sys.stdin:
     request = json.loads(line)
+    if request["method"] == "list_examples":
+        if sys.argv[1] == "slow":
+            open("asked", "w").close()
+            time.sleep(60)
+        row = {} if request["params"]["split"] == "secret" else {"data": {"q": 1}}
+        result = {"examples": [{"id": "0", "split": request["params"]["split"], **row}], "total": 1}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+        continue
     result = {
         "protocol_versions": ["1"],
         "server": {"name": "s", "version": "1", "language": "python", "instance_id": "i"},
         "program": {"name": sys.argv[1], "components": [{"name": "system"}], "seed_candidate": {"system": "x"}},
-        "capabilities": [],
+        "datasets": {"shared": {"size": 1, "digest": "1"}, "secret": {"size": 1, "digest": "1"}},
+        "capabilities": ["datasets"],
         "limits": {"max_concurrency": 1, "max_batch_size": 1, "max_request_bytes": 1000000},
     }
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
@@ -142,6 +151,27 @@ async def test_everything_after_command_is_the_command(tmp_path: Path) -> None:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "--name"
 
 
+async def test_of_a_commands_own_rows_those_it_shares_are_served_and_the_others_told(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STDIO)
+    async with started(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
+        found = await call(await ready(process), "discover", {})
+        assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
+        assert process.stderr is not None
+        told = (await asyncio.wait_for(process.stderr.readline(), WAIT_S)).decode()
+        assert told.startswith("gepa-server: split 'secret' is left out")
+
+
+@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+async def test_a_signal_while_rows_are_fetched_ends_it(tmp_path: Path, sign: signal.Signals, status: int) -> None:
+    (tmp_path / "program.py").write_text(STDIO)
+    async with started(tmp_path, "--json", "--command", sys.executable, "program.py", "slow") as process:
+        async with asyncio.timeout(WAIT_S):
+            while not (tmp_path / "asked").exists():  # noqa: ASYNC110  # another process's doing
+                await asyncio.sleep(0.01)
+        process.send_signal(sign)
+        assert await asyncio.wait_for(process.wait(), 10) == status
+
+
 async def test_settings_come_from_gepa_toml(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(PLAIN)
     (tmp_path / "rows.jsonl").write_text('{"q": 1}\n')
@@ -149,6 +179,19 @@ async def test_settings_come_from_gepa_toml(tmp_path: Path) -> None:
     async with started(tmp_path, "--json") as process:
         found = await call(await ready(process), "discover", {})
         assert (found["limits"]["max_batch_size"], found["datasets"]["train"]["size"]) == (3, 1)
+        assert found["limits"]["example_timeout_s"] == 300
+
+
+@pytest.mark.parametrize("where", ["file", "flag"])
+async def test_an_infinite_deadline_is_none_from_end_to_end(tmp_path: Path, where: str) -> None:
+    (tmp_path / "app.py").write_text(PLAIN)
+    (tmp_path / "gepa.toml").write_text('program = "app.py"\n' + ("example_timeout_s = inf" if where == "file" else ""))
+    flags = ("--example-timeout-s", "inf") if where == "flag" else ()
+    async with started(tmp_path, "--json", *flags) as process:
+        event = await ready(process)
+        assert "example_timeout_s" not in (await call(event, "discover", {}))["limits"]
+        answer = await call(event, "evaluate", evaluation(1, candidate={"system": "x"}))
+        assert [result["output"] for result in answer["results"]] == [1]
 
 
 async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: Path) -> None:

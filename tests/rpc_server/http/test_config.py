@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rpc_server.cli.config import SettingsError, load_settings
 from rpc_server.cli.flags import read_flags, with_one_command
+from rpc_server.config import SettingsError, load_settings
 from rpc_server.settings import Settings
 
 

@@ -36,6 +36,20 @@ async def test_discover_describes_server_program_and_limits(start: Any, fake_pro
     assert "description" not in answer["program"]["components"][0]
 
 
+async def test_limits_of_the_program_that_are_smaller_than_the_settings_hold(start: Any, fake_program: Any) -> None:
+    program = fake_program(whole_batches=True)
+    own = {"max_batch_size": 3, "max_request_bytes": 5000, "example_timeout_s": 2.5}
+    program.limits = program.limits.model_copy(update=own)
+    server = await start(program, max_concurrency=2)
+    limits = (await server.call("discover"))["limits"]
+    assert {name: limits[name] for name in own} == own
+    assert limits["max_concurrency"] == 2
+    with pytest.raises(errors.LimitExceeded) as caught:
+        await server.evaluate(1, 2, 3, 4)
+    assert caught.value.details == {"limit": "max_batch_size", "allowed": 3, "given": 4}
+    assert (await server.post(b" " * 5001))[0] == 413
+
+
 async def test_every_start_is_a_new_instance(start: Any) -> None:
     instances = {(await (await start()).call("discover"))["server"]["instance_id"] for _ in range(2)}
     assert len(instances) == 2

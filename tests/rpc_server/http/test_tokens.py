@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.cli.config import SettingsError
 from rpc_server.cli.tokens import token_for
+from rpc_server.config import SettingsError
 from rpc_server.settings import Settings
 
 

@@ -85,6 +85,29 @@ async def test_the_refs_of_a_process_that_ended_have_expired(served):
         assert expired.value.details["refs"] == [results[0]["trajectory_ref"]]
 
 
+async def test_trajectories_are_kept_up_to_so_many_bytes_whole_batches_oldest_first(served):
+    big = {"text": "x" * 400_000}
+    async with served("Adapter", max_trace_bytes=2_000_000) as running:
+        first, second = [await running.evaluate(big, {"text": "a"}, capture_traces=True) for _ in range(2)]
+        for results in (first, second):
+            await running.program.call("make_reflective_dataset", reflection(results, [big, {"text": "a"}]))
+        third = await running.evaluate(big, capture_traces=True)
+        await running.program.call("make_reflective_dataset", reflection(second, [big, {"text": "a"}]))
+        await running.program.call("make_reflective_dataset", reflection(third, [big]))
+        with pytest.raises(TrajectoryExpired) as expired:
+            await running.program.call("make_reflective_dataset", reflection(first, [big, {"text": "a"}]))
+        assert expired.value.details["refs"] == [result["trajectory_ref"] for result in first]
+
+
+async def test_the_newest_batch_is_kept_whatever_it_weighs(served):
+    big = {"text": "x" * 400_000}
+    async with served("Adapter", max_trace_bytes=0) as running:
+        for _ in range(2):
+            results = await running.evaluate(big, capture_traces=True)
+            answer = await running.program.call("make_reflective_dataset", reflection(results, [big]))
+            assert len(answer["dataset"]["prompt"]) == 1
+
+
 async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(served):
     async with served("Adapter") as running:
         results = await running.evaluate({"text": "a"}, {"do": "raise"})

@@ -3,6 +3,10 @@
 import asyncio
 import time
 
+import pytest
+
+from protocol.errors import ProgramFailed
+
 
 async def test_async_functions_share_one_process_and_run_at_once(opened):
     async with opened("waits.py", workers=None) as running:
@@ -18,6 +22,13 @@ async def test_the_settings_bound_how_many_run_at_once_on_the_loop(opened):
     async with opened("waits.py", workers=1, max_concurrency=3) as running:
         results = await running.evaluate(*[{"seconds": 0.05}] * 12)
         assert max(result["output"]["most"] for result in results) == 3
+
+
+async def test_threads_for_async_functions_are_refused(opened):
+    with pytest.raises(ProgramFailed, match="`threads`") as failed:
+        async with opened("waits.py", workers=1, threads=4):
+            pass
+    assert failed.value.details["stage"] == "settings"
 
 
 async def test_an_async_example_over_its_time_ends_alone(opened):

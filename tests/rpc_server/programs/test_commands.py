@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from protocol.errors import MethodNotFound, ProgramFailed
+from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed
 from rpc_server import wire
-from rpc_server.program_rows import rows_of
+from rpc_server.program_rows import ProgramRows, rows_of
 from rpc_server.programs import process
 
 COMMAND = (sys.executable, "stdio.py")
@@ -16,7 +16,7 @@ COMMAND = (sys.executable, "stdio.py")
 
 def nested(levels):
     """A result whose output is that deep; the result itself is a level more."""
-    return '{"status":"ok","score":1,"output":%s1%s,"seconds":0}' % ("[" * levels, "]" * levels)
+    return '{"status":"ok","score":1,"output":' + "[" * levels + "]" * levels + ',"seconds":0}'
 
 
 @pytest.fixture
@@ -33,6 +33,23 @@ async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(
     async with opened(command=COMMAND, workers=2, max_concurrency=5, name="mine") as running:
         assert running.program.limits.max_concurrency == 5
         assert running.program.info.name == "mine"
+
+
+async def test_of_the_limits_that_a_command_and_the_settings_say_the_smaller_hold(opened):
+    settings = {"workers": 1, "example_timeout_s": 20}
+    async with opened(command=COMMAND, max_batch_size=9, **settings) as running:
+        limits = running.program.limits
+        assert (limits.max_batch_size, limits.max_request_bytes, limits.example_timeout_s) == (9, 100_000, 20)
+    async with opened(command=(*COMMAND, "hurried"), max_request_bytes=50_000, **settings) as running:
+        limits = running.program.limits
+        assert (limits.max_batch_size, limits.max_request_bytes, limits.example_timeout_s) == (10, 50_000, 0.3)
+        assert (await running.one({"do": "silent"}))["status"] == "timeout"
+
+
+async def test_more_than_a_command_reads_is_not_sent_to_it(program):
+    with pytest.raises(LimitExceeded) as refused:
+        await program.one({"output": "x" * 100_000})
+    assert (refused.value.details["limit"], refused.value.details["allowed"]) == ("max_request_bytes", 100_000)
 
 
 @pytest.mark.parametrize(
@@ -212,12 +229,17 @@ async def test_many_calls_at_once_are_all_answered(opened):
 
 async def test_rows_that_a_command_holds_are_fetched_page_by_page(opened):
     async with opened(command=(*COMMAND, "datasets")) as running:
-        assert await rows_of(running.program) == {"train": [{"output": "held"}] * 3}
+        assert await rows_of(running.program) == ProgramRows({"train": [{"output": "held"}] * 3}, ())
     async with opened(command=COMMAND) as running:
-        assert await rows_of(running.program) == {}
+        assert await rows_of(running.program) == ProgramRows({}, ())
 
 
-@pytest.mark.parametrize(("manner", "said"), [("few", "has 2 rows where 3 were said"), ("secret", "without its rows")])
+async def test_rows_that_a_command_does_not_share_are_left_out(opened):
+    async with opened(command=(*COMMAND, "datasets", "secret")) as running:
+        assert await rows_of(running.program) == ProgramRows({}, ("train",))
+
+
+@pytest.mark.parametrize(("manner", "said"), [("few", "has 2 rows where 3 were said"), ("texts", "not a JSON object")])
 async def test_a_command_that_does_not_give_the_rows_it_said_is_refused(opened, manner, said):
     async with opened(command=(*COMMAND, "datasets", manner)) as running:
         with pytest.raises(ProgramFailed, match=said) as failed:

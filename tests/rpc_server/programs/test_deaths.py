@@ -7,6 +7,9 @@ import time
 
 import pytest
 
+from protocol.errors import ProgramFailed
+from rpc_server.programs import pool
+
 
 def pids_in(path):
     return [int(line) for line in path.read_text().split()] if path.exists() else []
@@ -95,16 +98,19 @@ async def test_the_suspects_of_a_shared_process_are_told_apart(opened, tmp_path)
         assert results[1]["error"]["type"] == "process_died"
 
 
-async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_again(opened):
-    async with opened("behaves.py", workers=1, threads=4, example_timeout_s=1.0) as running:
+async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_again(opened, until, tmp_path):
+    async with opened("behaves.py", workers=1, threads=4, example_timeout_s=2.0) as running:
         assert running.program.limits.max_concurrency == 4
         pids = {result["output"] for result in await running.evaluate(*[{"do": "pid"}] * 8)}
         assert len(pids) == 1
-        hanging = asyncio.create_task(running.one({"do": "spin"}))
-        await asyncio.sleep(0.9)
-        neighbour = await running.one({"do": "sleep", "seconds": 0.95})
+        hanging = asyncio.create_task(running.one({"do": "spin", "begun": str(tmp_path / "hanging")}))
+        await until((tmp_path / "hanging").exists)
+        # Within its own time when the other's is up, a grace after its deadline, by a second on either side.
+        await asyncio.sleep(pool.GRACE_S + 1.0)
+        neighbour = await running.one({"do": "first_time_forever", "begun": str(tmp_path / "neighbour")})
         assert (await hanging)["status"] == "timeout"
         assert neighbour["status"] == "ok"
+        assert (tmp_path / "neighbour").read_text() == "xx"
 
 
 async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
@@ -123,6 +129,28 @@ async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
         assert await running.program.call("propose_new_texts", params) == {"texts": {"a": "new"}}
 
 
+async def test_a_call_that_is_no_evaluation_has_a_time_of_its_own(opened, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import time\n"
+        "seed_candidate = {'a': 'b'}\n"
+        "def run(example, candidate): return 1\n"
+        "def propose_new_texts(candidate, reflective_dataset, components_to_update):\n"
+        "    time.sleep(float(candidate['a']))\n"
+        "    return {'a': 'new'}\n"
+    )
+
+    async def propose(running, seconds):
+        params = {"candidate": {"a": str(seconds)}, "reflective_dataset": {}, "components_to_update": ["a"]}
+        return await running.program.call("propose_new_texts", params)
+
+    times = {"example_timeout_s": 0.5, "start_timeout_s": 2.0}
+    async with opened("mine.py", root=tmp_path, call_timeout_s=10.0, **times) as running:
+        assert await propose(running, 2.0 + pool.GRACE_S + 0.25) == {"texts": {"a": "new"}}
+    async with opened("mine.py", root=tmp_path, call_timeout_s=0.5, **times) as running:
+        with pytest.raises(ProgramFailed, match=r"ran longer than 0\.5 s"):
+            await propose(running, 60)
+
+
 async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(opened, tmp_path, until):
     source = "seed_candidate = {'a': 'b'}\ndef run(example, candidate):\n    import os\n    return os.getppid()\n"
     (tmp_path / "mine.py").write_text(source)
@@ -131,11 +159,15 @@ async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(o
         (tmp_path / "mine.py").write_text("raise ValueError('broken meanwhile')")
         os.kill(pid, signal.SIGKILL)
         await until(lambda: not running.program.ready)
-        with pytest.raises(Exception, match="broken meanwhile"):
-            await running.one({})
+        failures = await asyncio.gather(running.one({}), running.one({}), return_exceptions=True)
+        assert ["broken meanwhile" in str(failure) for failure in failures] == [True, True]
+        assert failures[0] is not failures[1]
         (tmp_path / "mine.py").write_text(source)
         await until(lambda: running.program.ready)
         assert (await running.one({}))["status"] == "rollout"
+        await running.program.close()
+        with pytest.raises(ProgramFailed, match="shutting down"):
+            await running.one({})
 
 
 async def test_close_ends_processes_that_are_busy_and_can_be_called_twice(opened, tmp_path, until):

@@ -62,6 +62,19 @@ async def test_an_output_that_is_not_json_is_an_invalid_result_that_names_the_pl
     assert said in result["error"]["message"]
 
 
+async def test_integers_that_other_readers_would_round_are_strings(program):
+    python = "[2**53 - 1, 2**53, {'a': (-2**53, 10**300)}, 1e300, True, 0.12345678901234568]"
+    result = await program.one({"do": "python", "python": python}, capture_traces=True)
+    assert result["output"] == [
+        2**53 - 1,
+        str(2**53),
+        {"a": [str(-(2**53)), "1" + "0" * 300]},
+        1e300,
+        True,
+        0.12345678901234568,
+    ]
+
+
 async def test_keys_that_are_numbers_become_strings_as_json_has_it(program):
     result = await program.one({"do": "python", "python": "{1: 'a', None: 'b'}"})
     assert result["output"] == {"1": "a", "null": "b"}

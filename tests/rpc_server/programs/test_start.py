@@ -66,8 +66,9 @@ async def test_an_interpreter_that_is_not_there_is_named(opened):
     assert "the setting `python`" in error.details["interpreter"]
 
 
-async def test_a_slow_import_is_waited_for(opened):
-    async with opened("slow_import.py", env={"IMPORT_SECONDS": "1.5"}) as running:
+async def test_a_slow_import_is_waited_for_as_long_as_the_setting_says(opened):
+    assert Settings(program="x").start_timeout_s == 120  # 30 s for a library of models is no rarity
+    async with opened("slow_import.py", start_timeout_s=15.0, env={"IMPORT_SECONDS": "1.5"}) as running:
         assert (await running.one({}))["output"] == "imported"
 
 

@@ -3,43 +3,43 @@
 
 import { parseArgs } from "node:util";
 import { conformanceProgram } from "../conformance.js";
-import { serve } from "../serve.js";
+import { type ServeOptions, serve } from "../serve.js";
+import { SetupError } from "../setup.js";
 import { serveStdio } from "../stdio.js";
 
-const { values } = parseArgs({
-  options: {
-    stdio: { type: "boolean", default: false },
-    host: { type: "string" },
-    port: { type: "string" },
-    "token-file": { type: "string" },
-    "example-timeout-s": { type: "string" },
-    "max-concurrency": { type: "string" },
-    "max-queue": { type: "string" },
-    "drain-s": { type: "string" },
-    json: { type: "boolean" },
-  },
-});
+const USAGE = `evolverpc-conformance [--stdio] [--host ADDRESS] [--port N] [--token-file FILE] [--json]
+  [--max-concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS]`;
 
-/** A number given as text; undefined where it was not given. */
-function number(name: string, text: string | undefined): Record<string, number> {
-  if (text === undefined) return {};
-  const value = Number(text);
-  if (!Number.isFinite(value)) throw new TypeError(`${name} must be a number, not ${text}`);
-  return { [name]: value };
+const OPTIONS = {
+  stdio: { type: "boolean" },
+  host: { type: "string" },
+  port: { type: "string" },
+  "token-file": { type: "string" },
+  "example-timeout-s": { type: "string" },
+  "max-concurrency": { type: "string" },
+  "max-queue": { type: "string" },
+  "drain-s": { type: "string" },
+  json: { type: "boolean" },
+  help: { type: "boolean" },
+} as const;
+
+/** The options that were given. */
+function chosen(): ServeOptions & { stdio?: boolean; help?: boolean } {
+  const { values } = parseArgs({ options: OPTIONS });
+  const named = Object.entries(values).map(([name, value]) => {
+    const key = name.replace(/-./g, (letter) => letter.charAt(1).toUpperCase());
+    return [key, ["host", "tokenFile"].includes(key) || typeof value === "boolean" ? value : Number(value)];
+  });
+  return Object.fromEntries(named);
 }
 
-const limits = {
-  ...number("exampleTimeoutS", values["example-timeout-s"]),
-  ...number("maxConcurrency", values["max-concurrency"]),
-  ...number("maxQueue", values["max-queue"]),
-};
-
-if (values.stdio) await serveStdio(conformanceProgram, limits);
-await serve(conformanceProgram, {
-  ...limits,
-  ...number("port", values.port),
-  ...number("drainS", values["drain-s"]),
-  ...(values.host === undefined ? {} : { host: values.host }),
-  ...(values["token-file"] === undefined ? {} : { tokenFile: values["token-file"] }),
-  ...(values.json === undefined ? {} : { json: values.json }),
-});
+try {
+  const { stdio, help, ...options } = chosen();
+  if (help) console.log(USAGE);
+  else if (stdio) await serveStdio(conformanceProgram, options);
+  else await serve(conformanceProgram, options);
+} catch (error) {
+  if (!(error instanceof SetupError || (error instanceof TypeError && "code" in error))) throw error;
+  console.error(`evolverpc-conformance: ${error.message}\n${USAGE}`);
+  process.exit(2);
+}

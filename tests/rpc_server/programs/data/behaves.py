@@ -58,6 +58,9 @@ class Broken:
 def run(example, candidate, trace, usage):
     trace.append({"prompt": candidate["prompt"]})
     usage["calls"] = 1
+    if "begun" in example:
+        with open(example["begun"], "a") as file:
+            file.write("x")
     return globals()["do_" + example.get("do", "nothing")](example, candidate)
 
 
@@ -174,6 +177,13 @@ def do_recurse(example, candidate):
 def do_sleep(example, candidate):
     time.sleep(example["seconds"])
     return "slept"
+
+
+def do_first_time_forever(example, candidate):
+    with open(example["begun"]) as file:
+        if file.read() == "x":
+            time.sleep(600)
+    return "the second time"
 
 
 def do_tell_and_sleep(example, candidate):

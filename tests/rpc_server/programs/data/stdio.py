@@ -31,21 +31,28 @@ def discovery():
         },
         "datasets": {"train": {"size": 3, "digest": "1"}},
         "capabilities": capabilities,
-        "limits": {"max_concurrency": 4, "max_batch_size": 10, "max_request_bytes": 100000},
+        "limits": {
+            "max_concurrency": 4,
+            "max_batch_size": 10,
+            "max_request_bytes": 100000,
+            "example_timeout_s": 0.3 if "hurried" in MANNERS else None,
+        },
     }
 
 
 def list_examples(request):
-    """Two rows a page, of three; `few` runs out early, `secret` keeps the rows to itself."""
+    """Two rows a page, of three; `few` runs out early, `secret` keeps the rows to itself, `texts` has no objects."""
     offset = request["params"]["offset"]
     ids = [str(number) for number in range(2 if "few" in MANNERS else 3)][offset : offset + 2]
-    data = {} if "secret" in MANNERS else {"data": {"output": "held"}}
+    data = {} if "secret" in MANNERS else {"data": "held" if "texts" in MANNERS else {"output": "held"}}
     answer(request, result={"examples": [{"id": name, "split": "train", **data} for name in ids], "total": 3})
 
 
 def evaluate(request):
     (example,) = request["params"]["batch"]
     data = example["data"]
+    if "begun" in data:
+        open(data["begun"], "w").close()
     good = {"status": "ok", "score": 1.0, "output": data.get("output"), "seconds": 0.1}
     do = data.get("do", "good")
     if do == "good":

@@ -13,6 +13,8 @@ async def run(example, candidate):
     global _running
     _running += 1
     most = _running
+    if "begun" in example:
+        open(example["begun"], "w").close()
     try:
         do = example.get("do")
         if do == "hold":

@@ -1,0 +1,52 @@
+/** A program before it is served: checked, and its seed candidate made. */
+
+import { ProgramFailed } from "./errors.js";
+import { describeFailure, invokeProgram } from "./failure.js";
+import { type Candidate, isBatchProgram, type Program } from "./program.js";
+import { SetupError } from "./setup.js";
+import { isObject, shown } from "./values.js";
+
+const OPTIONAL_FUNCTIONS = ["score", "makeReflectiveDataset", "proposeNewTexts", "finalize"] as const;
+
+/** Throws `SetupError` for what is no program, before anything is served. */
+export function checkProgram(program: Program): void {
+  if (!isObject(program)) throw new SetupError(`the program must be an object, not ${shown(program)}`);
+  const { name, seedCandidate } = program;
+  if (typeof name !== "string" || name === "") throw new SetupError("the program needs a `name`, a text");
+  const [verb, body] = isBatchProgram(program) ? ["evaluate", program.evaluate] : ["run", program.run];
+  if (body === undefined) {
+    throw new SetupError("the program needs a function: `run(example, candidate)`, or `evaluate(candidate, batch)`");
+  }
+  if (typeof body !== "function") throw new SetupError(`\`${verb}\` must be a function, not ${shown(body)}`);
+  for (const optional of OPTIONAL_FUNCTIONS) {
+    const given: unknown = program[optional];
+    if (given === undefined || typeof given === "function") continue;
+    throw new SetupError(`\`${optional}\` must be a function, or left out, not ${shown(given)}`);
+  }
+  const fault = typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);
+  if (fault !== undefined) throw new SetupError(fault);
+}
+
+function faultOfSeed(seed: unknown): string | undefined {
+  const meant = '`seedCandidate` must map components to the texts to start from, such as { prompt: "..." }';
+  if (!isObject(seed)) return `${meant}; it is ${shown(seed)}`;
+  const parts = Object.entries(seed);
+  if (parts.length === 0) return `${meant}; it is empty`;
+  const wrong = parts.find(([, text]) => typeof text !== "string");
+  return wrong && `${meant}; its \`${wrong[0]}\` is ${shown(wrong[1])}`;
+}
+
+/** The candidate to start from; throws `ProgramFailed` where it cannot be had. */
+export async function seedOf({ seedCandidate }: Program): Promise<Candidate> {
+  let seed: unknown;
+  try {
+    seed = typeof seedCandidate === "function" ? await invokeProgram(seedCandidate) : seedCandidate;
+  } catch (error) {
+    const { type, message, traceback } = describeFailure(error);
+    const details = { stage: "seed_candidate", ...(traceback === undefined ? {} : { log_tail: traceback }) };
+    throw new ProgramFailed(`${type}: ${message}`, details);
+  }
+  const fault = faultOfSeed(seed);
+  if (fault !== undefined) throw new ProgramFailed(fault, { stage: "seed_candidate" });
+  return { ...(seed as Candidate) };
+}

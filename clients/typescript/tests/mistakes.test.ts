@@ -1,0 +1,125 @@
+// What people get wrong first: every mistake is told plainly, with where it was made.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished, vi } from "vitest";
+import { handler } from "../src/handler.js";
+import { type ServeOptions, serve } from "../src/serve.js";
+import { SetupError } from "../src/setup.js";
+import { started } from "./processes.js";
+import { batchProgramOf, evaluate, programOf, served } from "./support.js";
+
+const quiet = { announce: () => {}, ownsProcess: false };
+
+async function failure(program: unknown, options: ServeOptions = {}): Promise<SetupError> {
+  const error = await serve(program as never, { ...quiet, ...options }).catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(SetupError);
+  return error as SetupError;
+}
+
+it.each([
+  [undefined, "the program must be an object, not undefined"],
+  [programOf({ name: "" }), "the program needs a `name`"],
+  [{ name: "x", seedCandidate: { a: "" } }, "the program needs a function: `run(example, candidate)`, or `evaluate"],
+  [programOf({ run: "answer" as never }), '`run` must be a function, not "answer"'],
+  [batchProgramOf({ evaluate: {} as never }), "`evaluate` must be a function, not an object"],
+  [programOf({ score: 1 as never }), "`score` must be a function, or left out, not 1"],
+  [
+    { name: "x", run: () => 1 },
+    '`seedCandidate` must map components to the texts to start from, such as { prompt: "..." }',
+  ],
+  [programOf({ seedCandidate: "Be kind." as never }), 'it is "Be kind."'],
+  [programOf({ seedCandidate: {} }), "it is empty"],
+  [programOf({ seedCandidate: { a: "", b: 3 } as never }), "its `b` is 3"],
+  [programOf({ seedCandidate: () => ({ a: null }) as never }), "its `a` is null"],
+  [programOf({ datasets: { train: { 0: "a" } as never } }), "`datasets.train` must be an array of rows, not an object"],
+  [
+    programOf({ datasets: { train: ["a", { when: new Map() }] } }),
+    "a Map has no JSON form (at datasets.train[1].when)",
+  ],
+])("a program such as %o", async (program, said) => {
+  expect((await failure(program)).message).toContain(said);
+});
+
+it.each<[ServeOptions, string]>([
+  [{ prot: 80 } as ServeOptions, "there is no option `prot`; there are: maxConcurrency, "],
+  [{ port: Number.NaN }, "`port` must be a whole number from 0 to 65535, not NaN"],
+  [{ port: "8000" as never }, '`port` must be a whole number from 0 to 65535, not "8000"'],
+  [{ maxConcurrency: 0 }, "`maxConcurrency` must be a whole number of at least 1, not 0"],
+  [{ maxAnswerBytes: -1 }, "`maxAnswerBytes` must be a whole number of at least 0, not -1"],
+  [{ exampleTimeoutS: 0 }, "`exampleTimeoutS` must be above 0, or null"],
+  [{ drainS: Number.NaN }, "`drainS` must be a number of seconds, not NaN"],
+  [
+    { tokenFile: "/nowhere/token" },
+    "`tokenFile` cannot be read (ENOENT: no such file or directory, open '/nowhere/token')",
+  ],
+  [{ host: "0.0.0.0" }, "a server on 0.0.0.0 needs a token of yours: set `tokenFile`"],
+])("options such as %o", async (options, said) => {
+  expect((await failure(programOf(), options)).message).toContain(said);
+});
+
+it("HTTP where gepa-server waits for an answer over stdio", async () => {
+  vi.stubEnv("GEPA_STDIO", "1");
+  onTestFinished(() => vi.unstubAllEnvs());
+  expect((await failure(programOf())).message).toContain("call `serveStdio` in place of `serve`");
+});
+
+it("a token file with no token in it", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const tokenFile = join(folder, "token");
+  for (const content of ["", "\n", "two words"]) {
+    writeFileSync(tokenFile, content);
+    expect((await failure(programOf(), { tokenFile })).message).toContain(`the content of the token file ${tokenFile}`);
+  }
+});
+
+it("a port that is taken", async () => {
+  const port = Number(new URL((await served(programOf())).url).port);
+  expect((await failure(programOf(), { port })).message).toBe(
+    `cannot listen on 127.0.0.1, port ${port}: the port is in use: choose another, or none for a free one`,
+  );
+});
+
+it("a seed that cannot be made is told with the program's own frames", async () => {
+  const seedCandidate = () => {
+    throw new RangeError("no such prompt");
+  };
+  const { message } = await failure(programOf({ seedCandidate }));
+  expect(message).toMatch(/^`seedCandidate` failed: RangeError: no such prompt\n {4}at .*mistakes\.test\.ts/);
+  expect(message).not.toContain("/src/");
+});
+
+it("a score that is a text fails its example, and says so", async () => {
+  const server = await served(programOf({ score: () => "0.5" as never }));
+  expect((await evaluate(server, [1]))[0]).toMatchObject({
+    status: "program_error",
+    error: { type: "invalid_result", message: 'the score must be a finite number, not "0.5"' },
+  });
+});
+
+it("a handler is told the same when it is made", () => {
+  expect(() => handler(programOf({ run: 1 as never }), { token: "t" })).toThrow(SetupError);
+  expect(() => handler(programOf(), { token: "two words" })).toThrow("the option `token` must be a token");
+});
+
+it("a process that cannot start points to its own line, and ends with a status", async () => {
+  const child = started("tests/programs/mistaken.ts");
+  expect(await child.ended).toBe(1);
+  expect(child.stderr()).toContain("SetupError: the program needs a function");
+  expect(child.stderr()).toContain("mistaken.ts:4");
+  expect(child.stderr()).not.toContain("/src/");
+});
+
+it("a command line that is none gets the usage", async () => {
+  for (const [args, said] of [
+    [["--port", "abc"], "`port` must be"],
+    [["--prot", "1"], "--prot"],
+  ] as const) {
+    const child = started("src/bin/conformance.ts", [...args]);
+    expect(await child.ended).toBe(2);
+    expect(child.stderr()).toContain(said);
+    expect(child.stderr()).toContain("evolverpc-conformance [--stdio]");
+    expect(child.stderr()).not.toContain("    at ");
+  }
+});
