@@ -30,7 +30,7 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "env": (list[str], "NAME=VALUE for the program's environment."),
     "workers": (int, "Program processes; one per core when not given. Not for an adapter."),
     "threads": (int, "Examples at once in one process, in threads. For `program`, where `run` is not async."),
-    "max_concurrency": (int, "Examples at once in all; with an async `run`, in its one process."),
+    "max_concurrency": (int, "Examples at once in all; for an async `run` 64 when not given."),
     "thread_safe": (bool, "The adapter bears overlapping calls."),
     "transient": (list[str], "An exception type that is nobody's fault."),
     "example_timeout_s": (float, "Seconds one example may run; inf for no deadline."),

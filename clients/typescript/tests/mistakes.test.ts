@@ -60,7 +60,9 @@ it.each<[ServeOptions, string]>([
 
 it("HTTP where gepa-server waits for an answer over stdio", async () => {
   vi.stubEnv("GEPA_STDIO", "1");
-  onTestFinished(() => vi.unstubAllEnvs());
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+  });
   expect((await failure(programOf())).message).toContain("call `serveStdio` in place of `serve`");
 });
 
