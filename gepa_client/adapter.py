@@ -36,6 +36,7 @@ class RemoteAdapter:
     candidate's fault scores, in every objective too. `max_attempts`: calls for one example before the run pauses;
     `first_backoff_s`: the mean wait in seconds after the first of them fails.
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
+    `on_lost`: called with the number of the next attempt and `max_attempts` after each call that lost its connection.
     `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
 
     `discovery`: what the server said of itself. `tally`, `retraced`: what evaluations took, and, apart from them, what
@@ -57,6 +58,7 @@ class RemoteAdapter:
         max_attempts: int = 5,
         first_backoff_s: float = FIRST_BACKOFF_S,
         on_example: Callable[[ExampleDone], None] | None = None,
+        on_lost: Callable[[int, int], None] | None = None,
         allow_insecure: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
@@ -75,7 +77,7 @@ class RemoteAdapter:
         except BaseException:
             self.close()
             raise
-        retries = Retries(max_attempts=max_attempts, first_backoff_s=first_backoff_s)
+        retries = Retries(max_attempts=max_attempts, first_backoff_s=first_backoff_s, on_lost=on_lost)
         self._window = Window(self.client, self.discovery.limits, retries, on_example)
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ from typing import TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from gepa_client.causes import data_of
 from gepa_client.errors import BadResponse, ConnectionLost
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
@@ -59,7 +60,10 @@ def result_of(exchange: Exchange, request_id: int) -> JsonValue:
     if "error" in message:
         if not isinstance(message["error"], dict):
             raise BadResponse("the answer's `error` is not an object")
-        raise RpcError.from_wire(message["error"])
+        error = RpcError.from_wire(message["error"])
+        if known := data_of(error):
+            error.add_note(known)  # a traceback shows it; `str` is the server's message alone
+        raise error
     if message.get("id") != request_id:
         raise BadResponse(f"the answer is for id {message.get('id')!r}, not {request_id}")
     return message["result"]

@@ -2,15 +2,30 @@
 
 import json
 import traceback
+from pathlib import Path
 from typing import Any
 
-from protocol.errors import RpcError
+from gepa_client.errors import ConnectionLost, Refused
+from protocol.errors import ProgramFailed, RpcError, Unauthorized
+
+OWN_WORDS = (ConnectionLost, Refused, Unauthorized)
+"""Errors whose text is a sentence for the user, which the name of their class would only make harder to read."""
 
 
 def summary(error: BaseException) -> str:
-    """`ValueError: text`."""
+    """`ValueError: text`; a server's error with its short data: `UnknownCandidate: Unknown candidate (missing: a)`."""
     text = str(error)
+    if isinstance(error, RpcError) and not isinstance(error, ProgramFailed) and (known := data_of(error)):
+        text = f"{text} ({known})"
+    if isinstance(error, OWN_WORDS) and text:
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def data_of(error: RpcError) -> str:
+    """What a server's error says in data rather than words, on one line; texts of several lines are left out."""
+    told = {key: _text(value) for key, value in error.details.items()}
+    return "; ".join(f"{key}: {text}" for key, text in told.items() if text and "\n" not in text)
 
 
 def details(error: BaseException) -> str:
@@ -20,5 +35,20 @@ def details(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
+def unreadable(path: Path | str, error: OSError | UnicodeDecodeError) -> str:
+    """`rows.jsonl: no such file`: why a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return f"{path}: no such file"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{path}: not text in UTF-8"
+    return f"{path}: cannot be read: {error.strerror or error}"
+
+
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(_text(part) for part in value)
+    if isinstance(value, dict) and value.keys() == {"path", "message"}:  # one of `InvalidParams.errors`
+        return f"{value['path']}: {value['message']}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,15 +1,32 @@
 """One HTTP request and its answer, bounded in time and size: where the calls of the product meet aiohttp's client."""
 
+import errno
+
 import aiohttp
 
+from gepa_client.address import RPC_PATH
 from gepa_client.answers import Exchange
 from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, Refused
 
 CONNECT_TIMEOUT_S = 10.0
 
+REFUSED = "connection refused. Is a server running, on this port?"
+
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
+
+
+def unconnected(url: str, error: Exception) -> str:
+    """Why there is no connection to `url`, as a sentence."""
+    where = f"cannot connect to {url.removesuffix(RPC_PATH)}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"{where}: no such host"
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return f"{where}: no connection within {CONNECT_TIMEOUT_S:g} s"
+    if error.os_error.errno == errno.ECONNREFUSED:
+        return f"{where}: {REFUSED}"
+    return f"{where}: {error.os_error.strerror or error.os_error}"
 
 
 class Poster:
@@ -59,7 +76,7 @@ class Poster:
         except aiohttp.ClientSSLError as error:
             raise Refused(f"no trusted connection to {self._url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectionLost(f"cannot connect to {self._url}: {error}", sent=False) from error
+            raise ConnectionLost(unconnected(self._url, error), sent=False) from error
         except TimeoutError as error:
             raise ConnectionLost(f"no answer from {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -5,11 +5,19 @@ import os
 import random
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 logger = logging.getLogger(__name__)
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+HOPELESS_STATUS = frozenset({401, 404})
+UNKNOWN_PROVIDER = "LLM Provider NOT provided"
+CREDENTIALS = ("api_key", "api_base", "base_url")
+"""Arguments of a call that give it a key, or another address that may want none."""
+
+ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
+"""Variables that do the same and that litellm's own look at the environment leaves out; by prefix of the key."""
 LONGEST_PAUSE_S = 60.0
 
 
@@ -80,6 +88,51 @@ class LiteLLMModel:
             logger.warning("no price is known for %s: its cost is not counted, and no cost limit can hold", self.name)
 
 
+def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
+    """Why no call to this model can succeed, found without making one; None where nothing is known to be missing.
+
+    `kwargs`: what every call is given. Providers that can find credentials in other ways than a key (a cloud's own
+    configuration, a local server) are left for the first call to judge.
+    """
+    litellm = _litellm()
+    try:
+        litellm.get_llm_provider(
+            name,
+            custom_llm_provider=kwargs.get("custom_llm_provider"),
+            api_base=kwargs.get("api_base") or kwargs.get("base_url"),
+            api_key=kwargs.get("api_key"),
+        )
+    except litellm.BadRequestError:
+        return f"{name}: no provider is known by this name; write it as PROVIDER/MODEL, as in openai/gpt-5"
+    if "custom_llm_provider" in kwargs or any(kwargs.get(key) for key in CREDENTIALS):
+        return None
+    missing = litellm.validate_environment(name)["missing_keys"]
+    if not missing or not all(key.endswith("_API_KEY") for key in missing):
+        return None
+    prefixes = tuple(key.removesuffix("API_KEY") for key in missing)
+    if any(os.environ.get(variable) for variable in ELSEWHERE if variable.startswith(prefixes)):
+        return None
+    return f"{name} needs a key: set {' or '.join(missing)}"
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether every further call will end so too: a missing or wrong key, an unknown model or provider."""
+    return (
+        getattr(error, "status_code", None) in HOPELESS_STATUS or UNKNOWN_PROVIDER in str(error) or _never_sent(error)
+    )
+
+
+def _never_sent(error: BaseException | None) -> bool:
+    """Whether openai's client had no credentials; litellm labels that a server error."""
+    import openai  # a dependency of litellm, loaded with it
+
+    while error is not None:
+        if type(error) is openai.OpenAIError:  # the base of its errors: what is raised before anything is sent
+            return True
+        error = error.__context__
+    return False
+
+
 def _litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import fetches prices over the network
     import litellm
@@ -99,6 +152,8 @@ def _price(litellm: Any, completion: Any) -> float | None:
 
 def _may_pass(error: Exception) -> bool:
     """Whether the same request may succeed later: rate limits, server errors, time-outs and lost connections."""
+    if is_hopeless(error):
+        return False
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         return status in TRANSIENT_STATUS or status >= 500

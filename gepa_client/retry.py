@@ -26,11 +26,13 @@ class Retries:
     """How often one thing is tried before the run pauses, and how long to wait in between.
 
     `max_attempts`: calls in all, the first included. `first_backoff_s`: the mean wait after the first failure, three
-    times as long after each further one.
+    times as long after each further one. `on_lost(attempt, max_attempts)`: told of the attempt that follows a lost
+    connection, on the event loop's thread.
     """
 
     max_attempts: int = 5
     first_backoff_s: float = FIRST_BACKOFF_S
+    on_lost: Callable[[int, int], None] | None = None
     _random: random.Random = field(default_factory=random.SystemRandom, repr=False)  # never GEPA's global generator
 
     async def run(self, what: str, attempt: Callable[[str, int], Awaitable[T]]) -> T:
@@ -48,9 +50,12 @@ class Retries:
                 if isinstance(error, RpcError) and not (error.retryable or isinstance(error, CallNotFound)):
                     raise
                 if number == self.max_attempts:
+                    lost = "server lost, " if isinstance(error, ConnectionLost) else ""
                     raise Interrupted(
-                        "paused", f"{what}: no result after {number} attempts; last error: {summary(error)}"
+                        "paused", f"{lost}{what}: no result after {number} attempts; last error: {summary(error)}"
                     ) from error
+                if isinstance(error, ConnectionLost) and self.on_lost is not None:
+                    self.on_lost(number + 1, self.max_attempts)
                 if not isinstance(error, ConnectionLost) or isinstance(error, InstanceChanged):
                     call_id = uuid.uuid4().hex  # the outcome is known: this call will never have another
                 await asyncio.sleep(self._pause_s(number, error))

@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 
+from gepa_client.causes import unreadable
 from gepa_client.errors import RowsError
 from protocol import JsonValue
-
-SUFFIXES = (".json", ".jsonl", ".csv")
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,11 @@ def load_rows(path: Path | str) -> list[Row]:
     readers = {".json": _from_json, ".jsonl": _from_jsonl, ".csv": _from_csv}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise RowsError(f"{path}: rows are read from {', '.join(SUFFIXES)}")
+        raise RowsError(f"{path}: rows are read from .jsonl, .json or .csv")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise RowsError(f"{path}: {error}") from error
+        raise RowsError(unreadable(path, error)) from error
     rows = reader(path, text)
     if not rows:
         raise RowsError(f"{path}: holds no rows")

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import orjson
 
-from gepa_client.address import find_token, rpc_url
+from gepa_client.address import find_token, refused, rpc_url
 from gepa_client.answers import checked, is_pending, result_of
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
 from gepa_client.exchange import CONNECT_TIMEOUT_S, Poster
@@ -29,7 +29,7 @@ from protocol import (
     MakeReflectiveDatasetResult,
     ProposeNewTextsResult,
 )
-from protocol.errors import Overloaded, RpcError, VersionNotSupported
+from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
 
 RESENDS = 3
 FIRST_PAUSE_S = 0.1
@@ -65,6 +65,7 @@ class RpcClient:
         self.wait_s = wait_s
         self.discovery: DiscoverResult | None = None
         self._poster = Poster(self.url, find_token(token, token_file), max_response_bytes)
+        self._when_refused = refused(token, token_file)
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
 
@@ -193,7 +194,13 @@ class RpcClient:
             body = orjson.dumps(request)
         except TypeError as error:
             raise Refused(f"the params of {method} cannot be written as JSON: {error}") from error
-        return result_of(await self._poster.post(body, timeout_s), request_id)
+        exchange = await self._poster.post(body, timeout_s)
+        try:
+            return result_of(exchange, request_id)
+        except Unauthorized as error:
+            if error.details:  # not the token: a foreign Host or Origin
+                raise
+            raise Unauthorized(self._when_refused) from error
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 

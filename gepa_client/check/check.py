@@ -5,6 +5,7 @@ import functools
 import json
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from gepa_client.causes import details, summary
@@ -34,13 +35,15 @@ class _Stop(Exception):
     """A step failed and nothing after it can be tried."""
 
 
-async def check(config: RunConfig, examples: int) -> CheckReport:
+async def check(config: RunConfig, examples: int, trying: Callable[[int], None] | None = None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
+
+    `trying` is told how many rows are tried, before they are.
 
     Raises:
         Refused: the settings cannot be used.
     """
-    attempt = _Attempt(config, examples)
+    attempt = _Attempt(config, examples, trying)
     async with RpcClient(
         config.url, token_file=config.token_file, allow_insecure=config.allow_insecure
     ) as attempt.client:
@@ -50,8 +53,9 @@ async def check(config: RunConfig, examples: int) -> CheckReport:
 
 
 class _Attempt:
-    def __init__(self, config: RunConfig, examples: int) -> None:
+    def __init__(self, config: RunConfig, examples: int, trying: Callable[[int], None] | None) -> None:
         self.config = config
+        self.trying = trying
         self.wanted = examples
         self.client: RpcClient
         self.discovery: DiscoverResult | None = None
@@ -83,6 +87,8 @@ class _Attempt:
     async def go(self) -> None:
         discovery = await self._handshake()
         rows = await self._rows(discovery)
+        if self.trying is not None:
+            self.trying(len(rows))
         results = await self._evaluate(discovery, rows)
         self._judge(discovery, results)
         await self._reflect(discovery, rows, results)
@@ -183,7 +189,10 @@ class _Attempt:
         kinds = ", ".join(
             f"{count} {kind}" for kind in SYSTEM_ERRORS if (count := sum(example.status == kind for example in failed))
         )
-        if share > TOLERATED:
+        if share > TOLERATED and all(example.status == "program_error" for example in failed):
+            message = f"the program failed on {len(failed)} of {len(self.examples)} examples; 10 % are tolerated"
+            self.note("evaluate", "failed", message)
+        elif share > TOLERATED:
             message = (
                 f"{len(failed)} of {len(self.examples)} examples ended in a system error ({kinds}); 10 % are tolerated"
             )
@@ -208,7 +217,9 @@ class _Attempt:
     def _all_zero(self, discovery: DiscoverResult) -> None:
         """All scores 0: a fault, unless the whole seed is still unwritten: then there is nothing yet to score."""
         if not any(text.strip() for text in discovery.program.seed_candidate.values()):
-            self.note("scores", "warning", "every score is 0; accepted because the seed is empty: nothing to score yet")
+            names = ", ".join(discovery.program.seed_candidate)
+            message = f"the seed's texts are empty ({names}), so every score is 0: nothing to worry about"
+            self.note("scores", "ok", message)
             return
         self.note(
             "scores",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gepa_client.causes import summary, unreadable
 from gepa_client.cli.console import fail
 from gepa_client.errors import ClientError
 from gepa_client.text import plain
@@ -35,7 +36,8 @@ def call(
     try:
         result = asyncio.run(_call(url, method, _read(params), token_file, allow_insecure, timeout))
     except RpcError as error:
-        fail(f"{type(error).__name__} ({error.wire_code}): {error.message}")
+        name = type(error).__name__
+        fail(f"{name} ({error.wire_code}): {summary(error).removeprefix(f'{name}: ')}")
         _print(error.to_wire(), to_stderr=True)
         raise typer.Exit(RPC_ERROR) from error
     except ClientError as error:
@@ -62,7 +64,10 @@ def _read(text: str) -> dict[str, Any]:
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
         params = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"the params cannot be read: {unreadable(text.removeprefix('@'), error)}")
+        raise typer.Exit(USAGE) from error
+    except ValueError as error:
         fail(f"the params cannot be read: {error}")
         raise typer.Exit(USAGE) from error
     if not isinstance(params, dict):

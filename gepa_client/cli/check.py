@@ -4,20 +4,22 @@ import asyncio
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from gepa_client.causes import summary
 from gepa_client.cli import flags
+from gepa_client.cli.ahead import look_at_model
 from gepa_client.cli.console import fail, make, safe, safe_line, say
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError, load
 
 if TYPE_CHECKING:
-    from gepa_client.check.outcome import CheckReport, Timing
+    from gepa_client.check.outcome import CheckedExample, CheckReport, Timing
 
 COMMAND = flags.SettingsCommand
 EXAMPLES = 15
@@ -30,14 +32,6 @@ MARKS = {
     "failed": "[bold red]failed[/]",
     "skipped": "[dim]skipped[/]",
 }
-SETTINGS = (
-    "token_file",
-    "allow_insecure",
-    "trainset",
-    "max_metric_calls",
-    "reflection_lm",
-    "reflection_minibatch_size",
-)
 
 
 def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
@@ -47,22 +41,32 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
     """
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
+        look_at_model(settings)
     except SettingsError as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
-    raise typer.Exit(look(settings, json_output=json_output, examples=examples))
+    typed = flags.Typed(url, config, given)
+    raise typer.Exit(look(settings, typed, json_output=json_output, examples=examples))
 
 
-def look(settings: RunConfig, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES) -> int:
+def look(
+    settings: RunConfig, typed: flags.Typed, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES
+) -> int:
     """Check and show; returns the exit status. `brief`: a check that found nothing takes one line."""
     from gepa_client.check.check import check as tried  # aiohttp comes with it, which `--help` does not need
     from gepa_client.errors import ClientError
     from protocol.errors import RpcError
 
+    console = make()
+
+    def trying(count: int) -> None:
+        if not json_output:
+            say(console, f"[dim]check: trying {_count(count, 'row')} …[/]")
+
     try:
-        report = asyncio.run(tried(settings, examples))
+        report = asyncio.run(tried(settings, examples, trying))
     except (SettingsError, ClientError, RpcError) as error:
-        fail(str(error))
+        fail(str(error) if isinstance(error, SettingsError) else summary(error))
         return USAGE
     except KeyboardInterrupt:
         fail("stopped by hand")
@@ -70,9 +74,11 @@ def look(settings: RunConfig, *, json_output: bool, brief: bool = False, example
     if json_output:
         print(json.dumps({"event": "check", "passed": report.passed, **report.model_dump(mode="json")}), flush=True)
     elif brief and report.passed:
-        _show_briefly(make(), report)
+        _show_briefly(console, report)
     else:
-        _show(make(), report)
+        _show(console, report)
+        if report.passed:
+            say(console, f"next: {safe(_next(report, typed))}")
         if brief:
             fail("the check failed, so no run was started; --no-check starts one all the same")
     return 0 if report.passed else 1 if report.reached else USAGE
@@ -88,19 +94,13 @@ def _show_briefly(console: Console, report: "CheckReport") -> None:
 
 def _show(console: Console, report: "CheckReport") -> None:
     if report.program is not None:
-        console.print(
-            f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(report.url)}"
+        say(
+            console,
+            f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(report.url)}",
         )
     if report.examples:
         console.print(_table(report))
-    failed = [example for example in report.examples if example.error is not None]
-    for example in failed[:ERRORS_IN_FULL]:
-        where = f"[bold red]row {example.row}[/] (id {safe_line(example.id, 80)})"
-        say(console, f"\n{where}: {safe(example.error or '')}")
-        if example.details:
-            say(console, f"[dim]{safe(example.details.rstrip())}[/]")
-    if len(failed) > ERRORS_IN_FULL:
-        console.print(f"\n... and {len(failed) - ERRORS_IN_FULL} more errors")
+    _show_errors(console, report.examples)
     if report.examples:
         console.print()
     for step in report.steps:
@@ -109,35 +109,74 @@ def _show(console: Console, report: "CheckReport") -> None:
             say(console, f"[dim]{safe(step.details.rstrip())}[/]")
     if report.timing is not None:
         say(console, f"\n{_timing(report.timing)}")
-    if report.passed:
-        budget = report.timing.budget if report.timing else 1000
-        console.print(f"next: gepa-client optimize {safe(report.url)} --max-metric-calls {budget}")
+
+
+def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
+    """Each different error in full, once, with the rows that met it."""
+    alike: dict[tuple[str, str | None], list[CheckedExample]] = {}
+    for example in examples:
+        if example.error is not None:
+            alike.setdefault((example.error, example.details), []).append(example)
+    for (error, further), failed in list(alike.items())[:ERRORS_IN_FULL]:
+        one = f"row {failed[0].row}[/] (id {safe_line(failed[0].id, 80)})"
+        where = one if len(failed) == 1 else f"rows {_ranges([example.row for example in failed])}[/]"
+        say(console, f"\n[bold red]{where}: {safe(error)}")
+        if further:
+            say(console, f"[dim]{safe(further.rstrip())}[/]")
+    left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
+    if left:
+        say(console, f"\n... and {_count(left, 'more error')}")
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-5, 8`, for ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _next(report: "CheckReport", typed: flags.Typed) -> str:
+    budget = report.timing.budget if report.timing else 1000
+    command = typed.command("optimize", max_metric_calls=budget)
+    nobody = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
+    return f"{command} --reflection-lm MODEL" if nobody else command
 
 
 def _table(report: "CheckReport") -> Table:
+    columns = {
+        "row": [str(example.row) for example in report.examples],
+        "score": ["-" if example.score is None else f"{example.score:.3g}" for example in report.examples],
+        "seconds": [f"{example.seconds:.3f}" for example in report.examples],
+        "failed at": [example.step or "" for example in report.examples],
+    }
+    if not any(columns["failed at"]):
+        del columns["failed at"]
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("row", justify="right")
-    table.add_column("score", justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("failed at")
-    table.add_column("input", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("output", no_wrap=True, overflow="ellipsis", ratio=1)
-    for example in report.examples:
-        table.add_row(
-            str(example.row),
-            "-" if example.score is None else f"{example.score:.3g}",
-            f"{example.seconds:.3f}",
-            f"[red]{escape(example.step)}[/]" if example.step else "",
-            _cell(example.input, "(stays on the server)"),
-            _cell(example.output, ""),
-        )
+    for name, cells in columns.items():
+        width = max(map(len, [name, *cells]))  # without it these too give way to long inputs and outputs
+        side: Literal["left", "right"] = "left" if name == "failed at" else "right"
+        table.add_column(name, justify=side, no_wrap=True, min_width=width)
+    for name in ("input", "output"):
+        table.add_column(name, ratio=1)  # may shrink, as a column of `no_wrap` may not; its cells stay on one line
+    for example, facts in zip(report.examples, zip(*columns.values(), strict=True), strict=True):
+        table.add_row(*facts, _cell(example.input, "(stays on the server)"), _cell(example.output, ""))
     return table
 
 
-def _cell(value: Any, absent: str) -> str:
-    if value is None:
-        return f"[dim]{absent}[/]"
-    return safe_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 200)
+def _cell(value: Any, absent: str) -> Text:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    markup = f"[dim]{absent}[/]" if value is None else safe_line(told, 200)
+    cell = Text.from_markup(markup, overflow="ellipsis")
+    cell.no_wrap = True
+    return cell
 
 
 def _timing(timing: "Timing") -> str:
@@ -153,11 +192,16 @@ def _timing(timing: "Timing") -> str:
 
 
 def _span(seconds: float) -> str:
-    if seconds < 0.1:
-        return f"{seconds * 1000:.2g} ms"
+    if seconds < 0.0995:
+        return f"{_two_digits(seconds * 1000)} ms"
     if seconds < 120:
-        return f"{seconds:.2g} s"
+        return f"{_two_digits(seconds)} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _two_digits(number: float) -> str:
+    """`0.25`, `3.2`, `32`, `110`: never an exponent."""
+    return f"{number:.{2 if number < 0.995 else 1 if number < 9.95 else 0}f}"
 
 
 def _with_flags() -> None:
@@ -172,7 +216,7 @@ def _with_flags() -> None:
     check.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             *(inspect.Parameter(name, keyword, default=default, annotation=kind) for name, default, kind in own),
-            *flags.parameters(SETTINGS),
+            *flags.parameters(flags.CHECK_SETTINGS),
         ]
     )
 

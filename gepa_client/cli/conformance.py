@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.address import find_token
+from gepa_client.address import find_token, refused
 from gepa_client.cli.console import fail, make, safe_line, say
 from gepa_client.conformance import Check, CheckOutcome, Report, Verdict, load_checks, run_conformance
-from gepa_client.errors import Refused
+from gepa_client.errors import ClientError
+from protocol.errors import Unauthorized
 
 MARKS = {
     Verdict.PASSED: "[green]pass[/]",
@@ -52,8 +53,11 @@ def conformance(
                 allow_insecure=allow_insecure,
             )
         )
-    except Refused as error:
+    except ClientError as error:
         fail(str(error))
+        raise typer.Exit(EXIT_UNUSABLE) from error
+    except Unauthorized as error:
+        fail(refused(None, token_file))
         raise typer.Exit(EXIT_UNUSABLE) from error
     if printer is None:
         print(json.dumps(report.as_json(), indent=2))

@@ -33,4 +33,4 @@ def safe_line(text: str, limit: int = 300) -> str:
 
 def fail(message: str) -> None:
     """Print what went wrong to stderr."""
-    make(stderr=True).print(f"[bold red]error:[/] {safe(message)}")
+    say(make(stderr=True), f"[bold red]error:[/] {safe(message)}")

@@ -27,6 +27,7 @@ from gepa_client.run.events import (
     Started,
     StepFailed,
     Tested,
+    Unreachable,
     Warned,
 )
 
@@ -175,7 +176,7 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     else:
         bar.add_row(calls(record))
     facts.add_row("calls", bar)
-    facts.add_row("pace", _pace(record))
+    facts.add_row("pace", _pace(record) if record.unreachable is None else _unreachable(record.unreachable))
     facts.add_row("pool", _pool(record))
     latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
     for text in latest_lines:
@@ -214,6 +215,10 @@ def _pace(record: RunRecord) -> str:
     if left is not None:
         parts.append(f"about {clock(left)} left")
     return " · ".join(parts)
+
+
+def _unreachable(event: Unreachable) -> str:
+    return f"[yellow]server unreachable[/], attempt {event.attempt} of {event.max_attempts}"
 
 
 def _pool(record: RunRecord) -> str:
@@ -262,6 +267,8 @@ def told_plainly(event: Event) -> str:
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
         case NoProposal():
             return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
+        case Unreachable():
+            return _unreachable(event)
         case StepFailed():
             return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
         case Tested():

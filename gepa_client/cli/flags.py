@@ -1,15 +1,29 @@
 """Makes the flags of a command from the settings, so that a setting and its flag can never differ."""
 
 import inspect
+import json
+import shlex
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
-from gepa_client.run.config import GROUPS, REPLACED, RunConfig
+from gepa_client.run.config import GROUPS, REPLACED, RunConfig, without_secrets
+
+CHECK_SETTINGS = (
+    "token_file",
+    "allow_insecure",
+    "trainset",
+    "max_metric_calls",
+    "reflection_lm",
+    "reflection_lm_kwargs",
+    "reflection_minibatch_size",
+)
+"""The settings `gepa-client check` has flags for."""
 
 _WRITTEN_AS_TEXT = {"reflection_lm_kwargs", "wandb_init_kwargs", "reflection_prompt_template"}
 
@@ -51,6 +65,37 @@ def parameters(names: Iterable[str]) -> list[inspect.Parameter]:
 def setting_names() -> list[str]:
     """Every setting but `url`, which is an argument, group by group."""
     return [name for group in GROUPS for name in group.model_fields if name != "url"]
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What the user typed: the URL, the file of settings, and the flags by the names of their settings."""
+
+    url: str | None
+    config: Path | None
+    given: Mapping[str, Any]
+
+    def command(self, name: str, **instead: Any) -> str:
+        """`gepa-client NAME` with what was typed, to be pasted into a shell; `instead` replaces or adds flags.
+
+        Flags that the command does not have are left out, and secrets are not repeated.
+        """
+        words = ["gepa-client", name, *([self.url] if self.url else [])]
+        if self.config is not None:
+            words += ["--config", str(self.config)]
+        for setting, value in {**self.given, **instead}.items():
+            if value is not None and (name != "check" or setting in CHECK_SETTINGS):
+                words += _flag(setting, value)
+        return shlex.join(words)
+
+
+def _flag(setting: str, value: Any) -> list[str]:
+    flag = f"--{setting.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [flag if value else f"--no-{flag[2:]}"]
+    if setting in ("reflection_lm_kwargs", "wandb_init_kwargs"):
+        value = json.dumps(without_secrets(setting, json.loads(value)))
+    return [part for item in (value if isinstance(value, list | tuple) else [value]) for part in (flag, str(item))]
 
 
 def _kind(annotation: Any) -> Any:

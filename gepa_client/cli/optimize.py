@@ -13,7 +13,10 @@ from rich.console import Console
 
 from gepa_client import report
 from gepa_client.address import find_token, rpc_url
-from gepa_client.cli import flags, summary
+from gepa_client.causes import summary
+from gepa_client.cli import flags
+from gepa_client.cli import summary as last_words
+from gepa_client.cli.ahead import look_ahead
 from gepa_client.cli.check import look
 from gepa_client.cli.console import fail, make
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
@@ -25,10 +28,12 @@ from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Finished
 from gepa_client.run.settings import SettingsError, load
 from gepa_client.run.supervise import OptimizerProcess
+from protocol.errors import RpcError
 
 COMMAND = flags.SettingsCommand
 TICK_S = 0.125
 USAGE = 2
+STOPPED = 130
 
 
 def optimize(url: str | None, config: Path | None, json_events: bool, **given: Any) -> None:
@@ -42,11 +47,16 @@ def optimize(url: str | None, config: Path | None, json_events: bool, **given: A
         settings = load(config, {"url": url, **given})
         rpc_url(settings.url, allow_insecure=settings.allow_insecure)
         token = find_token(None, settings.token_file)
-    except (SettingsError, ClientError) as error:
-        fail(str(error))
+        look_ahead(settings, output=settings.output)
+    except (SettingsError, ClientError, RpcError) as error:
+        fail(str(error) if isinstance(error, SettingsError) else summary(error))
         raise typer.Exit(USAGE) from error
+    except KeyboardInterrupt:
+        fail("stopped by hand")
+        raise typer.Exit(STOPPED) from None
+    typed = flags.Typed(url, config, given)
     if not settings.no_check:
-        status = look(settings, json_output=json_events, brief=True)
+        status = look(settings, typed, json_output=json_events, brief=True)
         if status != 0:
             raise typer.Exit(status)
     try:
@@ -55,10 +65,12 @@ def optimize(url: str | None, config: Path | None, json_events: bool, **given: A
     except OSError as error:
         fail(f"no folder for the results: {error}")
         raise typer.Exit(USAGE) from error
-    raise typer.Exit(_run(settings, output, token, json_events, console))
+    raise typer.Exit(_run(settings, typed, output, token, json_events, console))
 
 
-def _run(settings: RunConfig, output: Path, token: str | None, json_events: bool, console: Console) -> int:
+def _run(
+    settings: RunConfig, typed: flags.Typed, output: Path, token: str | None, json_events: bool, console: Console
+) -> int:
     display: Display = (
         JsonDisplay() if json_events else LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
     )
@@ -85,12 +97,12 @@ def _run(settings: RunConfig, output: Path, token: str | None, json_events: bool
             record.apply(finished)
             display.event(finished, record)
     written = report.write(output, record) if record.started is not None else []
-    ended = Ended(settings, output, record, finished, [*finished.files, *written], time.monotonic() - began)
+    ended = Ended(settings, typed, output, record, finished, [*finished.files, *written], time.monotonic() - began)
     if json_events:
-        print(json.dumps(summary.as_json(ended), ensure_ascii=False), flush=True)
+        print(json.dumps(last_words.as_json(ended), ensure_ascii=False), flush=True)
     else:
-        summary.show(ended, console)
-    return summary.EXIT[finished.status]
+        last_words.show(ended, console)
+    return last_words.EXIT[finished.status]
 
 
 def _died(status: int, tail: str, record: RunRecord) -> Finished:

@@ -1,5 +1,6 @@
 """The last words of a run: what became of it, where everything is, what to type next, and the scores."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from gepa_client.cli.console import safe
+from gepa_client.cli.flags import Typed
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
@@ -29,6 +31,7 @@ class Ended:
     """A run that is over; `written` are names in `output`, `seconds` those of the whole run."""
 
     settings: RunConfig
+    typed: Typed
     output: Path
     record: RunRecord
     finished: Finished
@@ -61,11 +64,14 @@ def show(ended: Ended, console: Console) -> None:
     lines = []
     if finished.status != "finished":
         colour = "red" if finished.status == "failed" else "yellow"
-        lines.append(f"[{colour}]{finished.status}:[/] {safe(finished.reason or 'no reason given')}")
+        word = "stopped" if finished.status == "paused" else finished.status  # nothing takes it up again by itself
+        lines.append(f"[{colour}]{word}:[/] {safe(finished.reason or 'no reason given')}")
         if finished.details:
             lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
     shown = _shown(ended.output)
     lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
+    if finished.status == "paused" and ended.record.candidates:
+        lines.append("The best candidate so far is kept; the same command begins again from the seed.")
     lines.append(f"{'next':<15} {safe(_next_command(ended, shown))}")
     lines.append(score_line(ended))
     for text in lines:
@@ -90,8 +96,8 @@ def _shown(output: Path) -> Path:
 
 
 def _next_command(ended: Ended, shown: Path) -> str:
-    if not ended.record.candidates:
-        return f"gepa-client check {ended.settings.url}"
+    if not ended.record.candidates or ended.finished.status == "paused":
+        return ended.typed.command("check")
     if ended.finished.status == "failed":
-        return f"less {shown / files.LOG}"
-    return f"less {shown / files.REPORT}"
+        return shlex.join(["less", str(shown / files.LOG)])
+    return shlex.join(["less", str(shown / files.REPORT)])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
+from gepa_client.address import refused
 from gepa_client.conformance.applies import reason_to_skip
 from gepa_client.conformance.cases import Check, load_checks
 from gepa_client.conformance.matching import ABSENT, shown
@@ -14,10 +15,13 @@ from gepa_client.conformance.messages import NotJson, read
 from gepa_client.conformance.outcomes import CheckOutcome, Report, Verdict
 from gepa_client.conformance.steps import CheckFailed, Run
 from gepa_client.conformance.template import Unknown, lookup
-from gepa_client.conformance.transport import Lost, Transport
+from gepa_client.conformance.transport import Lost, Transport, Unconnected
+from gepa_client.errors import ConnectionLost
 from protocol import DiscoverResult, JsonValue
+from protocol.errors import Unauthorized
 
 DISCOVER_TIMEOUT_S = 30.0
+HTTP_UNAUTHORIZED = 401
 NO_DISCOVERY = "`discover` had no answer that fits the contract"
 
 
@@ -34,7 +38,8 @@ async def run_conformance(
     `token`: else from the environment (`GEPA_TOKEN`).
 
     Raises:
-        Refused: the address or token cannot be used.
+        Refused: the address or token cannot be used. ConnectionLost: nobody listens there.
+        Unauthorized: the server refuses the token, so that nothing can be said of it.
     """
     chosen = tuple(load_checks() if checks is None else checks)
     outcomes: list[CheckOutcome] = []
@@ -53,7 +58,11 @@ async def _discover(transport: Transport) -> tuple[JsonValue, str]:
     request = {"jsonrpc": "2.0", "id": "discover", "method": "discover", "params": {}}
     try:
         answer = await transport.send(json.dumps(request).encode(), timeout_s=DISCOVER_TIMEOUT_S)
+        if answer.status == HTTP_UNAUTHORIZED:
+            raise Unauthorized(refused(transport.token))
         message = read(answer.body)
+    except Unconnected as error:
+        raise ConnectionLost(str(error), sent=False) from error
     except (Lost, NotJson) as error:
         return None, f"{NO_DISCOVERY}: {error}"
     result = lookup(message, "result")

@@ -16,6 +16,7 @@ import aiohttp
 
 from gepa_client.address import find_token, rpc_url
 from gepa_client.causes import summary
+from gepa_client.exchange import unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20
 CHUNK_BYTES = 64 * 1024
@@ -24,6 +25,10 @@ AUTOMATIC = ("Content-Type", "User-Agent", "Accept", "Accept-Encoding")
 
 class Lost(Exception):
     """No answer: the connection was closed or never made, the time was over, or the answer had no end."""
+
+
+class Unconnected(Lost):
+    """Nobody listens at the address."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ class Transport:
                     response.close()
         except TimeoutError as error:
             raise Lost(f"no answer within {timeout_s:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            raise Unconnected(unconnected(self.url, error)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Lost(f"the connection was lost ({summary(error)})") from error
         return Answer(

@@ -28,7 +28,7 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
     started, finished = record.started, record.finished
     found: list[tuple[str, str]] = []
     if started is not None:
-        version = f" {started.program_version}" if started.program_version else ""
+        version = f", version {started.program_version}," if started.program_version else ""
         found.append(("program", line(f"{started.program}{version} behind {started.server}, {started.url}", 300)))
     if (headline := record.headline()) is not None:
         found.append(("score", f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})"))
@@ -37,23 +37,31 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
             ("validation", f"{record.seed.score:.4g} -> {record.best.score:.4g}, candidate {record.best.index}")
         )
     budget = f" of {record.budget}" if record.budget is not None else ""
-    found.append(("metric calls", f"{record.metric_calls}{budget}, {record.seconds:.1f} s"))
+    over = record.budget is not None and record.metric_calls > record.budget
+    why = " (the budget is checked between iterations)" if over else ""
+    found.append(("metric calls", f"{record.metric_calls}{budget}{why}, {record.seconds:.1f} s"))
     found.append(
         (
             "candidates",
-            f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, {len(record.rejected)} proposals "
-            f"not kept, {record.without_proposal} iterations without a proposal, {len(record.failures)} failures",
+            f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
+            f"{_count(len(record.rejected), 'proposal')} not kept, "
+            f"{_count(record.without_proposal, 'iteration')} without a proposal, "
+            f"{_count(len(record.failures), 'failure')}",
         )
     )
     if started is not None:
         sizes = ", ".join(f"{size} {split}" for split, size in started.splits.items())
         found.append(("rows", sizes))
         found.append(("proposals by", line(started.proposer, 200)))
-    if finished is not None and (finished.evaluation_usd or finished.reflection_usd):
-        found.append(
-            ("cost", f"${finished.evaluation_usd or 0:.4f} evaluation, ${finished.reflection_usd or 0:.4f} reflection")
-        )
+    if finished is not None:
+        costs = (("evaluation", finished.evaluation_usd), ("reflection", finished.reflection_usd))
+        if known := ", ".join(f"${cost:.4f} {what}" for what, cost in costs if cost is not None):
+            found.append(("cost", known))
     if finished is not None:
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         found.append(("ended", line(ended, 1000)))
     return found
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

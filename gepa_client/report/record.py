@@ -15,6 +15,7 @@ from gepa_client.run.events import (
     Started,
     StepFailed,
     Tested,
+    Unreachable,
     Warned,
 )
 
@@ -47,6 +48,7 @@ class RunRecord:
     budget_used: int = 0
     evaluated: int = 0
     in_flight: int = 0
+    unreachable: Unreachable | None = None
     seconds: float = 0.0
     _pace: list[tuple[float, int]] = field(default_factory=list)
 
@@ -59,7 +61,11 @@ class RunRecord:
             case Phase():
                 self.phase = event.phase
                 self._pace = [(event.seconds, self.evaluated)]
+            case Unreachable():
+                self.unreachable = event
             case Progress():
+                if event.evaluated > self.evaluated:
+                    self.unreachable = None
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
                 self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
@@ -82,6 +88,7 @@ class RunRecord:
                 self.finalized = event
             case Finished():
                 self.finished = event
+                self.unreachable = None
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
 

@@ -26,6 +26,11 @@ REPLACED: dict[str, str] = {
 """Parameters of `gepa.optimize` that are not settings here, each with the reason."""
 
 
+NOBODY_PROPOSES = (
+    "nobody proposes new texts: this program does not (no capability `proposals`), so give --reflection-lm MODEL"
+)
+
+
 class _Group(BaseModel):
     """Settings that belong together, in the order of `--help`."""
 
@@ -211,7 +216,7 @@ class RunConfig(
 
     def recorded(self) -> dict[str, Any]:
         """The settings as JSON for the run's own record, with whatever may be a secret left out."""
-        return {key: _without_secrets(key, value) for key, value in self.model_dump(mode="json").items()}
+        return {key: without_secrets(key, value) for key, value in self.model_dump(mode="json").items()}
 
 
 def parse_stopper(text: str) -> tuple[str, int | float | str]:
@@ -239,11 +244,12 @@ _SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.I
 _NOT_SECRET = frozenset({"token_file", "tracking_key_prefix", "max_tokens", "max_completion_tokens"})
 
 
-def _without_secrets(key: str, value: Any) -> Any:
+def without_secrets(key: str, value: Any) -> Any:
+    """`value`, the setting of name `key`, with whatever may be a secret in it left out."""
     if isinstance(value, dict):
-        return {inner: _without_secrets(str(inner), part) for inner, part in value.items()}
+        return {inner: without_secrets(str(inner), part) for inner, part in value.items()}
     if isinstance(value, list):
-        return [_without_secrets(key, part) for part in value]
+        return [without_secrets(key, part) for part in value]
     if value is not None and _SECRET.search(key) and key not in _NOT_SECRET:
         return "(not recorded)"
     return value

@@ -56,6 +56,14 @@ class Progress(_Event):
     in_flight: int
 
 
+class Unreachable(_Event):
+    """The connection to the server was lost; the attempt of this number follows. Over when `progress` moves on."""
+
+    event: Literal["unreachable"] = "unreachable"
+    attempt: int
+    max_attempts: int
+
+
 class Budget(_Event):
     """Metric calls as GEPA counts them."""
 
@@ -145,6 +153,7 @@ Event = (
     | Warned
     | Phase
     | Progress
+    | Unreachable
     | Budget
     | CandidateFound
     | Rejected

@@ -28,9 +28,14 @@ def create(path: Path) -> Path:
         OSError: it cannot be made.
     """
     path.mkdir(parents=True, exist_ok=True)
-    if any(path.iterdir()):
-        raise FileExistsError(f"{path} is not empty; results of another run are never written over")
+    refuse_results(path)
     return path.resolve()
+
+
+def refuse_results(path: Path) -> None:
+    """Raise FileExistsError where the folder is there and holds something."""
+    if path.exists() and any(path.iterdir()):
+        raise FileExistsError(f"{path} is not empty; results of another run are never written over")
 
 
 def create_default(name: str | None, started: str) -> Path:

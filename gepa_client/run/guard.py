@@ -1,5 +1,7 @@
 """Ends a run whose iterations keep failing: GEPA alone would go on, or finish, with every proposal lost in silence."""
 
+import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from gepa.core.callbacks import (
@@ -13,7 +15,11 @@ from gepa.core.callbacks import (
 from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
+from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.events import Emit, StepFailed, Warned
+from gepa_client.text import line, plain
+
+logger = logging.getLogger(__name__)
 
 
 class FailureGuard:
@@ -21,14 +27,18 @@ class FailureGuard:
 
     An iteration has failed when something in it failed and no proposal came of it. One that merely had nothing to do
     (all scores perfect) neither counts nor clears the count. `failures` is where adapter and reflection record causes.
+    `is_hopeless` tells errors of reflection that every iteration would meet again: one is enough to end the run.
 
     Raises `Interrupted("failed")` from `on_iteration_end`, with the first cause of the row in its reason.
     """
 
-    def __init__(self, failures: Failures, limit: int, emit: Emit) -> None:
+    def __init__(
+        self, failures: Failures, limit: int, emit: Emit, is_hopeless: Callable[[Exception], bool] | None = None
+    ) -> None:
         self._failures = failures
         self._limit = limit
         self._emit = emit
+        self._is_hopeless = is_hopeless
         self._raised = False
         self._proposed = False
         self._in_a_row = 0
@@ -58,6 +68,11 @@ class FailureGuard:
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Report what failed, and judge."""
+        taken = self._failures.take()
+        for swallowed in taken:
+            if swallowed.where == REFLECTION and self._is_hopeless is not None and self._is_hopeless(swallowed.error):
+                logger.error("%s", plain(details(swallowed.error)))
+                raise Interrupted("failed", line(str(swallowed)))
         fresh = [
             StepFailed(
                 iteration=event["iteration"],
@@ -65,7 +80,7 @@ class FailureGuard:
                 message=summary(failure.error),
                 details=details(failure.error),
             )
-            for failure in self._failures.take()
+            for failure in taken
         ]
         for failure in fresh:
             self._emit(failure)

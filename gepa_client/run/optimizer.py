@@ -15,14 +15,16 @@ from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.held import held_rows
+from gepa_client.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
 from gepa_client.run import folder as files
 from gepa_client.run import splits as rows_of
 from gepa_client.run import strategies
-from gepa_client.run.config import RunConfig
+from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.events import Emit, Finalized, Finished, Phase, Started, Status, Tested, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
+from gepa_client.run.outage import Outage
 from gepa_client.run.pulse import Pulse
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
@@ -56,6 +58,7 @@ def run(config: RunConfig, output: Path, emit: Emit) -> None:
     """
     files.write_json(output / files.CONFIG, config.recorded())
     finished: Finished | None = None
+    outage = Outage(emit)
     try:
         with RemoteAdapter(
             config.url,
@@ -63,6 +66,8 @@ def run(config: RunConfig, output: Path, emit: Emit) -> None:
             allow_insecure=config.allow_insecure,
             failure_score=config.failure_score,
             max_attempts=config.max_attempts,
+            on_example=outage.answered,
+            on_lost=outage.lost,
         ) as adapter:
             emit(Phase(phase="connecting"))
             with Pulse(adapter, emit):
@@ -133,8 +138,6 @@ class _Run:
         """Who proposes, in words and as GEPA's `reflection_strategy`."""
         config = self.config
         if config.reflection_lm is not None:
-            from gepa_client.litellm_model import LiteLLMModel
-
             template = config.reflection_prompt_template
             if isinstance(template, dict):
                 unknown = sorted(set(template) - set(self.adapter.seed_candidate))
@@ -146,9 +149,7 @@ class _Run:
             model = LiteLLMModel(config.reflection_lm, **(config.reflection_lm_kwargs or {}))
             return config.reflection_lm, ConcurrentReflection(model, template, failures=self.adapter.failures)
         if "proposals" not in self.adapter.discovery.capabilities:
-            raise SettingsError(
-                "nobody proposes new texts: this program does not (no capability `proposals`), so give --reflection-lm"
-            )
+            raise SettingsError(NOBODY_PROPOSES)
         return "the program", ProgramReflection(self.adapter)
 
     def _warnings(self, splits: rows_of.Splits) -> list[str]:
@@ -162,7 +163,10 @@ class _Run:
 
     def _search(self, splits: rows_of.Splits, reflection: Any) -> _Ending:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
-        guard = FailureGuard(self.adapter.failures, self.config.max_failed_iterations, self.emit)
+        by_model = self.config.reflection_lm is not None
+        guard = FailureGuard(
+            self.adapter.failures, self.config.max_failed_iterations, self.emit, is_hopeless if by_model else None
+        )
         watcher = RunWatcher(
             self.emit,
             lambda best: files.write_json(self.output / files.BEST_CANDIDATE, best),

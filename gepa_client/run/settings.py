@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gepa_client.causes import unreadable
 from gepa_client.run.config import REPLACED, RunConfig
 
 PATHS = ("token_file", "output")
@@ -48,7 +49,7 @@ def load(path: Path | None, flags: Mapping[str, Any], *, must_end: bool = True) 
 
 def unknown_key(key: str, known: Iterable[str], where: str) -> str:
     """The sentence about a key that means nothing here, naming the nearest one that does."""
-    nearest = get_close_matches(key, list(known), n=1, cutoff=0.5)
+    nearest = get_close_matches(key, list(known), n=1, cutoff=0.7)
     hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
     return f"{where}: unknown key `{key}`{hint}"
 
@@ -57,7 +58,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SettingsError(unreadable(path, error)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not TOML: {error}") from error
     faults = []
@@ -121,7 +122,7 @@ def _contents(key: str, value: Any, root: Path) -> Any:
     try:
         text = (root / value[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{key}: {value[1:]} cannot be read: {error}") from error
+        raise SettingsError(f"{key}: {unreadable(value[1:], error)}") from error
     return text.strip() if key == "wandb_api_key" else text
 
 

@@ -1,8 +1,10 @@
 """Finds the rows of a run: files or splits the server holds, with ids no two loaders share, and rows in two of them."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from gepa_client.rows import AnyRow, HeldRow, RowLoader, load_rows
 from gepa_client.run.config import RunConfig
@@ -70,6 +72,8 @@ async def _rows(source: str | None, setting: str, held: dict[str, int], held_row
     if is_file(source):
         return list(load_rows(source))
     if source not in held:
+        if await asyncio.to_thread(Path(source).is_file):
+            return list(load_rows(source))  # which says what a file of rows must be called
         offered = ", ".join(sorted(held)) if held else "none"
         raise SettingsError(
             f"{setting}: {source!r} is neither a file (.json, .jsonl, .csv) nor a split the server holds ({offered})"

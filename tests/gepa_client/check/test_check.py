@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gepa_client.cli.check import _span
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.scripted_server import TOKEN
 from tests.gepa_client.words import Script, rows, scored
 
 Serve = Callable[[Script], str]
@@ -66,9 +68,10 @@ def test_without_training_rows_the_check_says_what_to_give(serve: Serve, cli: Cl
     assert "failed rows: no training rows: give --trainset" in ended.stdout
 
 
-@pytest.mark.parametrize("source", ["missing.json", "trian"])
-def test_training_rows_that_cannot_be_found_fail_their_step(serve: Serve, cli: Cli, source: str) -> None:
-    ended = cli("check", serve(learned()), "--trainset", source)
+@pytest.mark.parametrize("source", ["missing.json: no such file", "trian", "rows.txt: rows are read from .jsonl"])
+def test_training_rows_that_cannot_be_found_fail_their_step(serve: Serve, cli: Cli, tmp_path: Any, source: str) -> None:
+    (tmp_path / "rows.txt").touch()
+    ended = cli("check", serve(learned()), "--trainset", source.partition(":")[0])
     assert ended.status == 1
     assert re.search(f"failed rows: .*{source}", ended.stdout)
 
@@ -98,7 +101,7 @@ def test_each_call_that_runs_the_program_has_an_id_where_the_server_knows_them(s
 def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(evaluate=failing_rows(7))))
     assert ended.status == 1
-    assert "7 of 15 examples ended in a system error (7 program_error)" in ended.stdout
+    assert "failed evaluate: the program failed on 7 of 15 examples" in ended.stdout
     for at in range(5):
         assert f"row {at} (id {at}): KeyError: row {at} broke" in ended.stdout
         assert f"Traceback of row {at} broke\nlog of row {at} broke" in ended.stdout
@@ -150,7 +153,7 @@ def test_all_scores_0_fail(serve: Serve, cli: Cli) -> None:
 def test_all_scores_0_are_accepted_while_the_whole_seed_is_empty(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(Script(seed={"style": "", "rules": " \n"}, datasets={"train": rows(15)})))
     assert ended.status == 0
-    assert "warning scores: every score is 0; accepted because the seed is empty" in ended.stdout
+    assert "ok scores: the seed's texts are empty (style, rules), so every score is 0: nothing to worry" in ended.stdout
 
 
 def test_one_empty_component_among_written_ones_excuses_no_zeros(serve: Serve, cli: Cli) -> None:
@@ -183,7 +186,9 @@ def test_a_program_that_cannot_run_is_told_with_its_log(serve: Serve, cli: Cli) 
 def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
     ended = cli("check", "http://127.0.0.1:9")
     assert ended.status == 2
-    assert "cannot connect" in ended.stdout
+    assert (
+        "cannot connect to http://127.0.0.1:9: connection refused. Is a server running, on this port?" in ended.stdout
+    )
 
 
 def test_nobody_to_propose_is_a_warning(serve: Serve, cli: Cli) -> None:
@@ -206,3 +211,45 @@ def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Se
     assert "no run was started" in ended.stderr
     assert not (tmp_path / "runs").exists()
     assert cli("optimize", serve(script), "--max-metric-calls", 50, "--no-check").status == 0
+
+
+def test_the_same_error_is_shown_once_for_all_its_rows(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "no id"))))
+    assert "rows 0-14: KeyError: no id" in ended.stdout
+    assert ended.stdout.count("Traceback of no id") == 1
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_long_inputs_and_outputs_take_no_room_from_the_other_columns(serve: Serve, cli: Cli, fails: bool) -> None:
+    script = Script(seed={"rules": "red"}, datasets={"train": [{"text": "row 0 " + "x" * 300, "need": "red"}]})
+    if fails:
+        script.evaluate = failing_rows(1, "infra_error")
+    table = cli("check", serve(script)).stdout.splitlines()[2:4]
+    if fails:
+        assert table[0].startswith("row  score  seconds  failed at       input")
+        assert table[1].startswith("  0      -    0.500  infrastructure  {")
+    else:
+        assert table[0].startswith("row  score  seconds  input")
+        assert table[1].startswith("  0      1    0.001  {")
+    assert max(map(len, table)) <= 100
+
+
+def test_what_to_type_next_has_the_flags_just_given_and_no_secret(serve: Serve, cli: Cli, tmp_path: Any) -> None:
+    (tmp_path / "my token").write_text(TOKEN)
+    (tmp_path / "train.json").write_text(json.dumps(rows(3)))
+    url = serve(Script(seed={"rules": "red"}))
+    ended = cli(
+        "check", url, "--token-file", "my token", "--trainset", "train.json", "--reflection-lm", "openai/x",
+        "--reflection-lm-kwargs", '{"api_key": "hush"}',
+    )  # fmt: skip
+    last = ended.stdout.splitlines()[-1]
+    assert last.startswith(f"next: gepa-client optimize {url} --token-file 'my token' --trainset train.json ")
+    assert " --max-metric-calls 1000 " in last
+    assert "--reflection-lm openai/x" in last
+    assert "hush" not in last
+
+
+def test_spans_are_plain_numbers() -> None:
+    assert [_span(seconds) for seconds in (0.0032, 0.0999, 0.25, 21.4, 110.0, 300.0)] == [
+        "3.2 ms", "0.10 s", "0.25 s", "21 s", "110 s", "5 min",
+    ]  # fmt: skip

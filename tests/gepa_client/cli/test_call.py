@@ -3,14 +3,17 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from protocol.errors import UnknownCandidate
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.words import Script
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
+NOBODY = "http://127.0.0.1:9"
 EVALUATE = {"candidate": {"rules": "red"}, "batch": [{"id": "1", "data": {"need": "red"}}]}
 
 
@@ -43,10 +46,58 @@ def test_params_that_cannot_be_used_end_with_2(cli: Cli, params: str) -> None:
 def test_no_server_ends_with_2(cli: Cli) -> None:
     ended = cli("call", "http://127.0.0.1:9", "discover")
     assert ended.status == 2
-    assert "cannot connect" in ended.stderr
+    assert "cannot connect to http://127.0.0.1:9: connection refused" in ended.stderr
+
+
+def test_data_of_an_error_is_told_with_it(serve: Serve, cli: Cli) -> None:
+    def unknown(_: dict[str, Any]) -> Any:
+        raise UnknownCandidate(missing=["prompt"], unknown=["promt"])
+
+    ended = cli("call", serve(Script(replies={"evaluate": unknown})), "evaluate", json.dumps(EVALUATE))
+    assert "UnknownCandidate (-32022): Unknown candidate (missing: prompt; unknown: promt)" in ended.stderr
+
+
+def test_a_token_that_is_not_given_or_wrong_is_told_with_where_it_comes_from(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "old").write_text("old")
+    ended = cli("call", serve(words), "discover", "--token-file", "old")
+    assert "the server refused the token from old" in ended.stderr
+
+
+@pytest.mark.parametrize("token_file", ["old", None])
+def test_conformance_of_a_server_that_cannot_be_asked_is_no_verdict(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path, token_file: str | None
+) -> None:
+    (tmp_path / "old").write_text("old")
+    given = ("conformance", serve(words), "--token-file", token_file) if token_file else ("conformance", NOBODY)
+    ended = cli(*given)
+    assert ended.status == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: the server refused" if token_file else "error: cannot connect to")
 
 
 def test_control_characters_of_an_answer_stay_json(serve: Serve, cli: Cli) -> None:
     ended = cli("call", serve(Script(seed={"rules": "a\u202e\x9b\x1b[31m"})), "discover")
     assert json.loads(ended.stdout)["program"]["seed_candidate"]["rules"] == "a\u202e\x9b\x1b[31m"
     assert not {"\u202e", "\x9b", "\x1b"} & set(ended.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["127.0.0.1:18000"],
+            "'127.0.0.1:18000' is not an http or https address; did you mean http://127.0.0.1:18000?",
+        ),
+        (["http://example.org"], "use https, or --allow-insecure"),
+        ([NOBODY, "--token-file", "nope"], "the token file nope: no such file"),
+        ([NOBODY, "@nope.json"], "the params cannot be read: nope.json: no such file"),
+    ],
+)
+def test_what_was_typed_wrong_is_named_on_one_line(cli: Cli, arguments: list[str], said: str) -> None:
+    url, *more = arguments
+    ended = cli("call", url, "discover", *more)
+    assert ended.status == 2
+    [line] = ended.stderr.splitlines()
+    assert said in line

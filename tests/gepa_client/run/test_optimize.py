@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
@@ -127,17 +128,73 @@ def test_the_results_of_another_run_are_never_written_over(serve: Serve, cli: Cl
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").touch()
     script = Script(datasets={"train": rows(6)})
-    ended = cli("optimize", serve(script), "--max-metric-calls", 9, "--output", "out", "--no-check")
+    ended = cli("optimize", serve(script), "--max-metric-calls", 9, "--output", "out")
     assert ended.status == 2
     assert "not empty" in ended.stderr
     assert script.calls("evaluate") == []
 
 
-def test_without_anybody_to_propose_the_run_says_what_is_missing(serve: Serve, cli: Cli) -> None:
-    url = serve(Script(capabilities=("datasets",), datasets={"train": rows(6)}))
-    ended = cli("optimize", url, "--max-metric-calls", 50, "--no-check")
+def test_without_anybody_to_propose_the_run_says_what_is_missing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    script = Script(capabilities=("datasets",), datasets={"train": rows(6)})
+    ended = cli("optimize", serve(script), "--max-metric-calls", 50)
+    assert ended.status == 2
+    assert "--reflection-lm" in ended.stderr
+    assert script.calls("evaluate") == []
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [("openai/gpt-5", "openai/gpt-5 needs a key: set OPENAI_API_KEY"), ("nobody", "no provider")]
+)
+def test_a_model_without_key_or_provider_is_refused_before_anything_is_run(
+    serve: Serve, cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch, model: str, said: str
+) -> None:
+    for variable in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    ended = cli("optimize", serve(words), "--max-metric-calls", 50, "--reflection-lm", model)
+    assert ended.status == 2
+    [line] = ended.stderr.splitlines()
+    assert said in line
+    assert line.endswith("(nothing was run)")
+    assert words.seen == []
+
+
+def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_answer_with_one_line(
+    serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        words.seen.append(("complete", {}))
+        return web.json_response({"error": {"message": "Incorrect API key", "type": "x", "code": None}}, status=401)
+
+    model = host.serve(refuse, "/v1/chat/completions").removesuffix("/chat/completions")
+    kwargs = json.dumps({"api_base": model, "api_key": "hush"})
+    ended = cli(
+        "optimize", serve(words), "--max-metric-calls", 500, "--reflection-lm", "openai/x",
+        "--reflection-lm-kwargs", kwargs, "--no-check",
+    )  # fmt: skip
     assert ended.status == 1
-    assert "--reflection-lm" in ended.stdout
+    assert len(words.calls("complete")) == 1
+    assert re.search("failed: reflection: AuthenticationError: .*Incorrect API key", ended.stdout)
+    assert "Traceback" not in ended.stdout
+    assert "Traceback" in (only_run(tmp_path) / "run.log").read_text()
+
+
+def test_a_lost_server_is_told_while_it_lasts_and_ends_the_run_with_what_to_type(
+    serve: Serve, host: Host, cli: Cli, words: Script
+) -> None:
+    def gone(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if candidate["rules"]:
+            asyncio.get_running_loop().create_task(host.runners[0].cleanup())
+            time.sleep(0.01)
+        return scored(data, candidate)
+
+    words.evaluate = gone
+    url = serve(words)
+    ended = cli("optimize", url, "--max-metric-calls", 500, "--max-attempts", 2, "--no-check")
+    assert ended.status == 3, ended.stdout
+    assert ended.stdout.count("server unreachable, attempt 2 of 2") == 1
+    assert "stopped: server lost, example" in ended.stdout
+    assert f"next            gepa-client check {url} --max-metric-calls 500" in ended.stdout
 
 
 def test_ctrl_c_keeps_what_was_found_and_the_exit_status_says_so(
@@ -266,7 +323,7 @@ def test_infrastructure_that_stays_away_pauses_the_run_with_everything_kept(
     words.evaluate = flaky
     ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--max-attempts", 2, "--no-check")
     assert ended.status == 3, ended.stdout
-    assert "paused: example" in ended.stdout
+    assert "stopped: example" in ended.stdout
     assert "provider is away" in ended.stdout
     assert "score 0.00 -> 0.17" in ended.stdout.splitlines()[-1]
 
@@ -333,8 +390,11 @@ def test_a_budget_that_the_seed_uses_up_is_warned_of(serve: Serve, cli: Cli, wor
 def test_a_wrong_token_is_told_plainly(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("wrong")
     ended = cli("optimize", serve(words), "--max-metric-calls", 12, "--token-file", "token")
-    assert ended.status == 1
-    assert "Unauthorized" in ended.stdout
+    assert ended.status == 2
+    assert ended.stderr.splitlines() == [
+        "error: the server refused the token from token; is it from an older start of the server?"
+    ]
+    assert not (tmp_path / "runs").exists()
 
 
 def test_settings_that_cannot_be_used_end_with_2_and_nothing_is_asked(serve: Serve, cli: Cli, words: Script) -> None:
