@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gepa_client.run.events import Event
 
 ENDED = 0
-BROKEN = 1
 
 
 class EventWriter:
