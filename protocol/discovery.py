@@ -30,10 +30,15 @@ class ComponentInfo(ResultModel):
 
 
 class ProgramInfo(ResultModel):
-    """The program under optimisation. `version` is the program's own, null where it declares none."""
+    """The program under optimisation; one that only scores what others answer (capability `scoring`) has no components.
+
+    `version` is the program's own, null where it declares none. `digest` changes when the program's code or
+    configuration does, as far as the server sees them; null where it sees nothing.
+    """
 
     name: str
     version: str | None = None
+    digest: Annotated[str, Field(min_length=1)] | None = None
     components: Items[ComponentInfo]
     seed_candidate: Candidate
 

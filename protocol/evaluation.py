@@ -118,6 +118,6 @@ class ScoreParams(Params):
 
 
 class ScoreResult(ResultModel):
-    """The same results with scores, in the same order."""
+    """The same results with scores, in the same order; `usage` and `seconds` of those scored are the scoring's own."""
 
     results: Items[ExampleResult]

@@ -38,6 +38,7 @@ from rpc_server.load import Load
 from rpc_server.params import invalid, read_params
 from rpc_server.program import Program
 from rpc_server.refs import Refs
+from rpc_server.scoring import ScoreJob
 
 Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
 """Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
@@ -167,16 +168,15 @@ class Handlers:
 
     def _score(self, request: ScoreParams, params: dict[str, Any]) -> Job:
         _check_lengths("results", len(request.results), len(request.batch))
-        filled = {**params, "batch": self._filled(request.batch, params["batch"])}
-        return self._call("score", filled, results=len(request.batch))
+        return ScoreJob(self._program, self._datasets.filled(request.batch), params["results"])
 
     def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> Job:
         self._check_candidate(request.best_candidate)
         return self._call("finalize", params)
 
-    def _call(self, method: str, params: dict[str, Any], *, results: int | None = None) -> Job:
+    def _call(self, method: str, params: dict[str, Any]) -> Job:
         own = {name: value for name, value in params.items() if name != "_meta"}
-        return ProgramCallJob(self._program, self._refs, method, own, results=results)
+        return ProgramCallJob(self._program, self._refs, method, own)
 
     def _filled(self, batch: list[Example], raw: list[JsonValue]) -> list[JsonValue]:
         filled = self._datasets.filled(batch)

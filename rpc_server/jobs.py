@@ -92,14 +92,11 @@ class EvaluateJob:
 class ProgramCallJob:
     """Any other method that the program answers, as one whole."""
 
-    def __init__(
-        self, program: Program, refs: Refs, method: str, params: dict[str, Any], *, results: int | None = None
-    ) -> None:
+    def __init__(self, program: Program, refs: Refs, method: str, params: dict[str, Any]) -> None:
         self._program = program
         self._refs = refs
         self._method = method
         self._params = params
-        self._expected_results = results
         self._done = False
 
     @property
@@ -139,7 +136,3 @@ class ProgramCallJob:
             raise ProgramFailed(
                 f"the answer does not fit the contract: {where}: {error_message(first)}", stage=self._method
             ) from None
-        if self._expected_results is not None and len(answer["results"]) != self._expected_results:
-            raise ProgramFailed(
-                f"{len(answer['results'])} results for {self._expected_results} examples", stage=self._method
-            )

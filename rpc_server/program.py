@@ -63,8 +63,18 @@ class Program(Protocol):
         """
         ...
 
+    async def score(
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """Score outputs made elsewhere (`scoring`), `results[i]` being that of `batch[i]`; else as `evaluate`."""
+        ...
+
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer `make_reflective_dataset`, `propose_new_texts`, `score`, `finalize` or `list_examples`.
+        """Answer `make_reflective_dataset`, `propose_new_texts`, `finalize` or `list_examples`.
 
         Raises:
             RpcError: what the program answered, or `ProgramFailed` where it died or raised.

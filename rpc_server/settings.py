@@ -60,7 +60,7 @@ class Settings(BaseModel):
     # None is no deadline; TOML and flags, which know no null, say `inf`
     example_timeout_s: Annotated[float, Field(gt=0), AfterValidator(_none_where_endless)] | None = 300.0
     start_timeout_s: Seconds = 120.0
-    call_timeout_s: Seconds = 600.0  # records, proposals, `score`, `finalize`; more where their examples need more
+    call_timeout_s: Seconds = 600.0  # records, proposals, `finalize`; more where their examples need more
     # rows the server holds
     datasets: dict[str, Path] = {}
     share_rows: bool = True  # `list_examples` gives the rows, not only their ids

@@ -34,9 +34,10 @@ class Announcer:
                 pid=os.getpid(),
             )
             return
+        kind = _language(settings) if program.components else f"{_language(settings)}, only scores"
         where = f"token in {token.file}" if token.file is not None else "token as given in GEPA_TOKEN"
         print(
-            f"gepa-server {VERSION} · {program.name} ({_language(settings)}) ready on {url} · {where}",
+            f"gepa-server {VERSION} · {program.name} ({kind}) ready on {url} · {where}",
             flush=True,
         )
 

@@ -19,11 +19,15 @@ JSON_VARIABLE = "GEPA_READY_JSON"
 
 _FLAGS: dict[str, tuple[type, str]] = {
     "root": (str, "Folder that paths start from and user code runs in."),
-    "program": (str, "A module of plain functions: pkg.module or path/to/file.py."),
+    "program": (
+        str,
+        "A module of plain functions: pkg.module or path/to/file.py. With `score` and no `run` it only scores what "
+        "other programs answer, for gepa-client's --score-with.",
+    ),
     "adapter": (str, "A GEPAAdapter class, or a function making one: pkg.module:Name."),
     "adapter_args": (str, "The adapter's arguments, as a JSON object."),
     "command": (str, "A command that speaks the protocol over stdio; all that follows belongs to it."),
-    "seed_candidate": (str, "A JSON object, or the path of a JSON file."),
+    "seed_candidate": (str, "A JSON object, or the path of a JSON file. None for a program that only scores."),
     "name": (str, "The program's name."),
     "version": (str, "The program's own version. Alone: print the version of gepa-server and exit."),
     "python": (str, "The interpreter that runs the program."),
@@ -35,7 +39,7 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "transient": (list[str], "An exception type that is nobody's fault."),
     "example_timeout_s": (float, "Seconds one example may run; inf for no deadline."),
     "start_timeout_s": (float, "Seconds the program may take to start."),
-    "call_timeout_s": (float, "Seconds a call other than evaluate may run: records, proposals, score, finalize."),
+    "call_timeout_s": (float, "Seconds a call about no single example may run: records, proposals, finalize."),
     "datasets": (list[str], "SPLIT=FILE: rows held here, in .json, .jsonl or .csv."),
     "share_rows": (bool, "list_examples gives the rows, not only their ids."),
     "host": (str, "Address to listen on."),

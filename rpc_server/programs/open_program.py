@@ -1,5 +1,6 @@
 """From settings to a running program."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.limits import within
 from rpc_server.program import PROGRAM_CAPABILITIES, Program
+from rpc_server.programs.digest import command_digest, digested
 from rpc_server.programs.interpreter import find_interpreter
 from rpc_server.programs.launch import CommandLauncher, Launcher, environment
 from rpc_server.programs.pool import Pool, PoolPlan
@@ -30,7 +32,10 @@ async def open_program(settings: Settings) -> Program:
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
-                return Pool(launcher, first, _plan(settings, launcher, first))
+                digest = first.discovery.program.digest or await asyncio.to_thread(
+                    command_digest, settings, _seed_candidate(settings)
+                )
+                return Pool(launcher, first, _plan(settings, launcher, first, digest))
             except BaseException:
                 await first.process.end(polite_s=0)
                 raise
@@ -50,12 +55,13 @@ def _launcher(settings: Settings) -> Launcher:
 
 def _worker_config(settings: Settings) -> dict[str, Any]:
     """What `rpc_server/worker/loading.py` reads."""
+    seed = _seed_candidate(settings)
     return {
         "root": str(settings.root.absolute()),
         "program": settings.program,
         "adapter": settings.adapter,
         "adapter_args": settings.adapter_args,
-        "seed_candidate": _seed_candidate(settings),
+        "seed_candidate": seed,
         "name": settings.name,
         "version": settings.version,
         "threads": settings.threads,
@@ -67,6 +73,7 @@ def _worker_config(settings: Settings) -> dict[str, Any]:
         "max_request_bytes": settings.max_request_bytes,
         "max_trace_bytes": settings.max_trace_bytes,
         "server_version": VERSION,
+        "digested": digested(settings, seed),
     }
 
 
@@ -83,7 +90,7 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
     return seed
 
 
-def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
+def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | None) -> PoolPlan:
     said = first.discovery
     capabilities = frozenset(said.capabilities)
     single = "refs" in capabilities  # what it keeps for its refs is in that one process
@@ -92,7 +99,7 @@ def _plan(settings: Settings, launcher: Launcher, first: Started) -> PoolPlan:
     size = 1 if single else settings.workers or _default_size(launcher)
     most = said.limits.model_copy(update={"max_concurrency": size * said.limits.max_concurrency})
     return PoolPlan(
-        info=_info(settings, said.program),
+        info=_info(settings, said.program, digest),
         capabilities=capabilities & PROGRAM_CAPABILITIES,
         limits=within(most, settings),
         size=size,
@@ -120,9 +127,11 @@ def _default_size(launcher: Launcher) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _info(settings: Settings, said: ProgramInfo) -> ProgramInfo:
+def _info(settings: Settings, said: ProgramInfo, digest: str | None) -> ProgramInfo:
     """The program's own words, under what the settings say."""
     seed = _seed_candidate(settings) or said.seed_candidate
+    if seed and not said.seed_candidate:
+        raise ProgramFailed("the program only scores: it has no components", stage="seed_candidate")
     if seed.keys() != said.seed_candidate.keys():
         names = ", ".join(said.seed_candidate)
         raise ProgramFailed(f"the setting's components are not the program's: {names}", stage="seed_candidate")
@@ -130,6 +139,7 @@ def _info(settings: Settings, said: ProgramInfo) -> ProgramInfo:
         update={
             "name": settings.name or said.name,
             "version": settings.version or said.version,
+            "digest": digest,
             "seed_candidate": seed,
         }
     )

@@ -16,7 +16,7 @@ from rpc_server.programs.slots import Slot, Ticket
 from rpc_server.programs.starting import Started
 from rpc_server.programs.supply import TRIES, Supply
 from rpc_server.programs.turns import Turns
-from rpc_server.programs.work import Evaluation, Examples, OtherCall, Work
+from rpc_server.programs.work import Examples, ExamplesCall, OtherCall, Work
 
 GRACE_S = 0.75
 """How long after its deadline a process may still end an example by itself."""
@@ -106,16 +106,29 @@ class Pool:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`."""
-        if not batch:
-            return
-        call = Evaluation(candidate, batch, capture_traces=capture_traces, on_result=on_result)
-        limit_s = self._plan.limits.example_timeout_s
-        if self._plan.limits.whole_batches:
-            whole = None if limit_s is None else limit_s * len(batch)
-            pieces = [Examples(call, range(len(batch)), limit_s=whole)]
-        else:
-            pieces = [Examples(call, (position,), limit_s=limit_s) for position in range(len(batch))]
-        await self._run(pieces, call.done)
+        rows = _rows(batch)
+
+        def params(positions: Sequence[int]) -> dict[str, Any]:
+            chosen = [rows[position] for position in positions]
+            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces}
+
+        await self._run_examples(ExamplesCall("evaluate", len(batch), params, on_result=on_result))
+
+    async def score(
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """See `Program.score`."""
+        rows = _rows(batch)
+
+        def params(positions: Sequence[int]) -> dict[str, Any]:
+            chosen = [rows[position] for position in positions]
+            return {"batch": chosen, "results": [results[position] for position in positions]}
+
+        await self._run_examples(ExamplesCall("score", len(batch), params, on_result=on_result))
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
@@ -132,9 +145,20 @@ class Pool:
         await self._supply.close()
 
     def _call_limit(self, params: dict[str, Any]) -> float:
-        """Room for each of the call's examples, as scoring them may take as long as running them."""
-        rows = params.get("batch") or (params.get("eval_batch") or {}).get("batch") or ()
+        """Room for each of the call's examples, as reflecting on them may take as long as running them."""
+        rows = (params.get("eval_batch") or {}).get("batch") or ()
         return max(self._plan.call_timeout_s, (self._plan.limits.example_timeout_s or 0) * len(rows))
+
+    async def _run_examples(self, call: ExamplesCall) -> None:
+        if not call.size:
+            return
+        limit_s = self._plan.limits.example_timeout_s
+        if self._plan.limits.whole_batches:
+            whole = None if limit_s is None else limit_s * call.size
+            pieces = [Examples(call, range(call.size), limit_s=whole)]
+        else:
+            pieces = [Examples(call, (position,), limit_s=limit_s) for position in range(call.size)]
+        await self._run(pieces, call.done)
 
     # -- from a call to a process ------------------------------------------------------------------------------------
 
@@ -372,6 +396,10 @@ class Pool:
         busy = bool(slot.running or slot.ghosts)
         self._remove(slot)
         self._supply.end(slot.process, polite=not busy)
+
+
+def _rows(batch: Sequence[Example]) -> list[dict[str, Any]]:
+    return [{"id": example.id, "data": example.data} for example in batch]
 
 
 def _closing() -> ProgramFailed:

@@ -85,8 +85,10 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
         known = ", ".join(discovery.protocol_versions)
         raise ProgramFailed(f"the program speaks protocol versions {known}, not {CURRENT_VERSION}", stage="discover")
     program = discovery.program
-    if not program.seed_candidate or {part.name for part in program.components} != set(program.seed_candidate):
-        raise ProgramFailed("its components and its seed_candidate differ, or there are none", stage="discover")
+    if {part.name for part in program.components} != set(program.seed_candidate):
+        raise ProgramFailed("its components and its seed_candidate differ", stage="discover")
+    if not program.components and "scoring" not in discovery.capabilities:
+        raise ProgramFailed("it has no components, and does not score what others answer either", stage="discover")
     return discovery
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from protocol import Candidate, Example
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import ResultDict
 from rpc_server.programs import results
@@ -45,11 +44,11 @@ class Work(Protocol):
 
 
 class Examples:
-    """One `evaluate` request: a single example, or the whole batch where the program wants it so."""
+    """A request about a single example of a call, or about its whole batch where the program wants it so."""
 
     def __init__(
         self,
-        call: "Evaluation",
+        call: "ExamplesCall",
         positions: Sequence[int],
         *,
         limit_s: float | None,
@@ -59,12 +58,8 @@ class Examples:
         self.limit_s = limit_s
 
     def request(self) -> tuple[str, dict[str, Any]]:
-        """The `evaluate` request."""
-        batch = [
-            {"id": example.id, "data": example.data} for example in map(self._call.batch.__getitem__, self._positions)
-        ]
-        params = {"candidate": self._call.candidate, "batch": batch, "capture_traces": self._call.capture_traces}
-        return "evaluate", params
+        """The call's request, for these examples."""
+        return self._call.method, self._call.params(self._positions)
 
     def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
         """Results for their places, whatever they are worth."""
@@ -110,7 +105,7 @@ class Examples:
             self._call.fail(error)
         else:
             self._call.fail(
-                ProgramFailed(error.message, stage="evaluate", program_error=error.to_wire(), log_tail=log())
+                ProgramFailed(error.message, stage=self._call.method, program_error=error.to_wire(), log_tail=log())
             )
 
     def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
@@ -119,23 +114,26 @@ class Examples:
             self._call.give(position, results.failure(status, kind, message, seconds, text))
 
 
-class Evaluation:
-    """A call of `Program.evaluate`: its examples, and how many are still to come."""
+class ExamplesCall:
+    """A call that has a result for each example, `evaluate` or `score`, and how many are still to come.
+
+    `params(positions)`: what to ask the program about the examples at these positions, of `size` in all.
+    """
 
     def __init__(
         self,
-        candidate: Candidate,
-        batch: Sequence[Example],
+        method: str,
+        size: int,
+        params: Callable[[Sequence[int]], dict[str, Any]],
         *,
-        capture_traces: bool,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
-        self.candidate = candidate
-        self.batch = batch
-        self.capture_traces = capture_traces
+        self.method = method
+        self.params = params
+        self.size = size
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_result = on_result
-        self._left = len(batch)
+        self._left = size
 
     def give(self, position: int, result: ResultDict) -> None:
         """One example is finished."""
@@ -153,7 +151,7 @@ class Evaluation:
 
 
 class OtherCall:
-    """A request that is not `evaluate`: its answer, or its error, is the caller's."""
+    """A request that is not about examples one by one: its answer, or its error, is the caller's."""
 
     def __init__(self, method: str, params: Mapping[str, Any], *, limit_s: float | None) -> None:
         self._method = method

@@ -6,6 +6,7 @@ import binascii
 import copy
 import dataclasses
 import os
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -34,7 +35,7 @@ class AdapterProgram:
         self.mode = "threads" if config.thread_safe else "sync"
         self.whole_batches = True
         self.descriptions: dict[str, str] = {}
-        self.info = {
+        self.info: dict[str, Any] = {
             "name": config.name or (config.adapter or "").rpartition(":")[2],
             "version": config.version,
             "seed_candidate": seed_from(config.seed_candidate),
@@ -58,6 +59,7 @@ class AdapterProgram:
         for name in ("evaluate", "make_reflective_dataset"):
             if not callable(getattr(self._adapter, name, None)):
                 raise ProgramProblem("adapter", "%s has no method `%s`" % (type(self._adapter).__name__, name))
+        self.info["digest"] = self._config.digest(sys.modules.get((self._config.adapter or "").partition(":")[0]))
         if getattr(self._adapter, "propose_new_texts", None) is not None:
             self.capabilities.append("proposals")
             self.methods["propose_new_texts"] = self.propose_new_texts

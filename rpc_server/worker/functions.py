@@ -12,6 +12,9 @@ from .failures import Cancelled, ProgramProblem
 from .loading import Config, seed_from
 from .serving import Host
 
+# Of a result that is scored; all else is the scoring's own.
+_KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
+
 
 class FunctionProgram:
     """The functions of one module, as the methods of the contract."""
@@ -19,25 +22,33 @@ class FunctionProgram:
     def __init__(self, module: ModuleType, config: Config) -> None:
         self._config = config
         self._run: Any = _function(module, "run")
-        if self._run is None:
-            raise ProgramProblem("program", "%s has no function `run(example, candidate)`" % module.__name__)
         self._score: Any = _function(module, "score")
+        self._no_run = "%s has no function `run(example, candidate)`" % module.__name__
+        if self._run is None and self._score is None:
+            raise ProgramProblem("program", self._no_run)
         self._propose: Any = _function(module, "propose_new_texts")
         self._reflect: Any = _function(module, "make_reflective_dataset")
         self._finalize: Any = _function(module, "finalize")
         parameters = _parameters(self._run)
         self._traces = "trace" in parameters
         self._counts = "usage" in parameters
+        self._scoring_counts = "usage" in _parameters(self._score)
         self.info = {
             "name": config.name or module.__name__,
             "version": config.version or _text_or_none(module, "version") or _text_or_none(module, "__version__"),
-            "seed_candidate": seed_from(config.seed_candidate, getattr(module, "seed_candidate", None)),
+            "digest": config.digest(module),
+            "seed_candidate": seed_from(config.seed_candidate, getattr(module, "seed_candidate", None))
+            if self._run is not None
+            else {},  # there is nothing that a candidate would change
         }
         self.descriptions = dict(getattr(module, "component_descriptions", None) or {})
-        self.mode = "async" if inspect.iscoroutinefunction(self._run) else ("threads" if config.threads > 1 else "sync")
+        main = "run" if self._run is not None else "score"
+        is_async = inspect.iscoroutinefunction(self._run if self._run is not None else self._score)
+        self.mode = "async" if is_async else ("threads" if config.threads > 1 else "sync")
         if self.mode == "async" and config.threads > 1:
             raise ProgramProblem(
-                "settings", "`run` is an async function: set `max_concurrency`; `threads` is for functions that block"
+                "settings",
+                "`%s` is an async function: set `max_concurrency`; `threads` is for functions that block" % main,
             )
         self.whole_batches = False
         offered = {"proposals": self._propose, "scoring": self._score, "finalize": self._finalize}
@@ -62,6 +73,8 @@ class FunctionProgram:
 
     async def evaluate(self, params: dict[str, Any], host: Host) -> str:
         """Each example in turn; a failure is a result."""
+        if self._run is None and params["batch"]:
+            raise ProgramProblem("evaluate", self._no_run + ": it only scores what other programs answer")
         texts: list[str] = []
         for example in params["batch"]:
             attempt = _Attempt(example["data"], dict(params["candidate"]))
@@ -74,15 +87,13 @@ class FunctionProgram:
 
     async def score(self, params: dict[str, Any], host: Host) -> str:
         """Score outputs made elsewhere; results that are failures pass unchanged."""
-        texts = []
+        texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
             if result["status"] not in ("ok", "rollout"):
                 texts.append(encode.to_text(result, "results"))
                 continue
-            attempt = _Attempt(example["data"], {}, output=result.get("output"), usage=result.get("usage") or {})
-            attempt.kept = {
-                name: result[name] for name in ("trajectory", "trajectory_ref") if result.get(name) is not None
-            }
+            attempt = _Attempt(example["data"], {}, output=result.get("output"))
+            attempt.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
             texts.append(await self._result(attempt, host, self._scored, capture_traces=False))
         return '{"results":[%s]}' % ",".join(texts)
 
@@ -119,7 +130,7 @@ class FunctionProgram:
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
         seconds = time.monotonic() - started
-        outcome["usage"] = attempt.usage
+        outcome["usage"] = _sum(attempt.usage, attempt.scoring)
         outcome.update(attempt.kept)
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = attempt.output
@@ -143,22 +154,32 @@ class FunctionProgram:
             await self._scored(attempt, host)
 
     async def _scored(self, attempt: _Attempt, host: Host) -> None:
-        attempt.score = scores.read(await host.settle(self._score(attempt.data, attempt.output)))
+        extra: dict[str, Any] = {"usage": attempt.scoring} if self._scoring_counts else {}
+        attempt.score = scores.read(await host.settle(self._score(attempt.data, attempt.output, **extra)))
 
 
 class _Attempt:
     """What is known of an example so far; a failure keeps the steps and costs until then."""
 
-    def __init__(
-        self, data: Any, candidate: dict[str, str], *, output: Any = None, usage: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, data: Any, candidate: dict[str, str], *, output: Any = None) -> None:
         self.data = data
         self.candidate = candidate
         self.output = output
         self.score: scores.Score | None = None
         self.trace: list[Any] = []
-        self.usage: dict[str, Any] = {} if usage is None else usage
+        self.usage: dict[str, Any] = {}
+        self.scoring: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
+
+
+def _sum(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """What both cost; what is no number is left as it is, for the check of the result to name."""
+    total = dict(usage)
+    for name, amount in more.items():
+        known = total.get(name)
+        both = isinstance(known, (int, float)) and isinstance(amount, (int, float))
+        total[name] = known + amount if both else amount
+    return total
 
 
 def _default_trajectory(attempt: _Attempt, outcome: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +197,9 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
     return function
 
 
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+def _parameters(function: Callable[..., Any] | None) -> frozenset[str]:
+    if function is None:
+        return frozenset()
     try:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a callable written in C may hide them

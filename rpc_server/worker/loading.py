@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from .digest import digest_of
 from .failures import DEFAULT_TRANSIENT, ProgramProblem
 
 
@@ -32,6 +33,11 @@ class Config:
         self.max_request_bytes: int = given["max_request_bytes"]
         self.max_trace_bytes: int = given["max_trace_bytes"]
         self.server_version: str = given["server_version"]
+        self.digested: dict[str, Any] = given["digested"]
+
+    def digest(self, entry: ModuleType | None) -> str:
+        """Of the program as it is loaded now, with the settings that change what it does."""
+        return digest_of(self.digested, self.root, entry)
 
 
 def import_program(target: str, root: str) -> ModuleType:

@@ -89,6 +89,7 @@ DEFECTS = (
     _defect("no_limits", "states no limits", "core.discover.complete"),
     _defect("component_unlisted", "lists not all components", "core.discover.components"),
     _defect("new_instance_each_time", "has a new instance_id at every call", "core.discover.stable"),
+    _defect("new_digest_each_time", "has a new digest of its program at every call", "core.discover.digest"),
     _defect("other_seed", "has another seed", "core.discover.conformance"),
     _defect("closed_meta", "refuses unknown keys of _meta", "core.meta.unknown_keys"),
     _defect("any_meta", "takes anything for _meta", "core.meta.not_object"),

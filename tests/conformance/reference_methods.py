@@ -54,6 +54,7 @@ class Methods:
             "program": {
                 "name": self.program_name,
                 "version": "1",
+                "digest": uuid.uuid4().hex if self.bad("new_digest_each_time") else "abc",
                 "components": [{"name": name, "kind": "text"} for name in names],
                 "seed_candidate": SEED | ({"style": "seed"} if self.bad("other_seed") else {}),
             },

@@ -17,7 +17,7 @@ import type {
 import type { Job } from "./jobs.js";
 import { NotJson, toJsonValue } from "./json.js";
 import { InvalidResult } from "./outcome.js";
-import { type CallContext, type Candidate, isBatchProgram, type Program } from "./program.js";
+import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
 import { defaultReflectiveDataset } from "./reflection.js";
 import type { Rows } from "./rows.js";
 import type { Row, Runner } from "./runner.js";
@@ -44,9 +44,14 @@ export class Methods {
   constructor(private readonly shop: Workshop) {}
 
   evaluate({ candidate, batch, capture_traces: captureTraces = false, _meta }: EvaluateParams): Job {
-    const { runner, slots, rows, traces, instanceId } = this.shop;
+    const { program, runner, slots, rows, traces, instanceId } = this.shop;
     this.#checkCandidate(candidate);
     const filled = rows.fill(batch);
+    if (filled.length > 0 && isScoreProgram(program)) {
+      throw new ProgramFailed("the program has no `run`: it only scores what other programs answer", {
+        stage: "evaluate",
+      });
+    }
     slots.admit(filled.length);
     const results: (ExampleResult | undefined)[] = filled.map(() => undefined);
     const progress: Progress = { done: 0, total: filled.length };
@@ -93,10 +98,23 @@ export class Methods {
 
   score({ batch, results }: ScoreParams): Job {
     const rows = this.#paired(batch, results, "results");
-    const { runner } = this.shop;
-    return oneStep("score", "ScoreResult", async (_, cancellation) => ({
-      results: await Promise.all(results.map((result, at) => runner.score(rows[at] as Row, result, cancellation))),
-    }));
+    const { runner, slots } = this.shop;
+    slots.admit(rows.length);
+    const progress: Progress = { done: 0, total: rows.length };
+    const scored = async (at: number, cancellation: Cancellation): Promise<ExampleResult> => {
+      try {
+        return await runner.score(rows[at] as Row, results[at] as ExampleResult, cancellation);
+      } finally {
+        progress.done++;
+        slots.dismiss(1);
+      }
+    };
+    const run = async (cancellation: Cancellation): Promise<unknown> => {
+      const answer = { results: await Promise.all(rows.map((_, at) => scored(at, cancellation))) };
+      if (cancellation.cancelled) throw new CallCancelled();
+      return answer;
+    };
+    return { progress, run };
   }
 
   finalize({ best_candidate: best, best_score: score, run }: FinalizeParams): Job {
@@ -129,13 +147,13 @@ function checkComponents(components: readonly string[], candidate: Candidate): v
   if (unknown.length > 0) throw new UnknownCandidate(undefined, { unknown });
 }
 
-type Work = (context: CallContext, cancellation: Cancellation) => Promise<unknown>;
+type Work = (context: CallContext) => Promise<unknown>;
 
 /** A job that is one call into the program, whose failure has no example to blame. */
 function oneStep(method: string, type: WireTypeName, work: Work): Job {
   const progress: Progress = { done: 0, total: 1 };
   const run = async (cancellation: Cancellation): Promise<unknown> => {
-    const ending = await within(async (signal) => checked(await work({ signal }, cancellation), type), cancellation);
+    const ending = await within(async (signal) => checked(await work({ signal }), type), cancellation);
     progress.done = 1;
     if (ending.kind === "done") return ending.value;
     if (ending.kind !== "failed") throw new CallCancelled();

@@ -2,6 +2,7 @@
 
 import type { Log } from "./jobs.js";
 import { namesOf, SetupError, wholeNumber } from "./setup.js";
+import { shown } from "./values.js";
 
 export interface EndpointOptions {
   /** Examples at once; 16 when not given. */
@@ -18,6 +19,11 @@ export interface EndpointOptions {
   exampleTimeoutS?: number | null;
   /** Whether `list_examples` gives the rows, not only their ids; true when not given. */
   shareRows?: boolean;
+  /**
+   * What changes when the program does, for a program that states no `version`. When not given, `serve` and `serveStdio`
+   * take the SHA-256 of the file that this process was started with (not of what it imports), `handler` none.
+   */
+  digest?: string;
   /** Told what clients are not; `console.error` when not given. */
   log?: Log;
 }
@@ -31,6 +37,7 @@ export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
   maxRequestBytes: 1,
   exampleTimeoutS: 1,
   shareRows: 1,
+  digest: 1,
   log: 1,
 });
 
@@ -43,14 +50,18 @@ export interface Settings {
   maxRequestBytes: number;
   exampleTimeoutS: number | undefined;
   shareRows: boolean;
+  digest: string | undefined;
   log: Log;
 }
 
 /** Fills in the defaults; throws `SetupError` for a limit under which nothing could be done. */
 export function settingsOf(options: EndpointOptions): Settings {
-  const { exampleTimeoutS = 300 } = options;
+  const { exampleTimeoutS = 300, digest } = options;
   if (exampleTimeoutS !== null && !(exampleTimeoutS > 0)) {
     throw new SetupError(`\`exampleTimeoutS\` must be above 0, or null for no deadline, not ${exampleTimeoutS}`);
+  }
+  if (digest !== undefined && (typeof digest !== "string" || digest === "")) {
+    throw new SetupError(`\`digest\` must be a text, and not empty, not ${shown(digest)}`);
   }
   return {
     maxConcurrency: wholeNumber("maxConcurrency", options.maxConcurrency ?? 16, 1),
@@ -60,6 +71,7 @@ export function settingsOf(options: EndpointOptions): Settings {
     maxRequestBytes: wholeNumber("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
     exampleTimeoutS: exampleTimeoutS ?? undefined,
     shareRows: options.shareRows ?? true,
+    digest,
     log: options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
   };
 }

@@ -120,6 +120,26 @@ export function finishedResult(output: JsonValue, score: ReadScore | undefined, 
   };
 }
 
+/** What a scored result says of the scoring; the rest of it stays as it came. */
+const SCORINGS_OWN = ["status", "score", "feedback", "objective_scores", "error", "usage", "seconds"];
+
+/** A result with what became of its scoring. */
+export function rescored(result: ExampleResult, scoring: ExampleResult): ExampleResult {
+  const kept = Object.entries(result).filter(([name]) => !SCORINGS_OWN.includes(name));
+  return { ...scoring, ...Object.fromEntries(kept) };
+}
+
+/** What two parts of an attempt cost; what is no number is left for the check of the result to find. */
+export function summed(usage: Usage, more: Usage): Usage {
+  const total = { ...usage };
+  for (const name of Object.keys(more) as (keyof Usage)[]) {
+    const known = usage[name];
+    const amount = more[name] ?? null;
+    total[name] = typeof known === "number" && typeof amount === "number" ? known + amount : amount;
+  }
+  return total;
+}
+
 /** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
 export function readBatchResult(given: unknown, seconds: number, captureTraces: boolean): ExampleResult {
   if (!isObject(given)) return { status: "ok", ...readScore(given), output: null, seconds };

@@ -2,7 +2,7 @@
 
 import { ProgramFailed } from "./errors.js";
 import { describeFailure, invokeProgram } from "./failure.js";
-import { type Candidate, isBatchProgram, type Program } from "./program.js";
+import { type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
 import { SetupError } from "./setup.js";
 import { isObject, shown } from "./values.js";
 
@@ -13,9 +13,17 @@ export function checkProgram(program: Program): void {
   if (!isObject(program)) throw new SetupError(`the program must be an object, not ${shown(program)}`);
   const { name, seedCandidate } = program;
   if (typeof name !== "string" || name === "") throw new SetupError("the program needs a `name`, a text");
-  const [verb, body] = isBatchProgram(program) ? ["evaluate", program.evaluate] : ["run", program.run];
+  const scoresOnly = isScoreProgram(program);
+  const [verb, body] = scoresOnly
+    ? ["score", program.score]
+    : isBatchProgram(program)
+      ? ["evaluate", program.evaluate]
+      : ["run", program.run];
   if (body === undefined) {
-    throw new SetupError("the program needs a function: `run(example, candidate)`, or `evaluate(candidate, batch)`");
+    throw new SetupError(
+      "the program needs a function: `run(example, candidate)`, or `evaluate(candidate, batch)`" +
+        (program.score === undefined ? "" : "; one that only scores has no `seedCandidate` either"),
+    );
   }
   if (typeof body !== "function") throw new SetupError(`\`${verb}\` must be a function, not ${shown(body)}`);
   for (const optional of OPTIONAL_FUNCTIONS) {
@@ -23,7 +31,7 @@ export function checkProgram(program: Program): void {
     if (given === undefined || typeof given === "function") continue;
     throw new SetupError(`\`${optional}\` must be a function, or left out, not ${shown(given)}`);
   }
-  const fault = typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);
+  const fault = scoresOnly || typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);
   if (fault !== undefined) throw new SetupError(fault);
 }
 
@@ -36,8 +44,10 @@ function faultOfSeed(seed: unknown): string | undefined {
   return wrong && `${meant}; its \`${wrong[0]}\` is ${shown(wrong[1])}`;
 }
 
-/** The candidate to start from; throws `ProgramFailed` where it cannot be had. */
-export async function seedOf({ seedCandidate }: Program): Promise<Candidate> {
+/** The candidate to start from, empty for a program that only scores; throws `ProgramFailed` where it cannot be had. */
+export async function seedOf(program: Program): Promise<Candidate> {
+  if (isScoreProgram(program)) return {};
+  const { seedCandidate } = program;
   let seed: unknown;
   try {
     seed = typeof seedCandidate === "function" ? await invokeProgram(seedCandidate) : seedCandidate;

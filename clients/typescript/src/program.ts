@@ -49,16 +49,30 @@ export type BatchResult =
       seconds?: number;
     };
 
-interface ProgramBase<Data, Output> {
+/** What `score` is handed besides the example and the output. */
+export interface ScoreContext {
+  /** Aborted when the example's deadline is over or the call was cancelled. */
+  signal: AbortSignal;
+  /** Fill in what the scoring cost; it is added to what `run` noted. */
+  usage: Usage;
+}
+
+interface Scorer<Data, Output> {
+  score(example: Data, output: Output, context: ScoreContext): Score | Promise<Score>;
+}
+
+interface ProgramHead<Data> {
   name: string;
   version?: string;
+  /** Rows this program holds: split -> rows; their ids are their positions. */
+  datasets?: Record<string, readonly Data[]>;
+}
+
+interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Data, Output>> {
   /** The candidate to start from, or a function that makes it; called once. */
   seedCandidate: Candidate | (() => Candidate | Promise<Candidate>);
   /** Component name -> what it is for, told to whoever writes new texts. */
   componentDescriptions?: Record<string, string>;
-  /** Rows this program holds: split -> rows; their ids are their positions. */
-  datasets?: Record<string, readonly Data[]>;
-  score?(example: Data, output: Output): Score | Promise<Score>;
   /** Records for reflection; `evalBatch` has data and trajectories inline. Without it, sensible records are made. */
   makeReflectiveDataset?(
     candidate: Candidate,
@@ -100,7 +114,25 @@ export interface BatchProgram<Data = unknown, Output = unknown> extends ProgramB
   wholeBatches?: boolean;
 }
 
-export type Program<Data = unknown, Output = unknown> = FunctionProgram<Data, Output> | BatchProgram<Data, Output>;
+/** A program that only scores what other programs answer: it has no components and runs no examples. */
+export interface ScoreProgram<Data = unknown, Output = unknown> extends ProgramHead<Data>, Scorer<Data, Output> {
+  run?: never;
+  evaluate?: never;
+  seedCandidate?: never;
+  componentDescriptions?: never;
+  makeReflectiveDataset?: never;
+  proposeNewTexts?: never;
+  finalize?: never;
+}
+
+export type Program<Data = unknown, Output = unknown> =
+  | FunctionProgram<Data, Output>
+  | BatchProgram<Data, Output>
+  | ScoreProgram<Data, Output>;
+
+export function isScoreProgram(program: Program): program is ScoreProgram {
+  return !("run" in program || "evaluate" in program || "seedCandidate" in program) && "score" in program;
+}
 
 export function isBatchProgram(program: Program): program is BatchProgram {
   return "evaluate" in program;

@@ -12,6 +12,8 @@ import {
   InvalidResult,
   readBatchResult,
   readScore,
+  rescored,
+  summed,
   timedOutResult,
   withTrajectory,
 } from "./outcome.js";
@@ -71,7 +73,7 @@ export class Runner {
       const rows = positions.map((position) => evaluation.batch[position] as Row);
       const results = isBatchProgram(this.program)
         ? await this.#batch(this.program, evaluation, rows, cancellation)
-        : [await this.#example(this.program, evaluation, rows[0] as Row, cancellation)];
+        : [await this.#example(this.program as FunctionProgram, evaluation, rows[0] as Row, cancellation)];
       positions.forEach((position, at) => {
         evaluation.onResult(position, results[at] as ExampleResult);
       });
@@ -89,22 +91,24 @@ export class Runner {
     const clock = stopwatch();
     const trace: unknown[] = [];
     const usage: Usage = {};
+    const scoring: Usage = {};
+    const attempt = (): Attempt => ({ seconds: clock(), usage: summed(usage, scoring) });
     const ending = await within(
       async (signal) => {
         const output = await program.run(data, { ...candidate }, { signal, captureTraces, trace, usage });
         const taken = toJsonValue(output, "output");
-        const score = program.score && readScore(await program.score(data, output));
+        const score = program.score && readScore(await program.score(data, output, { signal, usage: scoring }));
         const steps =
           trace.length > 0
             ? trace
             : { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
-        return finishedResult(taken, score, { seconds: clock(), usage, trajectory: captureTraces ? steps : undefined });
+        return finishedResult(taken, score, { ...attempt(), trajectory: captureTraces ? steps : undefined });
       },
       cancellation,
       this.timeoutS,
     );
     if (ending.kind === "done") return ending.value;
-    const failed = unfinished(ending, this.timeoutS, { seconds: clock(), usage });
+    const failed = unfinished(ending, this.timeoutS, attempt());
     if (!captureTraces || failed.status === "cancelled") return failed;
     const { error } = failed;
     return withTrajectory(
@@ -118,12 +122,19 @@ export class Runner {
     if (result.status !== "rollout" && result.status !== "ok") return result;
     if (!(await this.slots.enter(1, cancellation))) return result;
     try {
-      const judge = async () => readScore(await this.program.score?.(row.data, result.output));
+      await this.#letOthersRun();
+      const clock = stopwatch();
+      const usage: Usage = {};
+      const judge = async (signal: AbortSignal) =>
+        readScore(await this.program.score?.(row.data, result.output, { signal, usage }));
       const ending = await within(judge, cancellation, this.timeoutS);
-      const { feedback: _, objective_scores: __, ...unscored } = result;
-      if (ending.kind === "done") return { ...unscored, status: "ok", ...ending.value };
-      const { status, score, error } = unfinished(ending, this.timeoutS, { seconds: result.seconds });
-      return { ...unscored, status, score, ...(error ? { error } : {}) };
+      const attempt = { seconds: clock(), usage };
+      return rescored(
+        result,
+        ending.kind === "done"
+          ? finishedResult(null, ending.value, attempt)
+          : unfinished(ending, this.timeoutS, attempt),
+      );
     } finally {
       this.slots.leave(1);
     }

@@ -3,6 +3,7 @@
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { storeCarrier } from "./carriers.js";
+import { withDigest } from "./digest.js";
 import { Door } from "./door.js";
 import { Endpoint } from "./endpoint.js";
 import { bracketed, hostChecker } from "./hosts.js";
@@ -90,7 +91,7 @@ export async function serve<Data, Output>(
     onlyKnown(options, KNOWN);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     key = keyFor(options.host ?? LOOPBACK, options.tokenFile);
-    const running = await started(program as Program, options, key);
+    const running = await started(program as Program, withDigest(options), key);
     if (options.ownsProcess ?? true) running.ownProcess();
     announce(running, key, options);
     return running;
@@ -134,8 +135,10 @@ class NodeServer implements RunningServer {
     return this.endpoint.discovery.server.instance_id;
   }
 
-  get programName(): string {
-    return this.endpoint.discovery.program.name;
+  /** The program's name and kind, for people. */
+  get programTitle(): string {
+    const { name, components } = this.endpoint.discovery.program;
+    return `${name} (typescript${components.length === 0 ? ", only scores" : ""})`;
   }
 
   async drain(): Promise<void> {
@@ -181,12 +184,12 @@ class NodeServer implements RunningServer {
 
 function announce(running: NodeServer, key: Key, options: ServeOptions): void {
   const say = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
-  const { url, instanceId, programName } = running;
+  const { url, instanceId, programTitle } = running;
   if (options.json ?? process.env.GEPA_READY_JSON === "1") {
     const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
     say(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
     return;
   }
   const where = key.file === undefined ? "GEPA_TOKEN" : key.file;
-  say(`evolverpc ${PACKAGE_VERSION} · ${programName} (typescript) ready on ${url} · token in ${where}`);
+  say(`evolverpc ${PACKAGE_VERSION} · ${programTitle} ready on ${url} · token in ${where}`);
 }

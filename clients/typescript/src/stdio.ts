@@ -3,6 +3,7 @@
 import type { Readable } from "node:stream";
 import { Cancellation } from "./cancellation.js";
 import { stdioCarrier } from "./carriers.js";
+import { withDigest } from "./digest.js";
 import { Endpoint } from "./endpoint.js";
 import { errorText } from "./envelope.js";
 import { LimitExceeded } from "./errors.js";
@@ -32,7 +33,7 @@ export async function serveStdio<Data, Output>(
   const write = claimStdout();
   process.on("SIGTERM", () => process.exit(0));
   const settings = {
-    ...options,
+    ...withDigest(options),
     exampleTimeoutS: options.exampleTimeoutS ?? null,
     maxRequestBytes: options.maxRequestBytes ?? DEFAULT_MAX_LINE_BYTES,
   };

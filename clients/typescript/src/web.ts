@@ -19,6 +19,8 @@ export type {
   ReflectiveDataset,
   RunContext,
   Score,
+  ScoreContext,
+  ScoreProgram,
 } from "./program.js";
 export { SetupError } from "./setup.js";
 export { MemoryStore, type StoreOptions } from "./store.js";

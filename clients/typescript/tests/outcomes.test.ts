@@ -290,14 +290,21 @@ describe("scoring what another endpoint made", () => {
     const server = await served(programOf({ score: judge }), { maxConcurrency: 2, exampleTimeoutS: 0.5 });
     const results = await score(server, Array(5).fill(rollout));
     expect(results.map(({ status }: any) => status)).toEqual(["ok", "ok", "ok", "timeout", "ok"]);
-    expect(results[0]).toEqual({ status: "ok", score: 1, feedback: "fine", output: "out", seconds: 1 });
+    expect(results[0]).toEqual({
+      status: "ok",
+      score: 1,
+      feedback: "fine",
+      output: "out",
+      seconds: expect.any(Number),
+    });
+    expect(results[0].seconds).toBeLessThan(1);
     expect(most).toBe(2);
   });
   it("leaves nothing of an earlier score, and failures as they are", async () => {
     const failed = { status: "program_error", score: null, seconds: 0, error: { type: "E", message: "m" } };
     const scored = { status: "ok", score: 0, output: "out", feedback: "old", seconds: 1 };
     const results = await score(await served(programOf()), [scored, failed]);
-    expect(results).toEqual([{ status: "ok", score: 1, output: "out", seconds: 1 }, failed]);
+    expect(results).toEqual([{ status: "ok", score: 1, output: "out", seconds: expect.any(Number) }, failed]);
   });
 });
 

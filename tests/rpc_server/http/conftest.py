@@ -74,6 +74,19 @@ class FakeProgram:
                 result["trajectory_ref"] = data["ref"]
             on_result(position, result)
 
+    async def score(
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        self.calls.append(("score", {"batch": [example.data for example in batch], "results": list(results)}))
+        for position, example in enumerate(batch):
+            if isinstance(example.data, dict) and "wait" in example.data:
+                await self._wait(example.data["wait"])
+            on_result(position, self.answers["score"])
+
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self.calls.append((method, params))
         if "wait" in params.get("candidate", {}).get("system", ""):

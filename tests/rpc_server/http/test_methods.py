@@ -140,13 +140,10 @@ async def test_the_program_sees_params_without_meta(start: Any, fake_program: An
     ]
 
 
-async def test_score_and_finalize_reach_the_program(start: Any, fake_program: Any) -> None:
-    program = fake_program("scoring", "finalize")
-    program.answers = {"score": {"results": [result()]}, "finalize": {"message": "done"}}
+async def test_finalize_reaches_the_program(start: Any, fake_program: Any) -> None:
+    program = fake_program("finalize")
+    program.answers = {"finalize": {"message": "done"}}
     server = await start(program)
-    rollout = {"status": "rollout", "score": None, "output": "x", "seconds": 0.1}
-    scored = await server.call("score", {"batch": [{"id": "0", "data": "a"}], "results": [rollout]})
-    assert scored["results"][0]["score"] == 0.5
     final = {"best_candidate": server.seed, "best_score": 0.5, "run": RUN}
     assert await server.call("finalize", final) == {"message": "done"}
 
@@ -165,14 +162,6 @@ async def test_a_programs_answer_that_breaks_the_contract_is_its_failure(
     assert caught.value.details == {"stage": "make_reflective_dataset"}
     assert "dataset" in caught.value.message
     await server.still_works()
-
-
-async def test_scores_for_another_number_of_examples_are_the_programs_failure(start: Any, fake_program: Any) -> None:
-    program = fake_program("scoring")
-    program.answers["score"] = {"results": []}
-    server = await start(program)
-    with pytest.raises(errors.ProgramFailed):
-        await server.call("score", {"batch": [{"id": "0", "data": "a"}], "results": [result()]})
 
 
 async def test_a_programs_failure_is_told_as_it_is(server: Any) -> None:

@@ -49,6 +49,21 @@ class Opened:
         (result,) = await self.evaluate(row, **options)
         return result
 
+    async def score(self, *pairs: tuple[Any, Any]) -> list[dict[str, Any]]:
+        """The results of one call for these rows and outputs, in their order."""
+        given: dict[int, dict[str, Any]] = {}
+
+        def keep(position: int, result: dict[str, Any]) -> None:
+            assert position not in given
+            ExampleResult.model_validate(result)
+            given[position] = result
+
+        batch = [Example(id=str(number), data=row) for number, (row, _) in enumerate(pairs)]
+        results = [{"status": "rollout", "score": None, "output": output, "seconds": 9.0} for _, output in pairs]
+        async with asyncio.timeout(60):
+            await self.program.score(batch, results, on_result=keep)
+        return [given[number] for number in range(len(pairs))]
+
     def processes(self) -> dict[int, str]:
         """Every living process that belongs to this program, with its command line."""
         return marked_processes(self._mark)

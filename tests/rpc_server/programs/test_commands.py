@@ -196,7 +196,7 @@ async def test_what_means_nothing_to_a_program_with_refs_is_refused(opened, sett
     [
         ((*COMMAND, "dead"), "start", "exited with status 2"),
         ((*COMMAND, "old"), "discover", "versions 9"),
-        ((*COMMAND, "seedless"), "discover", "seed_candidate"),
+        ((*COMMAND, "seedless"), "discover", "no components"),
         ((*COMMAND, "shapeless"), "discover", "protocol_versions"),
         ((*COMMAND, "refusing"), "discover", "refused discover"),
         (("no-such-command-here",), "start", "no-such-command-here"),

@@ -98,18 +98,6 @@ async def test_the_programs_own_methods_are_called(opened):
         assert done == {"message": "best is p after 7 calls"}
 
 
-async def test_outputs_made_elsewhere_are_scored_and_failures_pass_unchanged(opened):
-    async with opened("full.py") as running:
-        failed = {"status": "timeout", "score": None, "output": None, "seconds": 1.0}
-        rollout = {"status": "rollout", "score": None, "output": "x", "seconds": 1.0, "usage": {"calls": 3}}
-        batch = [{"id": str(number), "data": {"output": "x"}} for number in range(2)]
-        answer = await running.program.call("score", {"batch": batch, "results": [rollout, failed]})
-        scored, passed = answer["results"]
-        assert (scored["status"], scored["score"], scored["output"]) == ("ok", 0.5, "x")
-        assert scored["usage"] == {"calls": 3}
-        assert passed == failed
-
-
 async def test_an_exception_in_a_method_is_program_failed_with_stage_and_traceback(opened):
     async with opened("full.py") as running:
         run = {"id": "r", "metric_calls": 7, "candidates": 1, "seed_score": 0.0}

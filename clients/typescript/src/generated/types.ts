@@ -192,11 +192,15 @@ export interface ServerInfo {
   instance_id: string;
 }
 /**
- * The program under optimisation. `version` is the program's own, null where it declares none.
+ * The program under optimisation; one that only scores what others answer (capability `scoring`) has no components.
+ *
+ * `version` is the program's own, null where it declares none. `digest` changes when the program's code or
+ * configuration does, as far as the server sees them; null where it sees nothing.
  */
 export interface ProgramInfo {
   name: string;
   version?: string | null;
+  digest?: string | null;
   components: ComponentInfo[];
   seed_candidate: {
     [k: string]: string;
@@ -451,7 +455,7 @@ export interface ScoreParams {
   results: ExampleResult[];
 }
 /**
- * The same results with scores, in the same order.
+ * The same results with scores, in the same order; `usage` and `seconds` of those scored are the scoring's own.
  */
 export interface ScoreResult {
   results: ExampleResult[];

@@ -19,14 +19,15 @@ def answer(request, **members):
 
 
 def discovery():
-    capabilities = [name for name in ("refs", "adapter_state", "cancel", "datasets") if name in MANNERS]
+    capabilities = [name for name in ("refs", "adapter_state", "cancel", "datasets", "scoring") if name in MANNERS]
     return {
         "protocol_versions": ["9"] if "old" in MANNERS else ["1"],
         "server": {"name": "stdio", "version": "1", "language": "python", "instance_id": str(os.getpid())},
         "program": {
             "name": "stdio",
             "version": None,
-            "components": [{"name": "prompt", "kind": "text"}],
+            "digest": "its own" if "digested" in MANNERS else None,
+            "components": [] if "seedless" in MANNERS else [{"name": "prompt", "kind": "text"}],
             "seed_candidate": {} if "seedless" in MANNERS else SEED,
         },
         "datasets": {"train": {"size": 3, "digest": "1"}},
@@ -124,6 +125,8 @@ for line in sys.stdin:
         evaluate(request)
     elif request["method"] == "list_examples":
         list_examples(request)
+    elif request["method"] == "score":
+        answer(request, result={"results": request["params"]["batch"][0]["data"]})
     elif request["method"] == "make_reflective_dataset":
         answer(request, result={"dataset": {}, "adapter_state": request["params"].get("adapter_state")})
     else:

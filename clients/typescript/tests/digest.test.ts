@@ -1,0 +1,54 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, it, onTestFinished } from "vitest";
+import { handler } from "../src/handler.js";
+import { nextMessage, started } from "./processes.js";
+import { call, programOf, served } from "./support.js";
+
+const PACKAGE = new URL("..", import.meta.url);
+
+/** The digest that a program says over stdio, whose file ends with what is `added`. */
+async function digestOf(added = ""): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "judge.mts");
+  const text = readFileSync(new URL("tests/programs/judge.ts", PACKAGE), "utf8");
+  writeFileSync(file, text.replace("../../src/stdio.js", new URL("src/stdio.ts", PACKAGE).href) + added);
+  const child = started(relative(fileURLToPath(PACKAGE), file));
+  child.process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "discover"}\n');
+  return (await nextMessage(child)).result.program.digest;
+}
+
+it("the file a process was started with gives the same digest each time, and another when it was edited", async () => {
+  const [first, again, edited] = await Promise.all([digestOf(), digestOf(), digestOf("// edited\n")]);
+  expect(first).toMatch(/^[0-9a-f]{64}$/);
+  expect(again).toBe(first);
+  expect(edited).not.toBe(first);
+});
+
+it("a digest that was given is taken as it is", async () => {
+  const server = await served(programOf(), { digest: "build 17" });
+  expect((await call(server, "discover")).result.program.digest).toBe("build 17");
+  await expect(served(programOf(), { digest: "" })).rejects.toThrow("`digest` must be a text, and not empty");
+});
+
+it("where there is no file to read there is no digest", async () => {
+  const [, script] = process.argv;
+  onTestFinished(() => {
+    if (script !== undefined) process.argv[1] = script;
+  });
+  process.argv[1] = join(tmpdir(), "nowhere.js");
+  expect((await call(await served(programOf()), "discover")).result.program).not.toHaveProperty("digest");
+});
+
+it("a handler, which may be one of many in its process, has one only where it was given", async () => {
+  for (const digest of [undefined, "build 17"]) {
+    const handle = handler(programOf(), { token: "t", ...(digest === undefined ? {} : { digest }) });
+    const body = '{"jsonrpc": "2.0", "id": 1, "method": "discover"}';
+    const headers = { authorization: "Bearer t", "content-type": "application/json" };
+    const answer = await handle(new Request("http://127.0.0.1/rpc", { method: "POST", headers, body }));
+    expect(((await answer.json()) as any).result.program.digest).toBe(digest);
+  }
+});

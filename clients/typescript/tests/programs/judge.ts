@@ -1,0 +1,7 @@
+// Only scores.
+import { serveStdio } from "../../src/stdio.js";
+
+await serveStdio<{ want: string }, string>({
+  name: "judge",
+  score: (example, output) => Number(output === example.want),
+});

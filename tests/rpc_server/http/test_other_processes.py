@@ -1,0 +1,109 @@
+"""A call outlives the process that asked: another one, with the same id and params, collects it; nothing runs twice."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_runtime import Endpoint, running_server
+
+CALL_ID = "20261120-171700-3fa9-tickets/120/1"
+PROGRAM = """
+import os, time
+seed_candidate = {"prompt": "x"}
+def run(example, candidate, trace):
+    trace.append("looked")
+    with open("ran", "a") as file:
+        file.write(example["name"] + "\\n")
+    while not os.path.exists(example.get("until", "ran")):
+        time.sleep(0.01)
+    return os.urandom(8).hex()
+def score(example, output):
+    with open("scored", "a") as file:
+        file.write(example["name"] + "\\n")
+    return 1.0
+"""
+ASK = """
+import json, sys, urllib.request
+url, token, method, params = sys.argv[1:]
+body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": json.loads(params)}).encode()
+headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
+    print(answer.read().decode())
+"""
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
+    (tmp_path / "mine.py").write_text(PROGRAM)
+    command = [str(Path(sys.executable).with_name("gepa-server")), "--program", "mine.py", "--workers", "1"]
+    with running_server(command, cwd=tmp_path) as server:
+        yield server
+
+
+def asking(endpoint: Endpoint, method: str, params: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    """A process that asks once and prints the answer."""
+    command = [sys.executable, "-c", ASK, endpoint.url, endpoint.token or "", method, json.dumps(params)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+def asked(endpoint: Endpoint, method: str, params: dict[str, Any]) -> Any:
+    """The result, for a process of its own."""
+    with asking(endpoint, method, params) as process:
+        said, _ = process.communicate(timeout=30)
+    return json.loads(said)["result"]
+
+
+def evaluation(data: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"candidate": {"prompt": "x"}, "batch": [{"id": "7", "data": data}], "_meta": {"call_id": CALL_ID}, **more}
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
+
+
+def test_a_finished_answer_is_collected_by_another_process(endpoint: Endpoint, tmp_path: Path) -> None:
+    first = asked(endpoint, "evaluate", evaluation({"name": "a"}))
+    assert first["results"][0]["status"] == "ok"
+    assert asked(endpoint, "evaluate", evaluation({"name": "a"})) == first
+    assert asked(endpoint, "get_result", {"call_id": CALL_ID}) == first
+    assert lines(tmp_path / "ran") == ["a"]
+
+
+def test_what_a_killed_process_asked_for_goes_on_and_is_collected(endpoint: Endpoint, tmp_path: Path) -> None:
+    params = evaluation({"name": "a", "until": "go"})
+    with asking(endpoint, "evaluate", params) as first:
+        end = time.monotonic() + 30
+        while not lines(tmp_path / "ran"):
+            assert time.monotonic() < end, "it was never run"
+            time.sleep(0.01)
+        first.kill()
+    with asking(endpoint, "evaluate", params) as second:
+        (tmp_path / "go").touch()
+        said, _ = second.communicate(timeout=30)
+    assert json.loads(said)["result"]["results"][0]["status"] == "ok"
+    assert lines(tmp_path / "ran") == ["a"]
+
+
+def test_scores_are_collected_by_another_process_too(endpoint: Endpoint, tmp_path: Path) -> None:
+    rollout = {"status": "rollout", "score": None, "output": "x", "seconds": 0}
+    params = {"batch": [{"id": "7", "data": {"name": "a"}}], "results": [rollout], "_meta": {"call_id": CALL_ID}}
+    first = asked(endpoint, "score", params)
+    assert first["results"][0]["score"] == 1.0
+    assert asked(endpoint, "score", params) == first
+    assert lines(tmp_path / "scored") == ["a"]
+
+
+def test_a_group_of_such_a_name_keeps_its_trajectories_for_another_process(endpoint: Endpoint) -> None:
+    meta = {"call_id": CALL_ID, "group": "20261120-171700-3fa9-tickets/120"}
+    params = evaluation({"name": "a"}, capture_traces=True, _meta=meta)
+    results = asked(endpoint, "evaluate", params)["results"]
+    assert "trajectory_ref" in results[0]
+    eval_batch = {"batch": params["batch"], "results": results}
+    reflection = {"candidate": {"prompt": "x"}, "eval_batch": eval_batch, "components_to_update": ["prompt"]}
+    assert asked(endpoint, "make_reflective_dataset", reflection)["dataset"]["prompt"][0]["Trace"] == ["looked"]

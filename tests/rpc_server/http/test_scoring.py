@@ -1,0 +1,87 @@
+"""`score` over HTTP: what is passed on, what comes back as it came, and calls that are cancelled or asked twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol import errors
+from rpc_server.datasets import Datasets
+
+ROLLOUT = {"status": "rollout", "score": None, "output": "said", "seconds": 2.0}
+SCORED = {"status": "ok", "score": 0.5, "output": None, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
+
+
+@pytest.fixture
+async def scorer(start: Any, fake_program: Any) -> Any:
+    program = fake_program("scoring")
+    program.answers["score"] = SCORED
+    rows = Datasets({"val": [{"want": 0}, {"want": 1}]})
+    return await start(program, datasets=rows)
+
+
+def params(*results: dict[str, Any], data: Any = "row") -> dict[str, Any]:
+    return {"batch": [{"id": str(at), "data": data} for at in range(len(results))], "results": list(results)}
+
+
+async def test_the_verdict_is_the_scorers_and_all_else_is_as_it_was(scorer: Any) -> None:
+    rollout = {**ROLLOUT, "usage": {"calls": 9}, "trajectory_ref": "other/t1", "metric_calls": 3}
+    answer = await scorer.call("score", params(rollout))
+    verdict = {"status": "ok", "score": 0.5, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
+    assert answer["results"] == [{**verdict, "output": "said", "trajectory_ref": "other/t1", "metric_calls": 3}]
+
+
+async def test_nothing_of_an_earlier_verdict_is_left(scorer: Any) -> None:
+    scorer.program.answers["score"] = {"status": "ok", "score": 1.0, "output": None, "seconds": 0.1}
+    earlier = {**ROLLOUT, "status": "ok", "score": 0.1, "feedback": "old", "objective_scores": {"a": 0.1}}
+    answer = await scorer.call("score", params(earlier))
+    assert answer["results"] == [{"status": "ok", "score": 1.0, "output": "said", "seconds": 0.1}]
+
+
+async def test_failures_come_back_as_they_were_and_never_reach_the_program(scorer: Any) -> None:
+    error = {"type": "E", "message": "m"}
+    failed = {"status": "timeout", "score": None, "output": None, "seconds": 1.0, "error": error, "usage": {"calls": 2}}
+    cancelled = {"status": "cancelled", "score": None, "output": None, "seconds": 0}
+    answer = await scorer.call("score", params(failed, ROLLOUT, cancelled))
+    assert answer["results"][0] == failed
+    assert answer["results"][1]["score"] == 0.5
+    assert answer["results"][2] == cancelled
+    assert scorer.program.calls == [("score", {"batch": ["row"], "results": [ROLLOUT]})]
+
+
+async def test_rows_held_here_are_scored_by_their_id_beside_others(scorer: Any) -> None:
+    batch = [{"id": "1", "split": "val"}, {"id": "x", "data": {"want": 7}}]
+    answer = await scorer.call("score", {"batch": batch, "results": [ROLLOUT, ROLLOUT]})
+    assert [result["score"] for result in answer["results"]] == [0.5, 0.5]
+    assert scorer.program.calls[0][1]["batch"] == [{"want": 1}, {"want": 7}]
+    with pytest.raises(errors.UnknownExample) as unknown:
+        await scorer.call("score", {"batch": [{"id": "9", "split": "val"}], "results": [ROLLOUT]})
+    assert unknown.value.details == {"split": "val", "ids": ["9"]}
+
+
+async def test_a_verdict_without_a_score_is_the_programs_failure(scorer: Any) -> None:
+    scorer.program.answers["score"] = ROLLOUT
+    (result,) = (await scorer.call("score", params(ROLLOUT)))["results"]
+    assert (result["status"], result["error"]["type"], result["output"]) == ("program_error", "invalid_result", "said")
+
+
+async def test_no_results_are_scored_at_once(scorer: Any) -> None:
+    assert await scorer.call("score", params()) == {"results": []}
+
+
+async def test_the_same_call_asked_twice_is_scored_once(scorer: Any) -> None:
+    first = await scorer.call("score", params(ROLLOUT), call_id="run/120/1")
+    assert await scorer.call("score", params(ROLLOUT), call_id="run/120/1") == first
+    assert len(scorer.program.calls) == 1
+
+
+async def test_a_call_that_scores_tells_its_progress_and_can_be_cancelled(scorer: Any) -> None:
+    waiting = params(ROLLOUT, {**ROLLOUT, "status": "infra_error"}, data={"wait": "gate"})
+    pending = await scorer.call("score", waiting, call_id="c", wait_s=0)
+    assert pending == {"pending": {"call_id": "c", "progress": {"done": 1, "total": 2}}}
+    async with asyncio.timeout(10):
+        await scorer.program.waiting.wait()
+    assert await scorer.call("cancel", {"call_id": "c"}) == {"status": "cancelled"}
+    assert scorer.program.cancelled.is_set()
+    with pytest.raises(errors.CallCancelled):
+        await scorer.call("get_result", {"call_id": "c"})

@@ -1,0 +1,141 @@
+"""The digest of a program: the same for the same code and settings, another when either changes, and nothing else."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpc_server.programs.open_program import open_program
+from rpc_server.settings import Settings
+
+MAIN = (
+    "import helper\nfrom parts import deep\nseed_candidate = {'prompt': 'x'}\ndef run(e, c):\n    return helper.ONE\n"
+)
+FILES = {
+    "main.py": MAIN,
+    "helper.py": "ONE = 1\n",
+    "parts/__init__.py": "",
+    "parts/deep.py": "TWO = 2\n",
+    "unused.py": "THREE = 3\n",
+    "notes.txt": "nothing\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "project", FILES)
+    return tmp_path / "project"
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def digest(folder, **settings):
+    """What a program says at a start of its own."""
+    if "command" not in settings:
+        settings = {"python": Path(sys.executable), "workers": 1, **settings}
+        settings = settings if "adapter" in settings else {"program": "main.py", **settings}
+    if "adapter" in settings:
+        del settings["workers"]
+    program = await open_program(Settings(root=folder, **settings))
+    await program.close()
+    return program.info.digest
+
+
+async def test_the_same_code_gives_the_same_digest_at_each_start_and_in_each_place(folder, tmp_path):
+    first = await digest(folder)
+    assert len(first) == 64
+    assert await digest(folder) == first
+    shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    assert await digest(tmp_path / "copy") == first
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("main.py", True), ("helper.py", True), ("parts/deep.py", True), ("unused.py", False), ("notes.txt", False)],
+)
+async def test_an_edited_module_of_the_program_gives_another(folder, name, changes):
+    first = await digest(folder)
+    with (folder / name).open("a") as file:
+        file.write("# edited\n")
+    assert (await digest(folder) != first) is changes
+
+
+async def test_a_program_outside_the_working_directory_counts_with_the_modules_beside_it(folder, tmp_path):
+    program = str(folder / "main.py")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    first = await digest(elsewhere, program=program)
+    assert await digest(elsewhere, program=program) == first
+    (folder / "helper.py").write_text("ONE = 11\n")
+    assert await digest(elsewhere, program=program) != first
+
+
+async def test_how_it_is_served_and_how_paths_are_written_make_no_difference(folder):
+    first = await digest(folder)
+    served = {"example_timeout_s": 3.0, "workers": 2, "port": 8123, "max_batch_size": 7, "name": "other"}
+    assert await digest(folder, **served) == first
+    assert await digest(folder, program=str(folder / "main.py")) == first
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env": {"MODEL": "b"}},
+        {"seed_candidate": {"prompt": "y"}},
+        {"transient": ("mine.RateLimit",)},
+        {"datasets": {"val": Path("rows.jsonl")}},
+    ],
+)
+async def test_a_setting_that_changes_what_it_does_gives_another(folder, settings):
+    assert await digest(folder, **settings) != await digest(folder)
+
+
+async def test_an_adapter_counts_with_its_arguments_and_what_it_imports_when_it_is_made(folder):
+    lazy = "class Adapter:\n    def __init__(self, **given):\n        import helper\n"
+    methods = "    def evaluate(self, *a, **k): pass\n    def make_reflective_dataset(self, *a): pass\n"
+    write(folder, {"mine.py": lazy + methods})
+    given = {"adapter": "mine:Adapter", "seed_candidate": {"a": "b"}}
+    first = await digest(folder, **given)
+    assert await digest(folder, **given) == first
+    assert await digest(folder, **given, adapter_args={"k": 5}) != first
+    (folder / "helper.py").write_text("ONE = 11\n")
+    assert await digest(folder, **given) != first
+
+
+async def test_installed_packages_and_environments_in_the_folder_do_not_count(folder):
+    folders = {"env/lib": "env/pyvenv.cfg", "vendor/site-packages": "vendor/readme"}
+    for place, mark in folders.items():
+        write(folder, {mark: "", f"{place}/foreign_{place[0]}.py": "X = 1\n"})
+    search = "import sys\nsys.path += ['env/lib', 'vendor/site-packages']\nimport foreign_e, foreign_v\n"
+    (folder / "main.py").write_text(search + MAIN)
+    first = await digest(folder)
+    for place in folders:
+        (folder / place / f"foreign_{place[0]}.py").write_text("X = 2\n")
+    assert await digest(folder) == first
+
+
+COMMAND = (sys.executable, str(Path(__file__).parent / "data" / "stdio.py"))
+
+
+async def test_a_command_counts_with_its_words_and_the_files_they_name(folder):
+    (folder / "rules.json").write_text("{}")
+    for words in (("rules.json",), ("--rules=rules.json",)):
+        first = await digest(folder, command=(*COMMAND, *words))
+        assert await digest(folder, command=(*COMMAND, *words)) == first
+        assert await digest(folder, command=(*COMMAND, *words, "more")) != first
+        (folder / "rules.json").write_text(str(words))
+        assert await digest(folder, command=(*COMMAND, *words)) != first
+
+
+async def test_a_word_that_can_be_no_file_is_a_word(folder):
+    assert await digest(folder, command=(*COMMAND, "x" * 5000, "a=", "")) is not None
+
+
+async def test_what_a_command_says_of_itself_is_taken(folder):
+    assert await digest(folder, command=(*COMMAND, "digested")) == "its own"

@@ -1,0 +1,117 @@
+"""Scoring apart: outputs made elsewhere, each scored by itself, by programs with a `run` and by those without one."""
+
+import asyncio
+import sys
+
+import pytest
+
+from protocol import Example
+from protocol.errors import ProgramFailed
+
+WANT = {"want": "x"}
+
+
+async def test_a_module_with_score_and_no_run_is_a_program_that_only_scores(opened):
+    async with opened("judge.py") as running:
+        assert running.program.capabilities == {"scoring"}
+        assert running.program.info.components == []
+        assert running.program.info.seed_candidate == {}
+        right, wrong = await running.score((WANT, "x"), (WANT, "y"))
+        assert (right["status"], right["score"], right["feedback"]) == ("ok", 1.0, "right")
+        assert (wrong["status"], wrong["score"], wrong["feedback"]) == ("ok", 0.0, "wanted x")
+
+
+async def test_running_an_example_there_is_refused_in_plain_words(opened):
+    async with opened("judge.py") as running:
+        assert await running.evaluate() == []
+        with pytest.raises(ProgramFailed) as failed:
+            await running.evaluate({})
+        assert failed.value.details["stage"] == "evaluate"
+        assert "judge has no function `run(example, candidate)`: it only scores" in failed.value.message
+        assert not failed.value.retryable
+
+
+async def test_what_the_scoring_cost_and_how_long_it_took_comes_back(opened):
+    async with opened("judge.py") as running:
+        (scored,) = await running.score((WANT, "x"))
+        assert scored["usage"] == {"calls": 1, "cost_usd": 0.5}
+        assert scored["seconds"] < 9.0
+
+
+async def test_a_program_that_runs_and_scores_tells_the_sum_of_both_costs(opened):
+    async with opened("metered.py") as running:
+        for output, status in (("good", "ok"), ("bad", "program_error")):
+            result = await running.one({"output": output})
+            assert result["status"] == status
+            assert result["usage"] == {"calls": 3, "input_tokens": 10, "cost_usd": 0.25}
+        (scored,) = await running.score(({}, "good"))
+        assert scored["usage"] == {"calls": 1, "cost_usd": 0.25}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_a_scorer_that_fails_fails_one_example_each_in_its_own_way(opened, threads):
+    async with opened("judge.py", threads=threads, example_timeout_s=1.0) as running:
+        ways = ("raise", "transient", "sleep", "exit", "unscored", "fine")
+        results = await running.score(*(({"do": way, **WANT}, "x") for way in ways))
+        raised, transient, slept, died, unscored, fine = results
+        assert raised["status"] == "program_error"
+        assert (raised["error"]["type"], raised["error"]["message"]) == ("ValueError", "no verdict")
+        assert "judge.py" in raised["error"]["traceback"]
+        assert raised["usage"] == {"calls": 1, "cost_usd": 0.5}
+        assert transient["status"] == "infra_error"
+        assert (slept["status"], slept["error"]["type"]) == ("timeout", "timeout")
+        assert (died["status"], died["error"]["type"]) == ("program_error", "process_died")
+        assert (unscored["status"], unscored["error"]["type"]) == ("program_error", "invalid_result")
+        assert fine["score"] == 1.0
+
+
+async def test_a_score_that_no_signal_ends_is_a_timeout_all_the_same(opened):
+    async with opened("judge.py", example_timeout_s=0.5) as running:
+        stuck, fine = await running.score(({"do": "compute"}, "x"), (WANT, "x"))
+        assert stuck["status"] == "timeout"
+        assert fine["score"] == 1.0
+
+
+async def test_an_async_score_alone_runs_many_at_once_and_is_cancelled(opened, tmp_path, until):
+    async with opened("judge_async.py") as running:
+        assert running.program.info.components == []
+        results = await running.score(*(({"want": number, "seconds": 0.05}, number) for number in range(20)))
+        assert [result["score"] for result in results] == [1.0] * 20
+        begun, cancelled = tmp_path / "begun", tmp_path / "cancelled"
+        row = Example(id="0", data={"want": 1, "seconds": 60, "begun": str(begun), "cancelled": str(cancelled)})
+        rollout = {"status": "rollout", "score": None, "output": 1, "seconds": 0}
+        call = asyncio.create_task(running.program.score([row], [rollout], on_result=lambda *_: None))
+        await until(begun.exists)
+        call.cancel()
+        await until(cancelled.exists)
+
+
+async def test_a_setting_that_gives_a_scorer_components_is_refused(opened):
+    with pytest.raises(ProgramFailed, match="only scores: it has no components"):
+        async with opened("judge.py", seed_candidate={"prompt": "x"}):
+            pass
+
+
+async def test_a_command_without_components_must_score(opened):
+    command = (sys.executable, "stdio.py", "seedless")
+    with pytest.raises(ProgramFailed, match="no components"):
+        async with opened(command=command):
+            pass
+    async with opened(command=(*command, "scoring")) as running:
+        assert running.program.capabilities == {"scoring"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "kind"),
+    [
+        ([{"status": "ok", "score": 0.5, "seconds": 0.1}], "ok", None),
+        ([], "program_error", "invalid_result"),
+        ([{"status": "ok", "score": None, "seconds": 0.1}], "program_error", "invalid_result"),
+        ("no list", "program_error", "invalid_result"),
+    ],
+)
+async def test_what_a_command_answers_to_score_is_checked(opened, answer, status, kind):
+    async with opened(command=(sys.executable, "stdio.py", "scoring")) as running:
+        (result,) = await running.score((answer, "x"))
+        assert result["status"] == status
+        assert result.get("error", {}).get("type") == kind
