@@ -5,14 +5,23 @@ ClientError
 │   └── InstanceChanged  another server process answers now; what the old one knew is gone
 ├── BadResponse      an answer came, but not one the contract allows
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
-└── RowsError        a file of rows that cannot be read
+├── RowsError        a file of rows that cannot be read
+└── JournalError     the journal of a run cannot be used as asked
+    ├── JournalMismatch   GEPA asked something else than what is recorded at this number
+    ├── NoSuchRun         no run of this name in the store
+    ├── RunExists         a run of this id is there already
+    ├── StoreTooNew       the store was written by a newer version
+    ├── StoreUnavailable  full, locked or unreachable; nothing was lost, and trying later can help
+    ├── ClaimLost         another process drives the run now
+    ├── RunBusy           another process drives the run, and lives
+    └── NumberTaken       another process wrote at this number: the same, found out later
 
 What the server itself answers as an error is a `protocol.errors.RpcError`. `Interrupted` is none of these: see there.
 """
 
 from typing import Literal
 
-InterruptStatus = Literal["paused", "cancelled", "failed"]
+InterruptStatus = Literal["completed", "paused", "cancelled", "failed"]
 
 
 class ClientError(Exception):
@@ -22,12 +31,14 @@ class ClientError(Exception):
 class ConnectionLost(ClientError):
     """Nobody knows what became of the request; with a `call_id` the same call may be sent again.
 
-    `sent`: False where the connection was never made, so that the request certainly did not run.
+    `sent`: False where the connection was never made, so that the request certainly did not run. `refused`: at last
+    nobody listened at the address, so that whatever process was there has ended.
     """
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, *, sent: bool = True, refused: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self.refused = refused
 
 
 class InstanceChanged(ConnectionLost):
@@ -46,13 +57,50 @@ class RowsError(ClientError):
     """A file of rows is absent, malformed, or holds something that is not a JSON object."""
 
 
+class JournalError(ClientError):
+    """The base of what can be wrong with a journal."""
+
+
+class JournalMismatch(JournalError):
+    """The request at this number is not the one recorded; both are named. Going on would pay for another run."""
+
+
+class NoSuchRun(JournalError):
+    """The store holds no such run."""
+
+
+class RunExists(JournalError):
+    """The store holds a run of this id."""
+
+
+class StoreTooNew(JournalError):
+    """The store's schema is newer than this program."""
+
+
+class StoreUnavailable(JournalError):
+    """The store cannot be read or written at present; what was written stays."""
+
+
+class ClaimLost(JournalError):
+    """The run is driven by another process."""
+
+
+class RunBusy(JournalError):
+    """The run cannot be taken: whoever drives it shows signs of life."""
+
+
+class NumberTaken(JournalError):
+    """An entry or attempt of this number was written by another process."""
+
+
 class Interrupted(BaseException):
     """The run must stop here, with everything kept; deliberately no `Exception`.
 
     GEPA swallows `Exception` in reflection, in reflective datasets and in callbacks, and would go on with every
     proposal lost. Catch this one around `gepa.optimize` only.
 
-    `status`: `paused` (may be taken up again), `cancelled` (somebody wished it so), `failed` (trying again is useless).
+    `status`: `completed` (a limit was reached), `paused` (may be taken up again), `cancelled`
+    (somebody wished it so), `failed` (trying again is useless).
     """
 
     def __init__(self, status: InterruptStatus, reason: str) -> None:

@@ -1,0 +1,153 @@
+"""What a run's journal consists of: effects that GEPA saw, attempts that were made for them, candidates it kept."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from protocol import JsonValue
+
+SEARCH = "search"
+"""The part whose numbers follow GEPA's requests."""
+
+START = "start"
+"""The part that holds what the run began with: discovery and rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The answer to one request, as GEPA saw it; (run, part, number) is unique.
+
+    `part`: which of the run's number lines (`search`, `start`, `test-3`, ...). `number`: from 0, in the order asked.
+    `kind`: `evaluate`, `reflective_dataset`, `completion`, `proposal`, `stop`, ... `digest`: of the request, in hex.
+    `about`: the request in words. `answer`: JSON in UTF-8, its keys in their own order.
+    """
+
+    part: str
+    number: int
+    kind: str
+    digest: str
+    about: str
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An attempt that is about to be made; (run, part, number, attempt) is unique, `attempt` from 1.
+
+    `kind`: what for: `evaluate`, `retrace`, `score`, `reflective_dataset`, `completion`, ... `endpoint`: a server's URL
+    or a model's name. `instance`: the server's `instance_id`.
+    """
+
+    part: str
+    number: int
+    attempt: int
+    kind: str
+    endpoint: str
+    instance: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of an attempt that was `Sent`.
+
+    `outcome`: a result's status, or `lost` (nobody knows), `refused` (it never ran), `error` (an error response).
+    `usage`: the contract's `Usage`, None where nothing was said. `examples`: how many results the attempt brought;
+    `unpriced`: how many of them came without a `cost_usd`.
+    """
+
+    part: str
+    number: int
+    attempt: int
+    outcome: str
+    seconds: float | None = None
+    usage: dict[str, Any] | None = None
+    examples: int = 1
+    unpriced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A candidate that GEPA took into its pool; written again with the same content when a run is replayed.
+
+    `number`: how many entries of `search` there were by then. `scores`: per validation row, by GEPA's row id as text.
+    `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`).
+    """
+
+    index: int
+    texts: dict[str, str]
+    parents: list[int]
+    iteration: int
+    number: int
+    score: float
+    scores: dict[str, float]
+    metric_calls: int
+    objective_scores: dict[str, float] | None = None
+
+
+Row = Entry | Sent | Ended | Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt as the store knows it: `Sent`, and `outcome` None until it has `Ended`."""
+
+    part: str
+    number: int
+    attempt: int
+    kind: str
+    endpoint: str
+    instance: str | None
+    outcome: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What the attempts of one kind and outcome (None: not ended) came to; sums of what was said.
+
+    `attempts`: how many; `examples`, `unpriced`: sums of `Ended`'s.
+    """
+
+    kind: str
+    outcome: str | None
+    attempts: int
+    examples: int
+    unpriced: int
+    cost_usd: float
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who drives a run; `beat` grows with every sign of life. `owner` None: nobody."""
+
+    owner: str | None
+    beat: int
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as the store knows it.
+
+    `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
+    `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
+    `counters`: iteration, metric_calls, budget, spent_usd, active_seconds, ... `best`: index, score and texts.
+    `wish`: what somebody asked of whoever drives the run (`cancel`). `created`, `updated`: ISO 8601 in UTC, for people
+    only. `driver`: the driving process in words (`pid 12 on host`).
+    """
+
+    id: str
+    name: str | None
+    status: str
+    reason: str | None
+    config: dict[str, Any]
+    identity: dict[str, Any] | None
+    counters: dict[str, Any]
+    best: dict[str, Any] | None
+    output: str | None
+    parent: dict[str, JsonValue] | None
+    wish: str | None
+    claim: Claim
+    driver: str | None
+    created: str
+    updated: str

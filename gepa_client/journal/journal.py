@@ -1,0 +1,294 @@
+"""Numbers what GEPA asks for and answers what it was told before; everything else is recorded before GEPA sees it.
+
+GEPA repeats itself exactly given its seed and the answers it gets. So each of its requests gets a number in the order
+it asks, before anything is sent, and resuming a run is running it again with its journal in front.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gepa_client.errors import ClientError, Interrupted, InterruptStatus, JournalMismatch
+from gepa_client.halt import Halt
+from gepa_client.journal.entries import SEARCH, Ended, Entry, Kept, Sent
+from gepa_client.journal.redact import Secrets
+from gepa_client.journal.requests import Request
+from gepa_client.journal.spend import Spend
+from gepa_client.journal.tape import NoTape, Tape
+from protocol import JsonValue
+from protocol.errors import RpcError
+
+STOP = "stop"
+"""The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
+
+FAILURE = "failure"
+"""The kind of an entry whose answer is an exception GEPA saw."""
+
+
+class RecordedFailure(ClientError):
+    """What failed when the run was recorded, told again."""
+
+
+@dataclass
+class Slot:
+    """A numbered request. `failure`: the exception GEPA got for it, if it was one; see `Journal.answer`."""
+
+    number: int
+    request: Request
+    entry: Entry | None = None
+    attempts: int = 0
+    """The number of the last attempt that was made for it."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the journal knows its answer."""
+        return self.entry is not None and self.entry.kind != FAILURE
+
+    @property
+    def failure(self) -> Exception | None:
+        """The exception that is recorded in place of an answer."""
+        return _failure_of(orjson.loads(self.entry.answer)) if self.entry and self.entry.kind == FAILURE else None
+
+    @property
+    def answer(self) -> JsonValue:
+        """The recorded answer."""
+        if self.entry is None:
+            raise LookupError(f"nothing is recorded at {self.number}")
+        answer: JsonValue = orjson.loads(self.entry.answer)
+        return answer
+
+
+@dataclass(frozen=True)
+class RecordedStop:
+    """Why a run ended where a replay cannot work it out; `gracefully`: between two iterations of GEPA."""
+
+    interrupted: Interrupted
+    gracefully: bool
+
+
+@dataclass
+class Journal:
+    """One number line of one run. Without a tape nothing is kept, and every request is new.
+
+    `replay_to`: None for a run that goes on where its record ends; else the number before which a replay ends, which
+    never goes on. `live` tells which of the two: it is asked before anything is really done.
+    """
+
+    run_id: str
+    tape: Tape = field(default_factory=NoTape)
+    spend: Spend = field(default_factory=Spend)
+    halt: Halt = field(default_factory=Halt)
+    secrets: Secrets = field(default_factory=Secrets)
+    part: str = SEARCH
+    replays: bool = False
+    until: int | None = None
+    next_number: int = field(default=0, init=False)
+    stopped_at: int | None = field(default=None, init=False)
+    _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
+    _failures: list[Entry] = field(default_factory=list, init=False)
+
+    def line(self, part: str) -> "Journal":
+        """Another number line of the same run, from 0."""
+        return Journal(self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self, requests: Sequence[Request]) -> list[Slot]:
+        """Number what GEPA asks for now, in its order, and look up what it was told.
+
+        Raises:
+            Interrupted: the run must stop, or was stopped here; or a request is not the one recorded at its number
+                (`JournalMismatch`), and going on would be another run.
+        """
+        self.halt.check()
+        first = self.next_number
+        if self.until is not None and first + len(requests) > self.until:
+            raise Interrupted("paused", f"replayed up to {first}, as asked")
+        if self._failures:  # GEPA went on from them, so they are part of the run
+            self.tape.write(*self._failures)
+            self._failures = []
+        slots = [Slot(first + at, request) for at, request in enumerate(requests)]
+        for slot in slots:
+            slot.entry = self._recorded(slot)
+        self.next_number += len(slots)
+        self._open = {slot.number: slot for slot in slots if slot.entry is None}
+        return slots
+
+    def live(self) -> None:
+        """From here on something is really done for slots of the last request: nobody knows their answers.
+
+        Raises:
+            Interrupted: this is a replay, and the record ends here.
+        """
+        self.halt.check()
+        if self.replays:
+            raise Interrupted("paused", f"the record ends here, at {min(self._open, default=self.next_number)}")
+        for slot in self._open.values():
+            slot.attempts = max((made.attempt for made in self.tape.attempts(self.part, slot.number)), default=0)
+
+    def recorded_stop(self) -> "RecordedStop | None":
+        """Why the run was stopped at this number, if it was."""
+        entry = self.tape.read(self.part, self.next_number)
+        return _stop_of(entry) if entry is not None and entry.kind == STOP else None
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the record goes on: nothing that is asked for now is new. Always so in a replay."""
+        return self.replays or self.tape.goes_on(self.part, self.next_number)
+
+    def _recorded(self, slot: Slot) -> Entry | None:
+        entry = self.tape.read(self.part, slot.number)
+        if entry is None:
+            return None
+        if entry.kind == STOP:
+            raise _stop_of(entry).interrupted
+        if entry.digest != slot.request.digest:
+            mismatch = JournalMismatch(
+                f"this is not the run that was recorded: at {slot.number} it asks to {slot.request.about} "
+                f"[{slot.request.digest[:8]}], but the record has: {entry.about} [{entry.digest[:8]}]. Nothing was "
+                f"paid for; `gepa-client fork {self.run_id} --at {slot.number}` makes a run of its own from here"
+            )
+            raise Interrupted("failed", str(mismatch)) from mismatch
+        return entry
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def record(self, *answers: tuple[Slot, JsonValue]) -> list[JsonValue]:
+        """Queue answers that belong together; returns them as GEPA must see them: as a replay will.
+
+        Call `settled` before GEPA does.
+        """
+        entries = [self._entry(slot, slot.request.kind, answer) for slot, answer in answers]
+        self.tape.write(*entries)
+        for slot, _ in answers:
+            del self._open[slot.number]
+        return [orjson.loads(entry.answer) for entry in entries]
+
+    def fail(self, slot: Slot, error: Exception) -> None:
+        """GEPA gets this exception for a slot; written once GEPA asks for more, as a run that ends here tries again."""
+        told = {"type": type(error).__name__, "message": str(error)}
+        rpc = {"rpc": error.to_wire()} if isinstance(error, RpcError) else {}
+        self._failures.append(self._entry(slot, FAILURE, {**told, **rpc}))
+
+    def stop(self, interrupted: Interrupted, *, gracefully: bool = False) -> None:
+        """Write that the run ended here by a limit that a replay cannot work out.
+
+        `gracefully`: GEPA was between iterations, and is told so rather than interrupted.
+        """
+        number = min(self._open, default=self.next_number)
+        self.stopped_at = number
+        answer = {"status": interrupted.status, "reason": interrupted.reason, "gracefully": gracefully}
+        slot = Slot(number, Request(STOP, "", f"stopped: {interrupted.reason}"))
+        self.tape.write(self._entry(slot, STOP, answer))
+
+    def keep(self, candidate: Kept) -> None:
+        """GEPA took a candidate into its pool."""
+        if not self.replays:
+            self.tape.write(candidate)
+
+    async def settled(self) -> None:
+        """Wait until everything recorded is in the store."""
+        await asyncio.wrap_future(self.tape.written())
+
+    def settle(self) -> None:
+        """`settled`, for a thread without an event loop."""
+        self.tape.written().result()
+
+    def _entry(self, slot: Slot, kind: str, answer: Any) -> Entry:
+        data = self.secrets.redact(orjson.dumps(answer))
+        return Entry(self.part, slot.number, kind, slot.request.digest, slot.request.about, data)
+
+    # --- attempts ----------------------------------------------------------------------------------------------------
+
+    def attempts(self, slot: Slot, kind: str) -> "SlotAttempts":
+        """The attempts of one call that is made for a slot; several calls may be made for the same one."""
+        return SlotAttempts(self, slot, kind)
+
+    def name(self, number: int) -> str:
+        """`RUN/number` in the search, `RUN/PART/number` elsewhere: what call ids and groups begin with."""
+        return f"{self.run_id}/{number}" if self.part == SEARCH else f"{self.run_id}/{self.part}/{number}"
+
+
+@dataclass
+class SlotAttempts:
+    """Names the attempts of one call, records each with its endpoint before it is sent, and what became of it."""
+
+    journal: Journal
+    slot: Slot
+    kind: str
+    _current: int = field(default=0, init=False)
+    _inherited: bool = field(default=False, init=False)  # the current attempt is one that an earlier process began
+
+    def unfinished(self) -> tuple[str, str | None] | None:
+        """URL and instance where an earlier process sent this call without learning of its end."""
+        made = [
+            attempt
+            for attempt in self.journal.tape.attempts(self.journal.part, self.slot.number)
+            if attempt.kind == self.kind
+        ]
+        if self._current or not made or made[-1].outcome is not None:
+            return None
+        self._current, self._inherited = made[-1].attempt, True
+        return made[-1].endpoint, made[-1].instance
+
+    async def sent(self, url: str, instance: str | None, *, again: bool) -> str:
+        """An attempt begins; returns its call id once it is recorded.
+
+        `again`: the same one as before is repeated, in the hope of its answer.
+        """
+        call_id = self.begin(url, instance, again=again)
+        if not again:
+            await self.journal.settled()
+        return call_id
+
+    def begin(self, endpoint: str, instance: str | None = None, *, again: bool = False) -> str:
+        """The same, without waiting for the store."""
+        self.journal.halt.check()
+        slot, journal = self.slot, self.journal
+        if not again:
+            if self._inherited:
+                journal.tape.write(Ended(journal.part, slot.number, self._current, "lost", examples=0))
+                self._inherited = False
+            slot.attempts += 1
+            self._current = slot.attempts
+            journal.tape.write(Sent(journal.part, slot.number, self._current, self.kind, endpoint, instance))
+            journal.spend.began(self.kind)
+        return f"{journal.name(slot.number)}/{self._current}"
+
+    def ended(
+        self,
+        outcome: str,
+        *,
+        seconds: float | None = None,
+        usage: Mapping[str, Any] | None = None,
+        examples: int = 1,
+        unpriced: int = 0,
+    ) -> None:
+        """What became of the attempt, and what it cost."""
+        journal = self.journal
+        self._inherited = False
+        journal.spend.ended(self.kind, usage, unpriced)
+        kept = dict(usage) if usage is not None else None
+        journal.tape.write(
+            Ended(journal.part, self.slot.number, self._current, outcome, seconds, kept, examples, unpriced)
+        )
+
+
+def first_failure(slots: Iterable[Slot]) -> Exception | None:
+    """The recorded exception of the first slot that has one."""
+    return next((slot.failure for slot in slots if slot.failure is not None), None)
+
+
+def _failure_of(told: dict[str, Any]) -> Exception:
+    if "rpc" in told:
+        return RpcError.from_wire(told["rpc"])
+    return RecordedFailure(f"{told['type']}: {told['message']}")
+
+
+def _stop_of(entry: Entry) -> RecordedStop:
+    told = orjson.loads(entry.answer)
+    status: InterruptStatus = told["status"]
+    return RecordedStop(Interrupted(status, told["reason"]), told["gracefully"])

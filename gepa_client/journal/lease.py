@@ -1,0 +1,137 @@
+"""Who drives a run: taken from nobody or from the dead, kept by signs of life, without comparing two clocks."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from gepa_client.errors import JournalError, RunBusy, StoreUnavailable
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
+
+BEATS_PER_LEASE = 4
+LOOK_S = 0.25
+STOP_WAIT_S = 1.0
+
+
+def take(
+    store: Store,
+    run_id: str,
+    *,
+    owner: str,
+    driver: str,
+    lease_s: float,
+    on_wait: Callable[[str, float], None],
+) -> None:
+    """Make `owner` the run's driver: at once if it has none, else when its claim has not changed for `lease_s`.
+
+    Time is measured here alone, by a clock that only goes forward. `on_wait` is told of the driver that may be dead,
+    and for how many seconds it is watched. Raises `RunBusy` naming a driver that lives, and what the store raises.
+    """
+    seen = store.run(run_id)
+    if seen.claim.owner is not None:
+        on_wait(seen.driver or "another process", lease_s)
+        seen = _watched(store, seen, lease_s)
+    if not store.claim(run_id, seen.claim, owner, driver):
+        raise _busy(store.run(run_id))
+
+
+def _watched(store: Store, seen: StoredRun, lease_s: float) -> StoredRun:
+    """The run once its claim is free, or has stood still for the lease."""
+    until = time.monotonic() + lease_s
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, LOOK_S))
+        run = store.run(seen.id)
+        if run.claim.owner is None:
+            return run
+        if run.claim != seen.claim:
+            raise _busy(run)
+    return seen
+
+
+def _busy(run: StoredRun) -> RunBusy:
+    return RunBusy(f"run {run.id} is driven by {run.driver or 'another process'}; end that one first, or wait for it")
+
+
+class Heartbeat:
+    """Signs of life from a thread of its own, while the `with` block lasts.
+
+    Every beat writes what `changes()` returns. `on_wish` hears each new wish once. `on_lost` hears, once, why the run
+    is no longer ours to drive: `ClaimLost`, or `StoreUnavailable` where no beat succeeded for `lease_s`, from when on
+    another process may take it. Both are called from threads of this class.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        owner: str,
+        lease_s: float,
+        changes: Callable[[], Mapping[str, Any]],
+        on_wish: Callable[[str], None],
+        on_lost: Callable[[JournalError], None],
+    ) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._owner = owner
+        self._lease_s = lease_s
+        self._changes = changes
+        self._on_wish = on_wish
+        self._on_lost = on_lost
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._beaten = time.monotonic()
+        self._trouble: JournalError | None = None
+        # A beat may hang in the store for longer than the lease; so another thread holds the watch.
+        self._threads = [
+            threading.Thread(target=work, name=f"{work.__name__.strip('_')} of {run_id}", daemon=True)
+            for work in (self._beat, self._watch)
+        ]
+
+    def __enter__(self) -> Self:
+        self._beaten = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(STOP_WAIT_S)
+
+    def _beat(self) -> None:
+        wished: str | None = None
+        pause = self._lease_s / BEATS_PER_LEASE
+        while not self._ended.is_set():
+            begun = time.monotonic()
+            try:
+                wish = self._store.beat(self._run_id, self._owner, self._changes())
+            except StoreUnavailable as error:
+                self._trouble = error
+            except JournalError as error:
+                self._lost(error)
+                return
+            else:
+                # Others count from the change they see, which is not before this beat began.
+                self._beaten = begun
+                if wish is not None and wish != wished and not self._ended.is_set():
+                    self._on_wish(wish)
+                wished = wish
+            self._ended.wait(max(0.0, begun + pause - time.monotonic()))
+
+    def _watch(self) -> None:
+        while (left := self._beaten + self._lease_s - time.monotonic()) > 0:
+            if self._ended.wait(left):
+                return
+        why = str(self._trouble) if self._trouble else "the store does not answer"
+        self._lost(StoreUnavailable(f"no sign of life could be written for {self._lease_s:g} s: {why}"))
+
+    def _lost(self, error: JournalError) -> None:
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._ended.set()
+        self._on_lost(error)

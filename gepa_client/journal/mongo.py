@@ -1,0 +1,240 @@
+"""Journals in a MongoDB database."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bson import ObjectId
+from pymongo.errors import DuplicateKeyError
+
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
+from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
+from gepa_client.journal.mongo_rows import Prepared, chunk_names, content
+from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
+from gepa_client.journal.records import (
+    attempt_of,
+    changes_record,
+    kept_of,
+    now,
+    plain,
+    rows_of_attempt,
+    run_of,
+    run_record,
+)
+
+PAGE = 512
+UNIQUE = {
+    "entries": ("run", "part", "number"),
+    "attempts": ("run", "part", "number", "attempt"),
+    "candidates": ("run", "number"),
+}
+BY_ATTEMPT = (("number", 1), ("attempt", 1))
+SUMMED = ("examples", "unpriced", "cost_usd", "input_tokens", "output_tokens", "seconds")
+
+
+class MongoStore:
+    """A `Store` in a database; its `url` is shown without user and password.
+
+    A run's rows lie under a key of its own, which no other run ever has: rows of a run whose creation was cut off are
+    never seen. `patience_s`: how long a server that does not answer is waited for. Raises what `MongoServer` does.
+    """
+
+    def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
+        self._server = MongoServer(url, patience_s=patience_s)
+        self.url = self._server.url
+        self._keys: dict[str, str] = {}
+        self._runs = self._server["runs"]
+        self._server.tried(self._index)
+
+    def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
+        key = str(ObjectId())
+        prepared = Prepared(rows, run.claim.owner or "", key)
+        document = {"_id": run.id, "key": key, **run_record(run)}
+
+        def work() -> None:
+            if self._runs.find_one({"_id": run.id}, {"_id": 1}) is None:
+                prepared.write(self._server, run.id)
+            try:
+                self._runs.insert_one(document)
+            except DuplicateKeyError:
+                found = self._runs.find_one({"_id": run.id}, {"key": 1})
+                if found is None or found["key"] != key:
+                    raise RunExists(f"{self.url} holds a run {run.id} already") from None
+
+        try:
+            self._server.tried(work)
+        except StoreUnavailable:
+            raise  # it may be there after all
+        except JournalError:
+            self._forget(key)
+            raise
+
+    def run(self, run_id: str) -> StoredRun:
+        return run_of(self._found(run_id))
+
+    def runs(self) -> list[StoredRun]:
+        return [run_of(document) for document in self._find("runs", {}, [("created", -1), ("key", -1)])]
+
+    def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
+        record = changes_record(changes)
+        where = {"_id": run_id} if owner is None else {"_id": run_id, "owner": owner or None}
+        if not self._server.tried(lambda: self._runs.update_one(where, {"$set": record})).matched_count:
+            raise self._claim_lost(run_id)
+
+    def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
+        where = {"_id": run_id, "owner": seen.owner, "beat": seen.beat}
+        ours = {"owner": owner, "beat": seen.beat + 1}
+        change = {"$set": {**ours, "driver": plain(driver), "updated": now()}}
+        if self._server.tried(lambda: self._runs.update_one(where, change)).matched_count:
+            return True
+        found = self._found(run_id)  # the answer to the same change may have been lost
+        return all(found[name] == value for name, value in ours.items())
+
+    def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
+        where = {"_id": run_id, "owner": owner}
+        change = {"$set": changes_record(changes), "$inc": {"beat": 1}}
+        found = self._server.tried(lambda: self._runs.find_one_and_update(where, change))
+        if found is None:
+            raise self._claim_lost(run_id)
+        wish: str | None = changes.get("wish", found["wish"])
+        return wish
+
+    def release(self, run_id: str, owner: str) -> None:
+        self._key(run_id)
+        change = {"$set": {"owner": None, "driver": None, "updated": now()}, "$inc": {"beat": 1}}
+        self._server.tried(lambda: self._runs.update_one({"_id": run_id, "owner": owner}, change))
+
+    def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
+        prepared = Prepared(rows, owner, self._key(run_id))
+
+        def work() -> None:
+            if self._runs.find_one({"_id": run_id, "owner": owner or None}, {"_id": 1}) is None:
+                raise self._claim_lost(run_id)
+            prepared.write(self._server, run_id)
+
+        self._server.tried(work)
+
+    def entries(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Entry]:
+        where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
+
+        def work() -> list[Entry]:
+            found = self._server["entries"].find(where).sort("number", 1).limit(limit)
+            return [self._entry(document) for document in found]
+
+        return self._server.tried(work) if limit > 0 else []
+
+    def parts(self, run_id: str) -> dict[str, int]:
+        steps: list[Document] = [
+            {"$match": {"run": self._key(run_id)}},
+            {"$group": {"_id": "$part", "count": {"$sum": 1}}},
+        ]
+        found = self._server.tried(lambda: list(self._server["entries"].aggregate(steps)))
+        return {group["_id"]: group["count"] for group in sorted(found, key=lambda group: str(group["_id"]))}
+
+    def drop(self, run_id: str, part: str, number: int) -> None:
+        where = {"run": self._key(run_id), "part": part, "number": number}
+        dropped = self._server.tried(lambda: self._server["entries"].find_one_and_delete(where))
+        if dropped is not None:
+            self._drop_chunks([dropped])
+
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
+        where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
+        return [attempt_of(document) for document in self._find("attempts", where, BY_ATTEMPT)]
+
+    def spending(self, run_id: str) -> list[Spending]:
+        where = {"run": self._key(run_id)}
+        sums: dict[tuple[str, str | None], list[float]] = {}
+        for document in self._find("attempts", where, fields=("kind", "outcome", *SUMMED)):
+            values = sums.setdefault((document["kind"], document["outcome"]), [0.0] * (1 + len(SUMMED)))
+            for index, value in enumerate([1, *(document[name] for name in SUMMED)]):
+                values[index] += value or 0
+        order = sorted(sums, key=lambda group: (group[0], group[1] is not None, group[1] or ""))
+        return [_spending(*group, *sums[group]) for group in order]
+
+    def candidates(self, run_id: str) -> list[Kept]:
+        where = {"run": self._key(run_id)}
+
+        def work() -> list[Kept]:
+            found = self._server["candidates"].find(where).sort("number", 1)
+            return [kept_of(content(self._server, document)) for document in found]
+
+        return self._server.tried(work)
+
+    def rows(self, run_id: str) -> Iterator[Row]:
+        for document in self._attempts_paged(self._key(run_id)):
+            yield from rows_of_attempt(document)
+        for part in self.parts(run_id):
+            start = 0
+            while page := self.entries(run_id, part, start):
+                yield from page
+                start = page[-1].number + 1
+        yield from self.candidates(run_id)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _attempts_paged(self, key: str) -> Iterator[Document]:
+        """All attempts; nothing is held between two pages, and an attempt more or less does not move them."""
+        for part in sorted(self._server.tried(lambda: self._server["attempts"].distinct("part", {"run": key}))):
+            start: int | None = 0
+            while start is not None:
+                place = {"run": key, "part": part}
+                yield from self._find("attempts", {**place, "number": {"$gte": start, "$lt": start + PAGE}}, BY_ATTEMPT)
+                later = self._find("attempts", {**place, "number": {"$gte": start + PAGE}}, BY_ATTEMPT, limit=1)
+                start = later[0]["number"] if later else None
+
+    def _entry(self, document: Document) -> Entry:
+        fields = {name: document[name] for name in ("part", "number", "kind", "digest", "about")}
+        return Entry(**fields, answer=content(self._server, document))
+
+    def _found(self, run_id: str) -> Document:
+        found = self._server.tried(lambda: self._runs.find_one({"_id": run_id}))
+        if found is None:
+            raise NoSuchRun(f"{self.url} holds no run {run_id}")
+        return found
+
+    def _key(self, run_id: str) -> str:
+        if run_id not in self._keys:
+            self._keys[run_id] = self._found(run_id)["key"]
+        return self._keys[run_id]
+
+    def _claim_lost(self, run_id: str) -> ClaimLost:
+        return ClaimLost(f"run {run_id} is driven by {self._found(run_id)['driver'] or 'nobody'} now")
+
+    def _find(
+        self,
+        name: str,
+        where: Document,
+        order: Sequence[tuple[str, int]] = (),
+        *,
+        fields: Sequence[str] | None = None,
+        limit: int = 0,
+    ) -> list[Document]:
+        return self._server.tried(lambda: list(self._server[name].find(where, fields, sort=order or None, limit=limit)))
+
+    def _forget(self, key: str) -> None:
+        """Take the rows of a run away that was not created after all."""
+        self._drop_chunks(self._find("entries", {"run": key}) + self._find("candidates", {"run": key}))
+        self._server.tried(lambda: [self._server[name].delete_many({"run": key}) for name in UNIQUE])
+
+    def _drop_chunks(self, documents: Sequence[Document]) -> None:
+        names = [name for document in documents for name in chunk_names(document)]
+        if names:
+            self._server.tried(lambda: self._server["chunks"].delete_many({"_id": {"$in": names}}))
+
+    def _index(self) -> None:
+        for name, fields in UNIQUE.items():
+            self._server[name].create_index([(field, 1) for field in fields], unique=True)
+
+
+def _spending(
+    kind: str,
+    outcome: str | None,
+    attempts: float,
+    examples: float,
+    unpriced: float,
+    cost: float,
+    read: float,
+    written: float,
+    seconds: float,
+) -> Spending:
+    return Spending(kind, outcome, int(attempts), int(examples), int(unpriced), cost, int(read), int(written), seconds)

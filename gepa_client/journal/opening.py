@@ -1,0 +1,66 @@
+"""Which store is meant by a path or URL, and which of its runs by a few letters."""
+
+import os
+
+from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
+
+DEFAULT_STORE = "runs/evolverpc.db"
+STORE_VARIABLE = "GEPA_STORE"
+LAST = "last"
+SHOWN = 5
+
+
+def default_store(given: str | None = None) -> str:
+    """The store that was given, else what `GEPA_STORE` says, else a file in the folder `runs` here."""
+    return given or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+
+
+def open_store(url_or_path: str) -> Store:
+    """The store of a `mongodb://` or `mongodb+srv://` URL, or in the SQLite file of a path, which is made if need be.
+
+    Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError` for what is no store.
+    """
+    scheme, separator, _ = url_or_path.partition("://")
+    if separator and scheme in {"mongodb", "mongodb+srv"}:
+        try:
+            from gepa_client.journal.mongo import MongoStore  # an extra, and slow to import
+        except ModuleNotFoundError as error:
+            if error.name not in {"pymongo", "bson"}:
+                raise
+            raise JournalError("a MongoDB store needs pymongo: pip install 'evolverpc[mongo]'") from error
+        return MongoStore(url_or_path)
+    if separator:
+        raise JournalError(f"no store is known for {scheme}:// ; give a path for SQLite or a mongodb:// URL")
+    if not url_or_path:
+        raise JournalError("the store has no name; give a path for SQLite or a mongodb:// URL")
+    from gepa_client.journal.sqlite import SqliteStore
+
+    return SqliteStore(url_or_path)
+
+
+def find_run(store: Store, text: str) -> StoredRun:
+    """The run of this id, else the `last` one created, else the only one whose id begins so or whose name it is.
+
+    Raises `NoSuchRun`, naming the candidates where there are several.
+    """
+    try:
+        return store.run(text)
+    except NoSuchRun:
+        runs = store.runs()
+    if not runs:
+        raise NoSuchRun(f"the store {store.url} holds no runs")
+    if text == LAST:
+        return runs[0]
+    found = [run for run in runs if text and (run.id.startswith(text) or run.name == text)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NoSuchRun(f"{text!r} may be any of {_listed(found)}; give more of the id")
+    raise NoSuchRun(f"the store {store.url} holds no run {text!r}; it has {_listed(runs)}")
+
+
+def _listed(runs: list[StoredRun]) -> str:
+    shown = ", ".join(run.id for run in runs[:SHOWN])
+    return f"{shown} and {len(runs) - SHOWN} more" if len(runs) > SHOWN else shown

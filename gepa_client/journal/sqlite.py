@@ -1,0 +1,219 @@
+"""Journals in one SQLite file."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
+from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
+from gepa_client.journal.records import (
+    attempt_of,
+    changes_record,
+    kept_of,
+    now,
+    plain,
+    rows_of_attempt,
+    run_of,
+    run_record,
+    unpack,
+)
+from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
+from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, Prepared, insert_into
+
+PAGE = 512
+
+_SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
+_SELECT_ATTEMPTS = f"SELECT rowid, {', '.join(ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 (our own column names)
+
+
+class SqliteStore:
+    """A `Store` in the file at `path`, which is made if need be, its folder too.
+
+    `patience_s`: how long the locks of others are borne. Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError`
+    where the file is something else.
+    """
+
+    def __init__(self, path: str | Path, *, patience_s: float = PATIENCE_S) -> None:
+        self.url = str(path)
+        self._file = SqliteFile(Path(path), SCHEMA, patience_s=patience_s)
+
+    def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
+        record = run_record(run)
+        prepared = Prepared(rows, run.claim.owner or "")
+
+        def work(connection: sqlite3.Connection) -> None:
+            try:
+                cursor = connection.execute(insert_into("runs", RUN_COLUMNS), [record[name] for name in RUN_COLUMNS])
+            except sqlite3.IntegrityError as error:
+                raise RunExists(f"{self.url} holds a run {run.id} already") from error
+            prepared.write(connection, int(cursor.lastrowid or 0), run.id)
+
+        self._file.transaction(work)
+
+    def run(self, run_id: str) -> StoredRun:
+        row = self._file.read(
+            lambda connection: connection.execute(f"{_SELECT_RUNS} WHERE id = ?", [run_id]).fetchone()
+        )
+        if row is None:
+            raise self._no_such_run(run_id)
+        return run_of(dict(zip(RUN_COLUMNS, row, strict=True)))
+
+    def runs(self) -> list[StoredRun]:
+        rows = self._file.read(
+            lambda connection: connection.execute(f"{_SELECT_RUNS} ORDER BY created DESC, key DESC").fetchall()
+        )
+        return [run_of(dict(zip(RUN_COLUMNS, row, strict=True))) for row in rows]
+
+    def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            key = self._key(connection, run_id) if owner is None else self._owned(connection, run_id, owner)
+            _set(connection, key, changes_record(changes))
+
+        self._file.transaction(work)
+
+    def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            key = self._key(connection, run_id)
+            cursor = connection.execute(
+                "UPDATE runs SET owner = ?, driver = ?, beat = beat + 1, updated = ?"
+                " WHERE key = ? AND owner IS ? AND beat = ?",
+                [owner, plain(driver), now(), key, seen.owner, seen.beat],
+            )
+            return cursor.rowcount == 1
+
+        return self._file.transaction(work)
+
+    def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
+        def work(connection: sqlite3.Connection) -> str | None:
+            key = self._owned(connection, run_id, owner)
+            _set(connection, key, changes_record(changes))
+            connection.execute("UPDATE runs SET beat = beat + 1 WHERE key = ?", [key])
+            wish: str | None = connection.execute("SELECT wish FROM runs WHERE key = ?", [key]).fetchone()[0]
+            return wish
+
+        return self._file.transaction(work)
+
+    def release(self, run_id: str, owner: str) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE runs SET owner = NULL, driver = NULL, beat = beat + 1, updated = ? WHERE key = ? AND owner = ?",
+                [now(), self._key(connection, run_id), owner],
+            )
+
+        self._file.transaction(work)
+
+    def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
+        prepared = Prepared(rows, owner)
+        self._file.transaction(
+            lambda connection: prepared.write(connection, self._owned(connection, run_id, owner), run_id)
+        )
+
+    def entries(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Entry]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                "SELECT part, number, kind, digest, about, answer, packed FROM entries"
+                " WHERE run = ? AND part = ? AND number >= ? ORDER BY number LIMIT ?",
+                [self._key(connection, run_id), part, start, limit],
+            ).fetchall()
+        )
+        return [
+            Entry(part_, number, kind, digest, about, unpack(answer, packed))
+            for part_, number, kind, digest, about, answer, packed in rows
+        ]
+
+    def parts(self, run_id: str) -> dict[str, int]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                "SELECT part, COUNT(*) FROM entries WHERE run = ? GROUP BY part ORDER BY part",
+                [self._key(connection, run_id)],
+            ).fetchall()
+        )
+        return dict(rows)
+
+    def drop(self, run_id: str, part: str, number: int) -> None:
+        self._file.transaction(
+            lambda connection: connection.execute(
+                "DELETE FROM entries WHERE run = ? AND part = ? AND number = ?",
+                [self._key(connection, run_id), part, number],
+            )
+        )
+
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                f"{_SELECT_ATTEMPTS} WHERE run = ? AND part = ? AND number >= ? ORDER BY number, attempt",
+                [self._key(connection, run_id), part, start],
+            ).fetchall()
+        )
+        return [attempt_of(dict(zip(ATTEMPT_COLUMNS, row[1:], strict=True))) for row in rows]
+
+    def spending(self, run_id: str) -> list[Spending]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                # TOTAL, as SUM gives up where integers grow beyond 64 bits.
+                "SELECT kind, outcome, COUNT(*), TOTAL(examples), TOTAL(unpriced), TOTAL(cost_usd),"
+                " TOTAL(input_tokens), TOTAL(output_tokens), TOTAL(seconds)"
+                " FROM attempts WHERE run = ? GROUP BY kind, outcome ORDER BY kind, outcome",
+                [self._key(connection, run_id)],
+            ).fetchall()
+        )
+        return [
+            Spending(kind, outcome, attempts, int(examples), int(unpriced), cost, int(read), int(written), seconds)
+            for kind, outcome, attempts, examples, unpriced, cost, read, written, seconds in rows
+        ]
+
+    def candidates(self, run_id: str) -> list[Kept]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                "SELECT body, packed FROM candidates WHERE run = ? ORDER BY number", [self._key(connection, run_id)]
+            ).fetchall()
+        )
+        return [kept_of(unpack(body, packed)) for body, packed in rows]
+
+    def rows(self, run_id: str) -> Iterator[Row]:
+        for record in self._paged(run_id, _SELECT_ATTEMPTS):
+            yield from rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, record[1:], strict=True)))
+        for part in self.parts(run_id):
+            start = 0
+            while page := self.entries(run_id, part, start):
+                yield from page
+                start = page[-1].number + 1
+        yield from self.candidates(run_id)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _paged(self, run_id: str, select: str) -> Iterator[Any]:
+        """Rows in the order they were written; nothing is held between two pages."""
+        after = 0
+
+        def page(connection: sqlite3.Connection) -> list[Any]:
+            key = self._key(connection, run_id)
+            query = f"{select} WHERE run = ? AND rowid > ? ORDER BY rowid LIMIT ?"
+            return connection.execute(query, [key, after, PAGE]).fetchall()
+
+        while rows := self._file.read(page):
+            yield from rows
+            after = rows[-1][0]
+
+    def _key(self, connection: sqlite3.Connection, run_id: str) -> int:
+        row = connection.execute("SELECT key FROM runs WHERE id = ?", [run_id]).fetchone()
+        if row is None:
+            raise self._no_such_run(run_id)
+        return int(row[0])
+
+    def _owned(self, connection: sqlite3.Connection, run_id: str, owner: str) -> int:
+        key = self._key(connection, run_id)
+        driving, driver = connection.execute("SELECT owner, driver FROM runs WHERE key = ?", [key]).fetchone()
+        if (driving or "") != owner:
+            raise ClaimLost(f"run {run_id} is driven by {driver or 'nobody'} now")
+        return key
+
+    def _no_such_run(self, run_id: str) -> NoSuchRun:
+        return NoSuchRun(f"{self.url} holds no run {run_id}")
+
+
+def _set(connection: sqlite3.Connection, key: int, record: dict[str, Any]) -> None:
+    assignments = ", ".join(f"{name} = ?" for name in record)
+    connection.execute(f"UPDATE runs SET {assignments} WHERE key = ?", [*record.values(), key])  # noqa: S608 (checked names)

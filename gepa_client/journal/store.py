@@ -1,0 +1,92 @@
+"""What a store of journals must be able to do; SQLite and MongoDB do it, and one suite tests both."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
+
+SCHEMA_VERSION = 1
+
+
+class Store(Protocol):
+    """Runs and their journals. Safe to use from several threads, and the same store from several processes.
+
+    Every method may raise `StoreUnavailable` (full, locked, unreachable: trying later can help), and those that name a
+    run `NoSuchRun`. Opening one raises `StoreTooNew` for a newer schema.
+    """
+
+    url: str
+    """As `open_store` takes it."""
+
+    def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
+        """Add a run with the rows it begins with, all or nothing: a fork's, an import's. Raises `RunExists`."""
+        ...
+
+    def run(self, run_id: str) -> StoredRun:
+        """One run."""
+        ...
+
+    def runs(self) -> list[StoredRun]:
+        """All runs, the one created last first."""
+        ...
+
+    def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
+        """Replace fields of a run, named as in `StoredRun` (not `id`, `claim`); `updated` follows by itself.
+
+        With `owner`: only while that owner drives it, else raises `ClaimLost`.
+        """
+        ...
+
+    def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
+        """Make `owner` the run's driver, at one stroke, if its claim still is `seen`; returns whether it did."""
+        ...
+
+    def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
+        """A sign of life with the fields to replace; returns the run's `wish`. Raises `ClaimLost`."""
+        ...
+
+    def release(self, run_id: str, owner: str) -> None:
+        """Let go of a claim; does nothing where it is somebody else's."""
+        ...
+
+    def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
+        """Add rows, all or none as far as the store can; safe to repeat by the same owner after `StoreUnavailable`.
+
+        `Ended` completes its `Sent`; `Kept` replaces an earlier one of its index. Raises `NumberTaken` where an entry
+        of the same number exists, or an attempt of the same number and attempt: somebody else drives the run. Raises
+        `ClaimLost` where `owner` does not drive the run; the owner "" may write while nobody does. Raises
+        `JournalError` for an `Ended` whose attempt was never `Sent`.
+        """
+        ...
+
+    def entries(self, run_id: str, part: str, start: int = 0, limit: int = 512) -> list[Entry]:
+        """Entries of a part with numbers from `start` on, in order, at most `limit`."""
+        ...
+
+    def parts(self, run_id: str) -> dict[str, int]:
+        """Every part that has entries, with how many."""
+        ...
+
+    def drop(self, run_id: str, part: str, number: int) -> None:
+        """Take one entry out: a stop that is over."""
+        ...
+
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
+        """Attempts for numbers from `start` on, by number and attempt."""
+        ...
+
+    def spending(self, run_id: str) -> list[Spending]:
+        """What all attempts came to, by kind and outcome."""
+        ...
+
+    def candidates(self, run_id: str) -> list[Kept]:
+        """Candidates in the pool, by index."""
+        ...
+
+    def rows(self, run_id: str) -> Iterator[Row]:
+        """All rows, as `create` takes them: attempts with what they came to, entries by part, candidates."""
+        ...
+
+    def close(self) -> None:
+        """Close it; safe to call twice."""
+        ...

@@ -1,0 +1,242 @@
+"""The journal of one run on its way in and out of a store: read ahead in pages, written in groups by a thread."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from gepa_client.errors import ClaimLost, Interrupted, JournalError, NumberTaken, StoreUnavailable
+from gepa_client.journal.entries import Attempt, Entry, Row
+from gepa_client.journal.store import Store
+
+GROUP_S = 0.02
+"""Seconds that rows may wait for others to share a commit, unless somebody waits for them."""
+
+GROUP_ROWS = 256
+PAGE = 512
+
+
+class Tape(Protocol):
+    """Where a journal is read from and written to. May be used from any thread."""
+
+    def read(self, part: str, number: int) -> Entry | None:
+        """The entry of this number, None where there is none; to be asked in growing order."""
+        ...
+
+    def goes_on(self, part: str, number: int) -> bool:
+        """Whether anything was recorded at this number or beyond it before this process began."""
+        ...
+
+    def attempts(self, part: str, number: int) -> list[Attempt]:
+        """Attempts that an earlier process made for this number."""
+        ...
+
+    def write(self, *rows: Row) -> None:
+        """Queue rows that belong together; they keep their order."""
+        ...
+
+    def written(self) -> "Future[None]":
+        """Done when everything queued by now is in the store; fails with `Interrupted` if it cannot be written."""
+        ...
+
+
+class NoTape:
+    """Keeps nothing: a run that is not recorded."""
+
+    def read(self, part: str, number: int) -> Entry | None:  # noqa: ARG002 - the interface's parameters
+        """Nothing is recorded."""
+        return None
+
+    def goes_on(self, part: str, number: int) -> bool:  # noqa: ARG002 - the interface's parameters
+        """Nothing is recorded."""
+        return False
+
+    def attempts(self, part: str, number: int) -> list[Attempt]:  # noqa: ARG002 - the interface's parameters
+        """Nothing was attempted."""
+        return []
+
+    def write(self, *rows: Row) -> None:
+        """Forget them."""
+
+    def written(self) -> "Future[None]":
+        """Done at once."""
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
+class StoredTape:
+    """The journal of one run in a store.
+
+    A failure to write ends it: `on_failure` is told why, and nothing more is accepted, as GEPA must not see what is
+    not recorded. `reads_only`: nothing is ever written, for a replay.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        owner: str,
+        on_failure: Callable[[Interrupted], None],
+        *,
+        reads_only: bool = False,
+    ) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._owner = owner
+        self._on_failure = on_failure
+        self._pages: dict[str, _Pages] = {}
+        self._reading = threading.Lock()
+        self._changed = threading.Condition()
+        self._rows: list[Row] = []
+        self._waiting: list[Future[None]] = []
+        self._failed: Interrupted | None = None
+        self._closing = False
+        self._reads_only = reads_only
+        self._thread = threading.Thread(target=self._commit_groups, name="journal", daemon=True)
+        if not reads_only:
+            self._thread.start()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, part: str, number: int) -> Entry | None:
+        """The entry of this number; pages behind it are forgotten."""
+        return self._part(part).read(number)
+
+    def goes_on(self, part: str, number: int) -> bool:
+        """Whether anything was recorded at this number or beyond it before this process began."""
+        return self._part(part).goes_on(number)
+
+    def attempts(self, part: str, number: int) -> list[Attempt]:
+        """Attempts that an earlier process made for this number."""
+        return self._part(part).attempts(number)
+
+    def _part(self, part: str) -> "_Pages":
+        with self._reading:
+            if part not in self._pages:
+                self._pages[part] = _Pages(self._store, self._run_id, part)
+            return self._pages[part]
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, *rows: Row) -> None:
+        """Queue rows that belong together."""
+        if self._reads_only:
+            return
+        with self._changed:
+            if self._failed is not None:
+                raise Interrupted(self._failed.status, self._failed.reason)
+            self._rows += rows
+            self._changed.notify()
+
+    def written(self) -> "Future[None]":
+        """Done when everything queued by now is in the store."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # whoever waits may be cancelled; the commit they share may not
+        with self._changed:
+            if self._failed is not None:
+                future.set_exception(Interrupted(self._failed.status, self._failed.reason))
+            elif self._reads_only:
+                future.set_result(None)
+            else:
+                self._waiting.append(future)
+                self._changed.notify()
+        return future
+
+    def close(self) -> None:
+        """Write what is queued and end the thread."""
+        if self._reads_only:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _commit_groups(self) -> None:
+        while (group := self._next_group()) is not None:
+            rows, waiting = group
+            try:
+                if rows:
+                    self._store.write(self._run_id, self._owner, rows)
+            except BaseException as error:  # noqa: BLE001 - whoever waits must learn of it, whatever it is
+                self._fail(error, waiting)
+                return
+            for future in waiting:
+                future.set_result(None)
+
+    def _next_group(self) -> tuple[list[Row], list["Future[None]"]] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._rows or self._waiting or self._closing)
+            until = time.monotonic() + GROUP_S
+            while not (self._waiting or self._closing or len(self._rows) >= GROUP_ROWS):
+                left = until - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    break
+            if self._closing and not self._rows and not self._waiting:
+                return None
+            rows, self._rows = self._rows, []
+            waiting, self._waiting = self._waiting, []
+            return rows, waiting
+
+    def _fail(self, error: BaseException, waiting: list["Future[None]"]) -> None:
+        interrupted = _interruption(error)
+        with self._changed:
+            self._failed = interrupted
+            waiting = waiting + self._waiting
+            self._rows, self._waiting = [], []
+        for future in waiting:
+            future.set_exception(Interrupted(interrupted.status, interrupted.reason))
+        self._on_failure(interrupted)
+
+
+class _Pages:
+    """One part of a journal as it was when this process began, a page at a time."""
+
+    def __init__(self, store: Store, run_id: str, part: str) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._part = part
+        self._entries: dict[int, Entry] = {}
+        self._read_to = 0  # everything below has been read
+        self._at_end = False
+        self._last = -1
+        self._attempts: dict[int, list[Attempt]] | None = None
+
+    def read(self, number: int) -> Entry | None:
+        while not self._at_end and self._read_to <= number:
+            self._turn(number)
+        return self._entries.get(number)
+
+    def goes_on(self, number: int) -> bool:
+        self.read(number)
+        return not self._at_end or self._last >= number
+
+    def attempts(self, number: int) -> list[Attempt]:
+        if self._attempts is None:  # asked first at the number where the record ends: what follows is not much
+            self._attempts = {}
+            for attempt in self._store.attempts(self._run_id, self._part, number):
+                self._attempts.setdefault(attempt.number, []).append(attempt)
+        return self._attempts.get(number, [])
+
+    def _turn(self, asked: int) -> None:
+        page = self._store.entries(self._run_id, self._part, self._read_to, PAGE)
+        self._entries = {number: entry for number, entry in self._entries.items() if number >= asked}  # replayed
+        for entry in page:
+            self._entries[entry.number] = entry
+            self._last = entry.number
+        if len(page) < PAGE:
+            self._at_end = True
+        else:
+            self._read_to = self._last + 1
+
+
+def _interruption(error: BaseException) -> Interrupted:
+    """What a failure to write means for the run."""
+    if isinstance(error, NumberTaken | ClaimLost):
+        return Interrupted("paused", f"another process drives this run now: {error}")
+    if isinstance(error, StoreUnavailable):
+        return Interrupted("paused", f"the journal cannot be written: {error}")
+    if isinstance(error, JournalError):
+        return Interrupted("failed", f"the journal cannot be written: {error}")
+    return Interrupted("failed", f"the journal cannot be written: {type(error).__name__}: {error}")

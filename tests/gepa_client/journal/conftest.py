@@ -1,0 +1,65 @@
+"""Every store there is, each a real one: a SQLite file, and a MongoDB server spoken to over TCP."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pymongo import MongoClient
+
+from gepa_client.journal import Store, open_store
+from tests.gepa_client.journal.mongo_process import MongoProcess
+
+Open = Callable[[], Store]
+
+
+@pytest.fixture(scope="session")
+def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server: the one of `MONGODB_URI`, else one that ends with the tests."""
+    if given := os.environ.get("MONGODB_URI"):
+        yield given
+        return
+    process = MongoProcess(tmp_path_factory.mktemp("mongo"))
+    yield process.url
+    process.kill()
+
+
+@pytest.fixture
+def mongo_url(mongo_server: str) -> Iterator[str]:
+    """A database of the test's own, gone with it."""
+    scheme, _, rest = mongo_server.partition("://")
+    place, _, options = rest.partition("?")
+    name = f"evolverpc_{uuid.uuid4().hex}"
+    yield f"{scheme}://{place.partition('/')[0]}/{name}{'?' if options else ''}{options}"
+    with MongoClient[dict[str, object]](mongo_server) as client:
+        client.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "mongo"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store is; the test runs once for each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "deep" / "store.db")
+    url: str = request.getfixturevalue("mongo_url")
+    return url
+
+
+@pytest.fixture
+def another(store_url: str) -> Iterator[Open]:
+    """Opens the same store again, as another process would."""
+    opened: list[Store] = []
+
+    def again() -> Store:
+        opened.append(open_store(store_url))
+        return opened[-1]
+
+    yield again
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(another: Open) -> Store:
+    """A store, empty at first."""
+    return another()

@@ -1,0 +1,44 @@
+"""Stores hold answers far beyond a document's limit, and long runs without getting slow."""
+
+import os
+import time
+from collections.abc import Callable
+
+from gepa_client.journal import Store
+from gepa_client.journal.entries import SEARCH, Row
+from tests.gepa_client.journal.rows_of_runs import OWNER, RUN, driven, ended, entry, sent
+
+MANY = 20_000
+GROUP = 256
+SLOW_S = 10.0
+
+
+def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable[[], Store]) -> None:
+    driven(store)
+    huge = os.urandom(40_000_000)
+    rows: list[Row] = [sent(0), ended(0), entry(0, b"1"), entry(1, huge), entry(2, huge[:2_000_000]), entry(3, b"3")]
+    store.write(RUN.id, OWNER, rows)
+    store.write(RUN.id, OWNER, rows)
+    assert [found.answer for found in another().entries(RUN.id, SEARCH)] == [b"1", huge, huge[:2_000_000], b"3"]
+    store.drop(RUN.id, SEARCH, 1)
+    assert [found.number for found in store.entries(RUN.id, SEARCH)] == [0, 2, 3]
+
+
+def test_a_long_run_is_written_and_read_quickly(store: Store) -> None:
+    driven(store)
+    answers = [b'{"outputs":"%s"}' % os.urandom(150).hex().encode() for _ in range(GROUP)]
+    begun = time.perf_counter()
+    for start in range(0, MANY, GROUP):
+        numbers = range(start, min(start + GROUP, MANY))
+        rows: list[Row] = [sent(number) for number in numbers]
+        rows += [ended(number) for number in numbers]
+        rows += [entry(number, answers[number - start]) for number in numbers]
+        store.write(RUN.id, OWNER, rows)
+    written = time.perf_counter()
+    read = 0
+    while page := store.entries(RUN.id, SEARCH, read):
+        read = page[-1].number + 1
+    done = time.perf_counter()
+    assert read == MANY
+    assert written - begun < 2 * SLOW_S
+    assert done - written < SLOW_S

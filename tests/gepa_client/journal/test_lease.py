@@ -1,0 +1,235 @@
+"""One driver a run: the living keep it, the dead lose it, and no clock of the wall has a say."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from gepa_client.errors import ClaimLost, JournalError, RunBusy, StoreUnavailable
+from gepa_client.journal import Store
+from gepa_client.journal.lease import Heartbeat, take
+from tests.gepa_client.journal.driving import line, start
+from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, driven
+
+LEASE_S = 0.4
+LIVING_S = 2.0  # a beat of a living driver may be this late
+WAIT_S = 30.0
+
+
+def taken(store: Store, owner: str = "another", lease_s: float = LEASE_S) -> list[str]:
+    """Take the run; returns whom it waited for."""
+    waited: list[str] = []
+    take(store, RUN.id, owner=owner, driver="pid 2", lease_s=lease_s, on_wait=lambda driver, _: waited.append(driver))
+    return waited
+
+
+def never(*said: object) -> None:
+    raise AssertionError(said)
+
+
+def test_a_run_that_nobody_drives_is_taken_at_once(store: Store) -> None:
+    store.create(RUN)
+    assert taken(store, lease_s=3600) == []
+    assert store.run(RUN.id).claim.owner == "another"
+
+
+def test_a_driver_without_signs_of_life_is_waited_for_and_replaced(store: Store) -> None:
+    driven(store)
+    begun = time.monotonic()
+    assert taken(store) == [DRIVER]
+    assert time.monotonic() - begun >= LEASE_S
+    assert store.run(RUN.id).claim.owner == "another"
+    with pytest.raises(ClaimLost):
+        store.beat(RUN.id, OWNER, {})
+
+
+def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Callable[[], Store]) -> None:
+    driven(store)
+    with (
+        Heartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never),
+        pytest.raises(RunBusy, match=f"{RUN.id} is driven by {DRIVER}"),
+    ):
+        taken(another(), lease_s=WAIT_S)
+    assert store.run(RUN.id).claim.owner == OWNER
+
+
+def test_a_driver_that_lets_go_while_it_is_watched_is_followed_at_once(store: Store) -> None:
+    driven(store)
+    waits = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(
+            take, store, RUN.id, owner="another", driver="pid 2", lease_s=4.0, on_wait=lambda *_: waits.set()
+        )
+        assert waits.wait(WAIT_S)
+        store.release(RUN.id, OWNER)
+        begun = time.monotonic()
+        taking.result(WAIT_S)
+    assert time.monotonic() - begun < 3.0
+    assert store.run(RUN.id).claim.owner == "another"
+
+
+def test_of_two_who_wait_for_a_dead_driver_one_gets_the_run(store: Store, another: Callable[[], Store]) -> None:
+    driven(store)
+    stores = [another(), another()]
+
+    def attempt(index: int) -> str:
+        try:
+            taken(stores[index], owner=f"owner {index}")
+        except RunBusy as error:
+            return str(error)
+        return "got it"
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(attempt, range(2)))
+    assert ends.count("got it") == 1
+    assert any("pid 2" in end for end in ends)
+    assert store.run(RUN.id).claim.owner == f"owner {ends.index('got it')}"
+
+
+def test_a_run_is_kept_from_another_process_and_taken_over_when_that_is_killed(store: Store, store_url: str) -> None:
+    store.create(RUN)
+    with start("drive", store_url, RUN.id, 1.0) as process:
+        assert line(process.stdout) == "driving"
+        with pytest.raises(RunBusy, match="another process"):
+            taken(store, lease_s=WAIT_S)
+        process.kill()
+        process.wait(WAIT_S)
+        assert taken(store, lease_s=1.0) == ["another process"]
+    assert store.run(RUN.id).claim.owner == "another"
+
+
+def test_a_driver_in_another_process_hears_of_wishes_and_of_its_loss(store: Store, store_url: str) -> None:
+    store.create(RUN)
+    with start("drive", store_url, RUN.id, LIVING_S) as process:
+        assert line(process.stdout) == "driving"
+        store.update(RUN.id, {"wish": "cancel"})
+        assert line(process.stdout) == "cancel"
+        seen = store.run(RUN.id).claim
+        while not store.claim(RUN.id, seen, "another", "pid 2"):
+            seen = store.run(RUN.id).claim
+        assert line(process.stdout) == "ClaimLost"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(WAIT_S) == 0
+
+
+def test_clocks_that_jump_do_not_matter(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    driven(store)
+    jumps = iter(range(0, 10**9, 10**6))
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: 2e9 - next(jumps))
+        with Heartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never), pytest.raises(RunBusy):
+            taken(store, lease_s=WAIT_S)
+        begun = time.monotonic()
+        taken(store)
+        assert LEASE_S <= time.monotonic() - begun < WAIT_S
+
+
+def test_signs_of_life_bring_what_changed(store: Store) -> None:
+    driven(store)
+    counts = iter(range(10**6))
+    beaten = threading.Semaphore(0)
+
+    def changes() -> Mapping[str, Any]:
+        beaten.release()
+        return {"counters": {"iteration": next(counts)}}
+
+    with Heartbeat(store, RUN.id, OWNER, LIVING_S, changes, never, never):
+        for _ in range(4):
+            assert beaten.acquire(timeout=WAIT_S)
+    assert store.run(RUN.id).counters["iteration"] >= 2
+
+
+def test_each_wish_is_heard_once(store: Store) -> None:
+    driven(store)
+    heard: list[str] = []
+    beats = threading.Semaphore(0)
+    wishes = threading.Semaphore(0)
+
+    def changes() -> Mapping[str, Any]:
+        beats.release()
+        return {}
+
+    def hear(wish: str) -> None:
+        heard.append(wish)
+        wishes.release()
+
+    with Heartbeat(store, RUN.id, OWNER, LIVING_S, changes, hear, never):
+        for wish in ("cancel", "pause"):
+            store.update(RUN.id, {"wish": wish})
+            assert wishes.acquire(timeout=WAIT_S)
+            for _ in range(2):
+                assert beats.acquire(timeout=WAIT_S)
+    assert heard == ["cancel", "pause"]
+
+
+class Silent:
+    """A store that cannot be reached, or does not answer while `hangs` is not set."""
+
+    def __init__(self, hangs: threading.Event | None = None) -> None:
+        self.beats = 0
+        self._hangs = hangs
+
+    def beat(self, *_: object) -> str | None:
+        self.beats += 1
+        if self._hangs is not None:
+            self._hangs.wait(WAIT_S)
+        raise StoreUnavailable("away")
+
+
+def lost(store: Any, lease_s: float = LEASE_S) -> tuple[JournalError, float]:
+    """What a driver hears of its loss, and after how many seconds."""
+    heard: list[JournalError] = []
+    told = threading.Event()
+
+    def hear(error: JournalError) -> None:
+        heard.append(error)
+        told.set()
+
+    begun = time.monotonic()
+    with Heartbeat(store, RUN.id, OWNER, lease_s, dict, never, hear):
+        assert told.wait(WAIT_S)
+        took = time.monotonic() - begun
+    assert len(heard) == 1
+    return heard[0], took
+
+
+def test_a_driver_that_cannot_show_life_for_the_lease_is_told_to_stop() -> None:
+    store = Silent()
+    error, took = lost(store)
+    assert isinstance(error, StoreUnavailable)
+    assert "away" in str(error)
+    assert took >= LEASE_S
+    assert store.beats >= 2, "it tried again"
+
+
+def test_a_driver_whose_store_hangs_is_told_in_time_too() -> None:
+    hangs = threading.Event()
+    error, took = lost(Silent(hangs))
+    hangs.set()
+    assert isinstance(error, StoreUnavailable)
+    assert LEASE_S <= took < WAIT_S / 2
+
+
+def test_a_driver_whose_run_was_taken_is_told_at_once(store: Store) -> None:
+    driven(store, owner="another")
+    error, took = lost(store, lease_s=3600)
+    assert isinstance(error, ClaimLost)
+    assert took < WAIT_S
+
+
+def test_stopping_does_not_wait_for_the_next_beat(store: Store) -> None:
+    driven(store)
+    beaten = threading.Event()
+
+    def changes() -> Mapping[str, Any]:
+        beaten.set()
+        return {}
+
+    with Heartbeat(store, RUN.id, OWNER, 3600, changes, never, never):
+        assert beaten.wait(WAIT_S)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 5

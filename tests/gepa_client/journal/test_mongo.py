@@ -1,0 +1,174 @@
+"""What is particular to a store behind a network: secrets in its URL, restarts, lost replies."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pymongo import MongoClient
+
+from gepa_client.errors import JournalError, NumberTaken, StoreTooNew, StoreUnavailable
+from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.mongo import MongoStore
+from gepa_client.journal.mongo_server import without_secrets
+from tests.gepa_client.journal.cutting_proxy import cutting
+from tests.gepa_client.journal.mongo_process import MongoProcess
+from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, run, sent
+
+WAIT_S = 40.0
+NOBODY = "127.0.0.1:1"  # a port where nothing listens
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[MongoProcess]:
+    """A server that keeps its data on disk."""
+    made = MongoProcess(tmp_path, in_memory=False)
+    yield made
+    made.kill()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("mongodb://me:secret@h/d", "mongodb://h/d"),
+        ("mongodb://me:se%40cret@h1:1,h2:2/d?replicaSet=r&w=1", "mongodb://h1:1,h2:2/d?replicaSet=r&w=1"),
+        ("mongodb+srv://me:secret@h/?tlsCertificateKeyFilePassword=secret", "mongodb+srv://h/"),
+        ("mongodb://me:se/c@ret@h/d?authSource=admin", "mongodb://h/d?authSource=admin"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+
+
+def test_nobody_there_is_said_soon_and_without_the_password() -> None:
+    begun = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=NOBODY) as caught:
+        MongoStore(f"mongodb://me:secret@{NOBODY}/runs")
+    assert time.monotonic() - begun < 15
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "me:se/cret@h/d",
+        "me:secret@h:port/d",
+        "me:secret@h/d?w=0",
+        "me:secret@h/d?tls=maybe",
+        "h/d?tlsCertificateKeyFilePasswrd=secret",
+    ],
+)
+def test_a_url_that_will_not_do_is_an_error_without_the_password(rest: str) -> None:
+    with pytest.raises(JournalError, match="not a usable MongoDB URL") as caught:
+        MongoStore(f"mongodb://{rest}")
+    assert "cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_an_option_nobody_knows_is_named() -> None:
+    with pytest.raises(JournalError, match=r"h/d is not a usable MongoDB URL: .*replicaset"):
+        MongoStore("mongodb://somebody:secret@h/d?replicasett=r0")
+
+
+def test_a_newer_store_is_refused(mongo_url: str) -> None:
+    MongoStore(mongo_url).close()
+    with MongoClient[dict[str, object]](mongo_url) as client:
+        client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 7}})
+    with pytest.raises(StoreTooNew, match="version 7, this evolverpc knows 1"):
+        MongoStore(mongo_url)
+
+
+def test_a_database_without_a_name_is_called_evolverpc(process: MongoProcess) -> None:
+    store = MongoStore(process.url)
+    store.create(RUN)
+    store.close()
+    with MongoClient[dict[str, object]](process.url) as client:
+        assert "evolverpc" in client.list_database_names()
+
+
+def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoProcess) -> None:
+    store = MongoStore(f"{process.url}/runs")
+    driven(store)
+    written = threading.Semaphore(0)
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for number in range(60):
+                store.write(RUN.id, OWNER, [sent(number), ended(number), entry(number), KEPT])
+                store.beat(RUN.id, OWNER, {"counters": {"iteration": number}})
+                written.release()
+        except BaseException as error:  # told by the test
+            failures.append(error)
+            raise
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for _ in range(3):
+        for _ in range(10):
+            assert written.acquire(timeout=WAIT_S)
+        process.kill()
+        assert process.start()
+    writer.join(WAIT_S)
+    assert failures == []
+    assert store.entries(RUN.id, SEARCH) == [entry(number) for number in range(60)]
+    assert [spent.attempts for spent in store.spending(RUN.id)] == [60]
+    assert store.run(RUN.id).counters == {"iteration": 59}
+    store.close()
+
+
+def test_a_server_that_stays_away_is_said_and_the_write_can_be_repeated(process: MongoProcess) -> None:
+    store = MongoStore(f"{process.url}/runs", patience_s=0.5)
+    driven(store)
+    process.kill()
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        store.write(RUN.id, OWNER, [sent(0), entry(0)])
+    assert process.start()
+    store.write(RUN.id, OWNER, [sent(0), entry(0)])
+    assert store.entries(RUN.id, SEARCH) == [entry(0)]
+    store.close()
+
+
+@pytest.mark.parametrize("lost", [b"attempts", b"chunks", b"entries", b"candidates"])
+def test_a_write_whose_reply_was_lost_is_told_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
+    with cutting(process.port) as proxy:
+        store = MongoStore(f"mongodb://127.0.0.1:{proxy.port}/runs")
+        driven(store)
+        long = entry(1, os.urandom(3_000_000))
+        proxy.cut(lost)
+        store.write(RUN.id, OWNER, [sent(0), ended(0), KEPT, entry(0), long])
+        assert proxy.cuts == 1
+        assert store.entries(RUN.id, SEARCH) == [entry(0), long]
+        assert [attempt.outcome for attempt in store.attempts(RUN.id, SEARCH)] == ["ok"]
+        assert store.candidates(RUN.id) == [KEPT]
+        store.update(RUN.id, {})
+        assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
+        with pytest.raises(NumberTaken):
+            store.write(RUN.id, "another", [entry(0)])
+        store.close()
+
+
+def test_a_claim_or_a_run_whose_reply_was_lost_is_ours_all_the_same(process: MongoProcess) -> None:
+    with cutting(process.port) as proxy:
+        store = MongoStore(f"mongodb://127.0.0.1:{proxy.port}/runs")
+        proxy.cut(b"insert")
+        store.create(run("x"), [sent(0), entry(0)])
+        proxy.cut(b"update")
+        assert store.claim("x", store.run("x").claim, OWNER, "pid 1")
+        assert proxy.cuts == 2
+        assert store.entries("x", SEARCH) == [entry(0)]
+        store.close()
+
+
+def test_the_package_loads_without_pymongo_and_says_how_to_get_it() -> None:
+    code = (
+        "import sys; sys.modules['pymongo'] = None; sys.modules['bson'] = None\n"
+        "from gepa_client.journal import open_store\n"
+        "open_store('mongodb://h/d')"
+    )
+    ended_ = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ended_.stderr.strip().endswith("JournalError: a MongoDB store needs pymongo: pip install 'evolverpc[mongo]'")

@@ -1,0 +1,134 @@
+"""What is particular to a store in a file: its rights, its locks, its disk, and files that are something else."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
+from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.sqlite import SqliteStore
+from tests.gepa_client.journal.driving import line, start
+from tests.gepa_client.journal.rows_of_runs import OWNER, RUN, driven, entry, sent
+
+WAIT_S = 30.0
+FULL = 600_000
+
+
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "store.db"
+    store = SqliteStore(path)
+    driven(store)
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["store.db", "store.db-shm", "store.db-wal"]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    store.close()
+    assert list(path.parent.iterdir()) == [path], "one file is left"
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreTooNew, match=r"version 7, this evolverpc knows 1"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("these are notes\n" * 1000)
+    with pytest.raises(JournalError, match=r"notes\.txt is not a database"):
+        SqliteStore(path)
+    assert path.read_text() == "these are notes\n" * 1000
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "photos.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE photos (name TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match=r"photos\.db is a database of something else"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="is a folder"):
+        SqliteStore(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable, match=r"file/store\.db cannot be opened.*--store"):
+        SqliteStore(tmp_path / "file" / "store.db")
+
+
+def test_a_file_locked_for_long_is_named_and_the_write_can_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path, patience_s=0.1)
+    driven(store)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match=r"store\.db is locked"):
+        store.write(RUN.id, OWNER, [sent(0), entry(0)])
+    assert store.entries(RUN.id, SEARCH) == [], "reading goes on"
+    other.execute("ROLLBACK")
+    other.close()
+    store.write(RUN.id, OWNER, [sent(0), entry(0)])
+    assert store.entries(RUN.id, SEARCH) == [entry(0)]
+    store.close()
+
+
+def test_a_lock_that_is_let_go_in_time_goes_unnoticed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    driven(store)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    writer = threading.Thread(target=store.write, args=(RUN.id, OWNER, [entry(0)]))
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive(), "it waits"
+    other.execute("COMMIT")
+    other.close()
+    writer.join(WAIT_S)
+    assert store.entries(RUN.id, SEARCH) == [entry(0)]
+    store.close()
+
+
+def test_a_full_disk_loses_nothing_and_the_write_can_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with start("fill", path, RUN.id, FULL) as process:
+        said, _ = process.communicate(timeout=WAIT_S)
+    message, during, after = said.splitlines()
+    assert str(path) in message
+    assert (during, after) == ("0", "2"), "the failed write left nothing of itself"
+
+
+def test_several_processes_open_and_write_one_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    writers = [start("write", path, f"run-{index}", 60) for index in range(4)]
+    for writer in writers:
+        writer.communicate(timeout=WAIT_S)
+        assert writer.returncode == 0
+    store = SqliteStore(path)
+    assert {run.id: store.parts(run.id) for run in store.runs()} == {f"run-{index}": {SEARCH: 60} for index in range(4)}
+    store.close()
+
+
+def test_what_was_written_outlives_a_killed_process(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    driven(store, owner="nobody any more")
+    store.release(RUN.id, "nobody any more")
+    with start("drive", path, RUN.id, 5) as process:
+        assert line(process.stdout) == "driving"
+        process.kill()
+    assert store.run(RUN.id).claim.owner == "process"
+    store.close()

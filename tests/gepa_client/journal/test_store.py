@@ -1,0 +1,339 @@
+"""What every store does: one suite, each kind of store."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RunExists
+from gepa_client.journal import Claim, Kept, Spending, Store
+from gepa_client.journal.entries import SEARCH, Row
+from tests.gepa_client.journal.rows_of_runs import DRIVER, KEPT, OWNER, RUN, driven, ended, entry, run, sent
+
+WAIT_S = 30.0
+
+
+def test_a_run_comes_back_as_it_was_given(store: Store, another: Callable[[], Store]) -> None:
+    store.create(RUN)
+    for reader in (store, another()):
+        assert reader.run(RUN.id) == RUN
+        assert list(reader.run(RUN.id).config) == ["z", "a"], "keys keep their order"
+
+
+def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -> None:
+    store.create(RUN)
+    with pytest.raises(RunExists, match=RUN.id):
+        store.create(run(status="paused"), [entry(0)])
+    assert store.run(RUN.id) == RUN
+    assert store.entries(RUN.id, SEARCH) == []
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: store.run("x"),
+        lambda store: store.update("x", {"status": "paused"}),
+        lambda store: store.update("x", {"status": "paused"}, owner=OWNER),
+        lambda store: store.claim("x", Claim(None, 0), OWNER, DRIVER),
+        lambda store: store.beat("x", OWNER, {}),
+        lambda store: store.release("x", OWNER),
+        lambda store: store.write("x", OWNER, [entry(0)]),
+        lambda store: store.entries("x", SEARCH),
+        lambda store: store.parts("x"),
+        lambda store: store.drop("x", SEARCH, 0),
+        lambda store: store.attempts("x", SEARCH),
+        lambda store: store.spending("x"),
+        lambda store: store.candidates("x"),
+        lambda store: list(store.rows("x")),
+    ],
+)
+def test_whoever_names_a_run_that_is_not_there_is_told(store: Store, act: Callable[[Store], object]) -> None:
+    with pytest.raises(NoSuchRun, match="x"):
+        act(store)
+
+
+def test_runs_are_listed_with_the_last_one_first(store: Store) -> None:
+    store.create(run("b", created="2026-01-02T00:00:00+00:00"))
+    store.create(run("a", created="2026-01-01T00:00:00+00:00"))
+    store.create(run("c", created="2026-01-02T00:00:00+00:00"))
+    assert [found.id for found in store.runs()] == ["c", "b", "a"]
+
+
+def test_fields_are_replaced_one_by_one(store: Store) -> None:
+    store.create(RUN)
+    best = {"index": 1, "score": 0.5, "texts": {"a.b": "x"}}
+    store.update(RUN.id, {"status": "paused", "reason": "by hand", "best": best, "wish": "cancel"})
+    found = store.run(RUN.id)
+    assert found.updated > RUN.updated
+    assert replace(found, updated=RUN.updated) == run(status="paused", reason="by hand", best=best, wish="cancel")
+
+
+@pytest.mark.parametrize("field", ["id", "claim", "owner", "colour"])
+def test_a_field_that_cannot_be_replaced_is_refused(store: Store, field: str) -> None:
+    store.create(RUN)
+    with pytest.raises(ValueError, match=field):
+        store.update(RUN.id, {field: "x"})
+
+
+def test_only_the_driver_may_change_what_is_the_drivers(store: Store) -> None:
+    driven(store)
+    store.update(RUN.id, {"status": "running"}, owner=OWNER)
+    acts: list[Callable[[], object]] = [
+        lambda: store.update(RUN.id, {"status": "failed"}, owner="another"),
+        lambda: store.beat(RUN.id, "another", {"status": "failed"}),
+        lambda: store.write(RUN.id, "another", [entry(0)]),
+        lambda: store.write(RUN.id, "", [entry(0)]),
+    ]
+    for act in acts:
+        with pytest.raises(ClaimLost, match=DRIVER):
+            act()
+    assert store.run(RUN.id).status == "running"
+    assert store.entries(RUN.id, SEARCH) == []
+
+
+def test_nobodys_run_is_written_by_nobody(store: Store) -> None:
+    store.create(RUN)
+    store.write(RUN.id, "", [entry(0)])
+    assert store.entries(RUN.id, SEARCH) == [entry(0)]
+    with pytest.raises(ClaimLost):
+        store.write(RUN.id, OWNER, [entry(1)])
+
+
+def test_a_claim_is_taken_only_as_it_was_seen(store: Store) -> None:
+    store.create(RUN)
+    seen = store.run(RUN.id).claim
+    assert store.claim(RUN.id, seen, OWNER, DRIVER)
+    assert not store.claim(RUN.id, seen, "another", "pid 2"), "it was seen free"
+    seen = store.run(RUN.id).claim
+    assert (seen.owner, store.run(RUN.id).driver) == (OWNER, DRIVER)
+    store.beat(RUN.id, OWNER, {})
+    assert not store.claim(RUN.id, seen, "another", "pid 2"), "its driver lives"
+    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
+
+
+def test_a_claim_let_go_is_never_again_what_somebody_saw(store: Store) -> None:
+    seen = driven(store).claim
+    store.release(RUN.id, "another")
+    assert store.run(RUN.id).claim == seen
+    store.release(RUN.id, OWNER)
+    free = store.run(RUN.id)
+    assert (free.claim.owner, free.driver) == (None, None)
+    assert free.claim.beat > seen.beat
+
+
+def test_of_many_who_claim_at_once_one_gets_the_run(store: Store, another: Callable[[], Store]) -> None:
+    store.create(RUN)
+    seen = store.run(RUN.id).claim
+    stores = [another() for _ in range(4)]
+    ready = threading.Barrier(8)
+
+    def claim(index: int) -> bool:
+        ready.wait(WAIT_S)
+        return stores[index % 4].claim(RUN.id, seen, f"owner {index}", f"pid {index}")
+
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(claim, range(8)))
+    assert sum(got) == 1
+    assert store.run(RUN.id).claim.owner == f"owner {got.index(True)}"
+
+
+def test_a_sign_of_life_brings_changes_and_takes_wishes(store: Store) -> None:
+    claim = driven(store).claim
+    assert store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}}) is None
+    store.update(RUN.id, {"wish": "cancel"})
+    assert store.beat(RUN.id, OWNER, {}) == "cancel"
+    found = store.run(RUN.id)
+    assert found.counters == {"iteration": 7}
+    assert found.claim == Claim(OWNER, claim.beat + 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"z": 1,\n "a": 1.50, "a": "\xc3\xa9"}',
+        b"",
+        b'"' + b"x" * 4095 + b'"',
+        b'"' + b"long and the same " * 10_000 + b'"',
+        bytes(range(256)) * 3,
+    ],
+    ids=["json", "empty", "just too long", "long", "any bytes"],
+)
+def test_answers_come_back_byte_by_byte(store: Store, answer: bytes) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(0, answer)])
+    assert store.entries(RUN.id, SEARCH) == [entry(0, answer)]
+
+
+def test_words_that_utf_8_cannot_say_do_not_stop_a_run(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(0, about="row \udcff\x00")])
+    assert store.entries(RUN.id, SEARCH)[0].about == "row \\udcff\x00"
+
+
+def test_entries_are_read_in_order_part_by_part_and_page_by_page(store: Store) -> None:
+    driven(store)
+    store.create(run("other"))
+    store.write("other", "", [entry(3, b"0")])
+    numbers = [*range(0, 20, 2), *range(19, 0, -2)]
+    store.write(RUN.id, OWNER, [entry(number) for number in numbers] + [entry(0, b"1", part="start")])
+    assert store.entries(RUN.id, SEARCH) == [entry(number) for number in range(20)]
+    assert store.entries(RUN.id, SEARCH, 7, 3) == [entry(7), entry(8), entry(9)]
+    assert store.entries(RUN.id, SEARCH, 20) == []
+    assert store.entries(RUN.id, SEARCH, 0, 0) == []
+    assert store.entries(RUN.id, "start") == [entry(0, b"1", part="start")]
+    assert store.parts(RUN.id) == {SEARCH: 20, "start": 1}
+
+
+def test_one_entry_can_be_taken_out_and_written_anew(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(0), entry(1)])
+    store.drop(RUN.id, SEARCH, 1)
+    store.drop(RUN.id, SEARCH, 1)
+    assert store.entries(RUN.id, SEARCH) == [entry(0)]
+    store.write(RUN.id, OWNER, [entry(1, b"2")])
+    assert store.entries(RUN.id, SEARCH, 1) == [entry(1, b"2")]
+
+
+BATCH: list[Row] = [sent(0), sent(1), ended(1), entry(0), entry(1), KEPT]
+
+
+def test_a_write_may_be_repeated_by_who_wrote_it(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, BATCH[:4])
+    before = store.spending(RUN.id)
+    store.write(RUN.id, OWNER, BATCH[:4])
+    assert store.spending(RUN.id) == before
+    store.write(RUN.id, OWNER, BATCH)
+    assert store.entries(RUN.id, SEARCH) == [entry(0), entry(1)]
+
+
+@pytest.mark.parametrize("row", [entry(1), entry(1, b"3"), sent(1)], ids=["entry", "other answer", "attempt"])
+def test_a_number_written_by_another_driver_is_taken(store: Store, row: Row) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, BATCH)
+    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
+    with pytest.raises(NumberTaken, match="1"):
+        store.write(RUN.id, "another", [row])
+    assert store.entries(RUN.id, SEARCH) == [entry(0), entry(1)]
+
+
+@pytest.mark.parametrize("row", [entry(1, b"3"), sent(1, endpoint="http://127.0.0.1:2")], ids=["entry", "attempt"])
+def test_a_number_is_not_written_twice_with_different_content(store: Store, row: Row) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, BATCH)
+    with pytest.raises(NumberTaken, match="1"):
+        store.write(RUN.id, OWNER, [row])
+
+
+def test_nothing_is_written_past_a_number_that_is_taken(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(1)])
+    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
+    with pytest.raises(NumberTaken):
+        store.write(RUN.id, "another", [entry(1), entry(2)])
+    assert store.entries(RUN.id, SEARCH) == [entry(1)]
+
+
+def test_another_driver_ends_what_the_dead_one_began(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [sent(0), sent(0, 2, instance=None), sent(1)])
+    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
+    store.write(RUN.id, "another", [ended(0, 2, "lost"), sent(0, 3), ended(0, 3)])
+    found = [(attempt.number, attempt.attempt, attempt.outcome) for attempt in store.attempts(RUN.id, SEARCH)]
+    assert found == [(0, 1, None), (0, 2, "lost"), (0, 3, "ok"), (1, 1, None)]
+    assert store.attempts(RUN.id, SEARCH)[1].instance is None
+    assert [attempt.number for attempt in store.attempts(RUN.id, SEARCH, 1)] == [1]
+    assert store.attempts(RUN.id, "start") == []
+
+
+def test_an_end_without_a_beginning_is_an_error(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [sent(0)])
+    with pytest.raises(JournalError, match="search 5 1"):
+        store.write(RUN.id, OWNER, [ended(0), ended(5)])
+
+
+def test_spending_adds_up_what_was_said(store: Store) -> None:
+    driven(store)
+    usage = {"cost_usd": 0.25, "input_tokens": 10, "output_tokens": 2, "calls": 1}
+    many = int(float(f"{2**70:.14g}"))
+    rows: list[Row] = [
+        *(sent(number) for number in range(4)),
+        sent(9, kind="score"),
+        ended(0, seconds=0.5, usage=usage),
+        ended(1, seconds=0.25, usage={**usage, "cost_usd": None, "input_tokens": 2**70}, examples=3, unpriced=3),
+        ended(2, outcome="lost", seconds=None, usage=None, unpriced=1),
+        ended(9, usage={"cost_usd": 1, "input_tokens": "many"}),
+    ]
+    store.write(RUN.id, OWNER, rows)
+    # A server may keep 15 digits of a number.
+    found = [replace(spent, input_tokens=int(float(f"{spent.input_tokens:.14g}"))) for spent in store.spending(RUN.id)]
+    assert found == [
+        Spending("evaluate", None, 1, 0, 0, 0, 0, 0, 0),
+        Spending("evaluate", "lost", 1, 1, 1, 0, 0, 0, 0),
+        Spending("evaluate", "ok", 2, 4, 3, 0.25, many, 4, 0.75),
+        Spending("score", "ok", 1, 1, 0, 1.0, 0, 0, 0),
+    ]
+
+
+def test_candidates_are_kept_by_index_and_replaced(store: Store) -> None:
+    driven(store)
+    long = replace(KEPT, index=1, parents=[0], texts={"a": "0123456789" * 1000}, objective_scores=None)
+    store.write(RUN.id, OWNER, [long, KEPT])
+    assert store.candidates(RUN.id) == [KEPT, long]
+    store.write(RUN.id, OWNER, [replace(KEPT, score=0.75)])
+    found = store.candidates(RUN.id)
+    assert found == [replace(KEPT, score=0.75), long]
+    assert list(found[0].texts) == ["b.c", "$a"]
+    assert list(found[0].scores) == ["1", "0"]
+
+
+def test_all_rows_of_a_run_begin_another(store: Store) -> None:
+    driven(store)
+    usage = {"z": 1, "cost_usd": 0.5}
+    rows: list[Row] = [
+        *(sent(number) for number in (0, 1, 2000)),
+        ended(0, usage=usage, seconds=1.5, examples=2, unpriced=1),
+        *(entry(number, part=part) for part in (SEARCH, "start") for number in range(600)),
+        KEPT,
+    ]
+    store.write(RUN.id, OWNER, rows)
+    found = list(store.rows(RUN.id))
+    assert sorted(map(repr, found)) == sorted(map(repr, rows))
+    store.create(run("copy"), found)
+    assert list(store.rows("copy")) == found
+    assert store.spending("copy") == store.spending(RUN.id)
+    assert store.run("copy").claim.owner is None
+
+
+def test_several_threads_write_and_read_one_store(store: Store, another: Callable[[], Store]) -> None:
+    driven(store)
+    stores = [store, another()]
+
+    def write(index: int) -> None:
+        for number in range(index * 20, index * 20 + 20):
+            stores[index % 2].write(RUN.id, OWNER, [sent(number), ended(number), entry(number)])
+            stores[index % 2].entries(RUN.id, SEARCH, number, 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert [found.number for found in store.entries(RUN.id, SEARCH)] == list(range(160))
+
+
+def test_a_closed_store_says_so(store: Store) -> None:
+    store.create(RUN)
+    store.close()
+    store.close()
+    with pytest.raises(JournalError, match="close"):
+        store.run(RUN.id)
+
+
+def test_a_candidate_of_any_length_is_kept(store: Store) -> None:
+    driven(store)
+    noise = "".join(chr(0x4E00 + (number * 7919) % 20000) for number in range(700_000))
+    for score in (0.25, 0.5):
+        kept: Kept = replace(KEPT, texts={"a": noise}, score=score)
+        store.write(RUN.id, OWNER, [kept])
+        assert store.candidates(RUN.id) == [kept]
