@@ -24,9 +24,13 @@ def unconnected(url: str, error: Exception) -> str:
         return f"{where}: no such host"
     if not isinstance(error, aiohttp.ClientConnectorError):
         return f"{where}: no connection within {CONNECT_TIMEOUT_S:g} s"
-    if error.os_error.errno == errno.ECONNREFUSED:
+    if _refused(error):
         return f"{where}: {REFUSED}"
     return f"{where}: {error.os_error.strerror or error.os_error}"
+
+
+def _refused(error: Exception) -> bool:
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED
 
 
 class Poster:
@@ -36,9 +40,15 @@ class Poster:
         self._url = url
         self._bound = max_response_bytes
         self._headers = {"Content-Type": "application/json"}
+        self._session: aiohttp.ClientSession | None = None
+        self.use_token(token)
+
+    def use_token(self, token: str | None) -> bool:
+        """Send this token from now on; False where it is the one that was sent already."""
+        before = self._headers.pop("Authorization", None)
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._session: aiohttp.ClientSession | None = None
+        return self._headers.get("Authorization") != before
 
     def open(self) -> None:
         """Open the session, inside the event loop that uses it; safe to call twice."""
@@ -76,7 +86,7 @@ class Poster:
         except aiohttp.ClientSSLError as error:
             raise Refused(f"no trusted connection to {self._url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectionLost(unconnected(self._url, error), sent=False) from error
+            raise ConnectionLost(unconnected(self._url, error), sent=False, refused=_refused(error)) from error
         except TimeoutError as error:
             raise ConnectionLost(f"no answer from {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -28,6 +28,7 @@ from protocol import (
     ListExamplesResult,
     MakeReflectiveDatasetResult,
     ProposeNewTextsResult,
+    ScoreResult,
 )
 from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
 
@@ -37,6 +38,9 @@ CANCEL_TIMEOUT_S = 2.0
 ANSWER_GRACE_S = 15.0
 """Seconds beyond `wait_s` that a server may take to write `pending` before the connection counts as lost."""
 
+LONG_SILENCE_S = 5.0
+"""Seconds without an answer after which a connection was not cut by an accident of the moment."""
+
 
 class RpcClient:
     """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
@@ -44,6 +48,8 @@ class RpcClient:
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
     `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
     call before the server answers `pending` (capability `async`), which the client then follows up by itself.
+    `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
+    is not tried again here, as one that is lost is.
 
     Raises:
         Refused: the address or the token cannot be used; see `gepa_client.address`.
@@ -59,13 +65,16 @@ class RpcClient:
         wait_s: float = 20.0,
         allow_insecure: bool = False,
         max_response_bytes: int = 256 * 2**20,
+        elsewhere: bool = False,
     ) -> None:
         self.url = rpc_url(url, allow_insecure=allow_insecure)
         self.timeout_s = timeout_s
         self.wait_s = wait_s
         self.discovery: DiscoverResult | None = None
+        self._token, self._token_file = token, token_file
         self._poster = Poster(self.url, find_token(token, token_file), max_response_bytes)
         self._when_refused = refused(token, token_file)
+        self._elsewhere = elsewhere
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
 
@@ -88,6 +97,14 @@ class RpcClient:
         """Close the session; safe to call twice."""
         await self._poster.close()
 
+    def reread_token(self) -> bool:
+        """Look for the token where it came from; True when it is another one, as after a restart of the server.
+
+        Raises:
+            Refused: its file cannot be read, or holds no usable token.
+        """
+        return self._poster.use_token(find_token(self._token, self._token_file))
+
     def offers(self, capability: str) -> bool:
         """Whether the last `discover` named this capability; False before the first."""
         return self.discovery is not None and capability in self.discovery.capabilities
@@ -108,12 +125,13 @@ class RpcClient:
         wait_s: float | None = None,
         group: str | None = None,
         timeout_s: float | None = None,
+        resends: int = RESENDS,
     ) -> JsonValue:
         """Make one call and return its result, unvalidated.
 
         A lost connection is tried again where that can do no harm: the method is idempotent, the request never left,
         or a `call_id` lets the server answer what it already knows. `pending` answers are followed until the deadline.
-        Cancelling the coroutine cancels the call on the server, where it can.
+        `resends` at most. Cancelling the coroutine cancels the call on the server, where it can.
 
         Raises:
             RpcError: the server's own error. ConnectionLost, BadResponse, Refused: see `gepa_client.errors`.
@@ -123,9 +141,10 @@ class RpcClient:
         if wait_s is None and call_id is not None and self.offers("async"):
             wait_s = self.wait_s
         meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
+        instance = self.instance_id if call_id is not None else None
         try:
             asked = time.monotonic()
-            answer = await self._until_answered(method, dict(params or {}), meta, deadline)
+            answer = await self._until_answered(method, dict(params or {}), meta, deadline, instance, resends)
             while call_id is not None and method in METHODS and method != "get_result" and is_pending(answer):
                 if time.monotonic() >= deadline:
                     raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
@@ -133,7 +152,7 @@ class RpcClient:
                     await asyncio.sleep(FIRST_PAUSE_S)  # a server that does not wait must not be asked without end
                 asked = time.monotonic()
                 collect = {"call_id": call_id, "wait_s": min(self.wait_s, max(deadline - time.monotonic(), 0.0))}
-                answer = await self._until_answered("get_result", collect, {}, deadline)
+                answer = await self._until_answered("get_result", collect, {}, deadline, instance, resends)
         except asyncio.CancelledError:
             if call_id is not None and self.offers("cancel"):
                 await self._cancel_quietly(call_id)
@@ -141,34 +160,48 @@ class RpcClient:
         return answer
 
     async def _until_answered(
-        self, method: str, params: dict[str, Any], meta: dict[str, Any], deadline: float
+        self,
+        method: str,
+        params: dict[str, Any],
+        meta: dict[str, Any],
+        deadline: float,
+        instance: str | None,
+        resends: int,
     ) -> JsonValue:
-        """Send the request, again where the outcome is unknown and a repetition is harmless."""
+        """Send the request, again where the outcome is unknown and a repetition is harmless.
+
+        `instance`: the process that the call began with and that alone knows its `call_id`, None where it has none.
+        """
         known = METHODS.get(method)
         harmless = meta.get("call_id") is not None or (known is not None and known.idempotent)
+        sent = False
         for resend in itertools.count():
+            asked = time.monotonic()
             try:
                 return await self._post(method, params, meta, deadline)
             except ConnectionLost as lost:
+                hopeless = lost.refused or time.monotonic() - asked > LONG_SILENCE_S
+                sent = lost.sent = sent or lost.sent  # of all that were sent: one of them may have run
                 pause = FIRST_PAUSE_S * 2**resend * self._random.uniform(0.5, 1.5)
-                if resend == RESENDS or time.monotonic() + pause >= deadline or (lost.sent and not harmless):
+                if (
+                    resend >= resends
+                    or time.monotonic() + pause >= deadline
+                    or (sent and not harmless)
+                    or (hopeless and self._elsewhere)
+                ):
                     raise
                 await asyncio.sleep(pause)
-                if meta.get("call_id") is not None and lost.sent:
-                    await self._check_instance()
+                if instance is not None and sent:
+                    await self._check_instance(instance)
         raise AssertionError("unreachable")
 
-    async def _check_instance(self) -> None:
+    async def _check_instance(self, instance: str) -> None:
         """Make sure the process that knows our `call_id` still answers; silence gets the benefit of the doubt."""
-        before = self.instance_id
-        if before is None:
-            return
-        try:
-            now = await self._discover_once()
-        except (ConnectionLost, Overloaded):
-            return
-        if now.server.instance_id != before:
-            raise InstanceChanged(f"the server was replaced: instance {before} is gone")
+        if self.instance_id == instance:  # otherwise another call found out already
+            with contextlib.suppress(ConnectionLost, Overloaded):
+                await self._discover_once()
+        if self.instance_id != instance:
+            raise InstanceChanged(f"the server was replaced: instance {instance} is gone")
 
     async def _cancel_quietly(self, call_id: str) -> None:
         with contextlib.suppress(ClientError, RpcError):
@@ -204,13 +237,13 @@ class RpcClient:
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 
-    async def discover(self) -> DiscoverResult:
+    async def discover(self, *, timeout_s: float | None = None, resends: int = RESENDS) -> DiscoverResult:
         """Describe server and program; the answer is kept in `discovery`.
 
         Raises:
             VersionNotSupported: the server speaks none of the versions this client speaks.
         """
-        return self._keep(await self.call("discover"))
+        return self._keep(await self.call("discover", timeout_s=timeout_s, resends=resends))
 
     async def _discover_once(self) -> DiscoverResult:
         return self._keep(await self._post("discover", {}, {}, time.monotonic() + CONNECT_TIMEOUT_S))
@@ -250,6 +283,16 @@ class RpcClient:
         """Turn traced results into records; `params` as `MakeReflectiveDatasetParams`."""
         answer = await self.call("make_reflective_dataset", params, call_id=call_id, timeout_s=timeout_s)
         return checked(MakeReflectiveDatasetResult, answer)
+
+    async def score(
+        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Score outputs that another server made; `params` as `ScoreParams`, the result as that of `evaluate`."""
+        answer = await self.call("score", params, call_id=call_id, timeout_s=timeout_s)
+        given, wanted = len(checked(ScoreResult, answer).results), len(params["batch"])
+        if given != wanted:
+            raise BadResponse(f"score answered {given} results for {wanted} examples")
+        return dict(answer)
 
     async def propose_new_texts(
         self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None

@@ -43,6 +43,10 @@ class ScriptedServer:
         self.limits = {"max_concurrency": 8, "max_batch_size": 100, "max_request_bytes": 2**24}
         self.seed_candidate = {"system": "seed system", "style": "seed style"}
         self.instance_id = "first"
+        self.version: str | None = None  # the program's
+        self.token = TOKEN
+        self.keeps_alive = True  # otherwise each request has a connection of its own
+        self.cuts = 0  # how many answers of `evaluate` and `get_result` are lost on their way
         self.rows = {"val": [{"n": number} for number in range(5)]}
         self.replies: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self.refusals: deque[RpcError] = deque()  # raised before anything runs, one per evaluate
@@ -68,12 +72,19 @@ class ScriptedServer:
         message = orjson.loads(await request.read())
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
-            if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            if request.headers.get("Authorization") != f"Bearer {self.token}":
                 return web.json_response(status=401)
             answer["result"] = await self.answer(message["method"], message["params"])
         except RpcError as error:
             answer["error"] = error.to_wire()
-        return web.Response(body=orjson.dumps(answer), content_type="application/json")
+        if self.cuts and message["method"] in ("evaluate", "get_result"):
+            self.cuts -= 1
+            assert request.transport is not None
+            request.transport.close()
+        response = web.Response(body=orjson.dumps(answer), content_type="application/json")
+        if not self.keeps_alive:
+            response.force_close()
+        return response
 
     async def answer(self, method: str, params: dict[str, Any]) -> Any:
         self.calls.append((method, params))
@@ -115,6 +126,7 @@ class ScriptedServer:
                 "server": {"name": "scripted", "version": "0", "language": "python", "instance_id": self.instance_id},
                 "program": {
                     "name": "scripted",
+                    "version": self.version,
                     "components": [{"name": name} for name in names],
                     "seed_candidate": self.seed_candidate,
                 },
@@ -194,15 +206,21 @@ class Host:
     def run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
 
-    def serve(self, handler: Handler, path: str = "/rpc") -> str:
-        return str(self.run(self._serve(handler, path)))
+    def serve(self, handler: Handler, path: str = "/rpc", port: int = 0) -> str:
+        return str(self.run(self._serve(handler, path, port)))
 
-    async def _serve(self, handler: Handler, path: str) -> str:
+    def stop(self, url: str) -> None:
+        """Close every connection of what is served there, and listen no more; `serve` takes the same port again."""
+        runner = next(runner for runner in self.runners if str(runner.addresses[0][1]) in url)
+        self.runners.remove(runner)
+        self.run(runner.cleanup())
+
+    async def _serve(self, handler: Handler, path: str, port: int) -> str:
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", path, handler)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
         await site.start()
         self.runners.append(runner)
         return f"http://127.0.0.1:{runner.addresses[0][1]}{path}"

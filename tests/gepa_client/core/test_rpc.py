@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client import rpc
-from gepa_client.errors import BadResponse, ConnectionLost, Refused
+from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
 from gepa_client.rpc import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
 
@@ -289,3 +289,91 @@ async def test_a_closed_client_says_so(server):
     client = RpcClient(server.url)
     with pytest.raises(Refused):
         await client.discover()
+
+
+async def test_calls_of_a_replaced_instance_all_learn_of_it(server, proxy, eventually):
+    async with RpcClient(proxy.url, timeout_s=10) as client:
+        await client.discover()
+        release = asyncio.Event()
+
+        async def held(*_):
+            await release.wait()
+            return server.ok()
+
+        server.evaluate_one = lambda *_: held()
+        proxy.only = "evaluate"
+        proxy.faults.extend(["drop_after"] * 2)
+        calls = [
+            asyncio.create_task(client.evaluate(SEED, [EXAMPLE | {"id": name}], call_id=name)) for name in ("a", "b")
+        ]
+        assert await asyncio.to_thread(eventually, lambda: len(server.called("evaluate")) == 2)
+        tasks = list(server._kept.values())
+        server.forget("second")
+        server.evaluate_one = lambda *_: server.ok()
+        tasks[0].get_loop().call_soon_threadsafe(release.set)
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(error) for error in ended] == [InstanceChanged] * 2
+        assert len(server.called("evaluate")) == 2
+
+
+async def test_a_call_that_was_sent_once_is_not_forgotten_when_nobody_listens_later(host, server):
+    server.cuts = 1
+    async with RpcClient(server.url) as client:
+        await client.discover()
+        server.evaluate_one = lambda *_: stopped()
+
+        async def stopped():
+            host.loop.call_soon(lambda: asyncio.ensure_future(host.runners[0].cleanup()))
+            return server.ok()
+
+        with pytest.raises(ConnectionLost) as caught:
+            await client.evaluate(SEED, [EXAMPLE], call_id="a")
+        assert caught.value.sent
+
+
+async def test_a_refused_connection_is_not_tried_again_where_there_is_somewhere_else_to_go(monkeypatch):
+    monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 30)
+    async with RpcClient("http://127.0.0.1:9", token="t", elsewhere=True) as client:
+        with pytest.raises(ConnectionLost) as caught:
+            await asyncio.wait_for(client.discover(), 10)
+    assert (caught.value.sent, caught.value.refused) == (False, True)
+
+
+async def test_a_long_silence_is_not_waited_for_again_where_there_is_somewhere_else_to_go(server, proxy, monkeypatch):
+    monkeypatch.setattr(rpc, "ANSWER_GRACE_S", 0.2)
+    monkeypatch.setattr(rpc, "LONG_SILENCE_S", 0.1)
+    proxy.only = "evaluate"
+    for elsewhere in (False, True):
+        proxy.faults.append("hang")
+        async with RpcClient(proxy.url, wait_s=0.1, elsewhere=elsewhere) as client:
+            await client.discover()
+            asked = client.evaluate(SEED, [EXAMPLE], call_id=f"{elsewhere}")
+            if elsewhere:
+                with pytest.raises(ConnectionLost):
+                    await asked
+            else:
+                await asked
+    assert server.runs == {"a": 2}
+
+
+async def test_a_new_token_in_the_file_is_found_when_looked_for(server, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("of an older start", encoding="utf-8")
+    async with RpcClient(server.url, token_file=path) as client:
+        with pytest.raises(Unauthorized):
+            await client.discover()
+        assert not client.reread_token()
+        path.write_text("token-of-the-tests", encoding="utf-8")
+        assert client.reread_token()
+        await client.discover()
+
+
+async def test_scores_are_one_for_each_output(server):
+    result = server.ok(0.5)
+    server.replies["score"] = lambda params: {"results": [result] * len(params["results"])}
+    params = {"batch": [EXAMPLE], "results": [{**result, "status": "rollout", "score": None}]}
+    async with RpcClient(server.url) as client:
+        assert (await client.score(params, call_id="s"))["results"] == [result]
+        server.replies["score"] = lambda _: {"results": []}
+        with pytest.raises(BadResponse, match="0 results for 1"):
+            await client.score(params, call_id="t")

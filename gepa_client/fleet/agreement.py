@@ -1,0 +1,46 @@
+"""Whether two endpoints serve the same thing, so that a score from one means the same as a score from the other."""
+
+from collections.abc import Callable, Iterable
+
+from protocol import DiscoverResult
+
+Wanted = Callable[[DiscoverResult], list[str]]
+"""The names of the splits that a run uses, of those a server describes."""
+
+
+def differences(leader: DiscoverResult, other: DiscoverResult, splits: Iterable[str]) -> list[str]:
+    """What `other` has otherwise than `leader`, one phrase each; empty where they agree.
+
+    Compared are the components' names, the digests of `splits`, the program's version where both declare one, and
+    whether batches must stay whole.
+    """
+    found = []
+    ours, theirs = ({part.name for part in each.program.components} for each in (leader, other))
+    if ours != theirs:
+        found.append(f"components: {_names(theirs)} instead of {_names(ours)}")
+    for split in splits:
+        known = leader.datasets.get(split)
+        here = other.datasets.get(split)
+        if known is not None and here is None:
+            found.append(f"split {split}: it has none")
+        elif known is not None and here is not None and known.digest != here.digest:
+            found.append(f"split {split}: other rows (digest {here.digest} instead of {known.digest})")
+    versions = (leader.program.version, other.program.version)
+    if None not in versions and versions[0] != versions[1]:
+        found.append(f"program version: {versions[1]} instead of {versions[0]}")
+    if leader.limits.whole_batches != other.limits.whole_batches:
+        wants = ("takes single examples", "wants whole batches")
+        found.append(
+            f"batches: it {wants[other.limits.whole_batches]}, the leader {wants[leader.limits.whole_batches]}"
+        )
+    return found
+
+
+def is_doubtful(leader: DiscoverResult, other: DiscoverResult) -> bool:
+    """Whether the programs' digests differ: their code may, or only a setting that each machine has for itself."""
+    digests = (leader.program.digest, other.program.digest)
+    return None not in digests and digests[0] != digests[1]
+
+
+def _names(components: set[str]) -> str:
+    return ", ".join(sorted(components)) or "none"

@@ -1,0 +1,268 @@
+"""The rules of one call: where it goes, when it is sent again under its own id, when it is tried anew, when it ends."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from gepa_client.causes import summary
+from gepa_client.errors import ConnectionLost, InstanceChanged, Interrupted, Refused
+from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
+from gepa_client.fleet.members import Members
+from gepa_client.fleet.slots import Slots
+from gepa_client.fleet.stops import Stops
+from gepa_client.fleet.work import Answered, Attempts, NoVerdict, Pin
+from gepa_client.rpc import RpcClient
+from protocol.errors import CallNotFound, Overloaded, ProgramFailed, RpcError, Unauthorized
+
+T = TypeVar("T")
+
+BACKOFF_FACTOR = 3  # a hiccup costs half a second, yet five attempts outlast many a rate limit
+
+PINNED_TRIES = 2
+"""Failures after which a pinned call goes elsewhere: tracing a minibatch anew is cheaper than a run that pauses."""
+
+REPEATS = 2
+"""How often a lost attempt is sent again to the process that may know it, before it is made anew elsewhere."""
+
+BROKEN = (ProgramFailed, Unauthorized)
+"""Errors that speak of the endpoint rather than of the call: another one may do better."""
+
+_random = random.SystemRandom()  # never GEPA's global generator
+
+
+@dataclass
+class Call(Generic[T]):
+    """One call until it has its answer.
+
+    `failures`: attempts that reached a server and brought nothing. `repeat`: where the open attempt is to be sent again
+    under its own id, to the process `sent_to`; None while no attempt is open. `reached`: the open attempt may have run.
+    """
+
+    what: str
+    send: Callable[[RpcClient, str | None], Awaitable[Answered[T]]]
+    attempts: Attempts
+    pin: Pin | None
+    slots: Slots
+    members: Members
+    stops: Stops
+    max_attempts: int
+    first_backoff_s: float
+    failures: int = 0
+    broken_at: set[Endpoint] = field(default_factory=set)
+    avoid: Endpoint | None = None
+    repeat: Endpoint | None = None
+    repeats: int = 0
+    sent_to: str | None = None
+    reached: bool = False
+
+    async def run(self) -> T:
+        """The answer; see `Fleet.call`."""
+        self.stops.check()
+        ticket = self.slots.ticket()
+        earlier = self.attempts.unfinished()
+        if earlier is not None:
+            self.repeat, self.sent_to, self.reached = self.members.find(*earlier), earlier[1], True
+            if self.repeat is None or not self.repeat.client.offers("idempotency"):
+                self._give_up_attempt()
+        while True:
+            endpoint = await self._place(ticket)
+            answered = await self._attempt(endpoint) if endpoint is not None else None
+            if answered is not None:
+                return answered.value
+
+    # --- a place -----------------------------------------------------------------------------------------------------
+
+    async def _place(self, ticket: int) -> Endpoint | None:
+        """A slot where the call must or may go; None: look again."""
+        self.stops.check()
+        if not self.slots.up:
+            self.members.about_to_wait()
+        if self.repeat is not None:
+            return await self._place_again(ticket, self.repeat)
+        pin = self.pin if self.failures < PINNED_TRIES else None
+        if pin is None:
+            return await self.slots.take(ticket, avoid=self.avoid)
+        home = self._home(pin)
+        if home is not None:
+            return await self.slots.take(ticket, at=home)
+        endpoint = await self.slots.take(ticket, avoid=self.avoid)
+        if endpoint is not None and endpoint.client.offers("refs"):
+            if self.members.holding(pin.instance) is not None:  # another call of the minibatch has chosen meanwhile
+                self._release(endpoint)
+                return None
+            pin.move(endpoint.instance)
+        return endpoint
+
+    async def _place_again(self, ticket: int, where: Endpoint) -> Endpoint | None:
+        """A slot of the endpoint whose process may have the answer; None, and the attempt is over, if that is gone."""
+        endpoint = await self.slots.take(ticket, at=where) if where.instance == self.sent_to else None
+        if endpoint is None:
+            self.stops.check()  # the attempt stays open: who goes on with the run can still collect it
+            self._give_up_attempt()
+        return endpoint
+
+    def _home(self, pin: Pin) -> Endpoint | None:
+        """Where a pinned call goes, chosen here for the first of a minibatch; None: wherever there is room first."""
+        home = self.members.holding(pin.instance)
+        if home is None:
+            home = self.slots.roomiest(self.members.endpoints, self.avoid)
+            if home is not None and home.client.offers("refs"):
+                pin.move(home.instance)
+        return home if home is not None and home.client.offers("refs") else None
+
+    # --- an attempt --------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, endpoint: Endpoint) -> Answered[T] | None:
+        """Send once; None: it brought nothing, and what comes next is decided."""
+        rests, again = endpoint.rests, self.repeat is not None
+        try:
+            call_id = await self.attempts.sent(endpoint.url, endpoint.instance, again=again)
+        except BaseException:
+            self._release(endpoint)
+            raise
+        self.repeat, self.sent_to, self.reached = None, endpoint.instance, self.reached and again
+        idempotent = endpoint.client.offers("idempotency")
+        try:
+            answered = await self.send(endpoint.client, call_id if idempotent else None)
+        except asyncio.CancelledError:
+            self.attempts.ended("cancelled", examples=0)
+            raise
+        except (NoVerdict, ConnectionLost, RpcError) as caught:
+            error = caught
+        except BaseException:
+            self.attempts.ended("error", examples=0)
+            raise
+        else:
+            self._answered(endpoint, answered, rests)
+            return answered
+        finally:
+            self._release(endpoint)
+        await self._failed(endpoint, error, rests, idempotent=idempotent)
+        return None
+
+    def _answered(self, endpoint: Endpoint, answered: Answered[T], rests: int) -> None:
+        self.members.accepted()
+        endpoint.answered(rests)
+        if self.pin is not None and self.pin.instance == endpoint.instance:
+            self.pin.settled = True
+        self.attempts.ended(
+            answered.outcome,
+            seconds=answered.seconds,
+            usage=answered.usage,
+            examples=answered.examples,
+            unpriced=answered.unpriced,
+        )
+
+    async def _failed(
+        self, endpoint: Endpoint, error: NoVerdict | ConnectionLost | RpcError, rests: int, *, idempotent: bool
+    ) -> None:
+        """Decide what comes next, waiting where that is part of it; raises what ends the call."""
+        if isinstance(error, Overloaded):
+            self._overloaded(endpoint, error, rests, idempotent=idempotent)
+            return
+        self.members.accepted()
+        if isinstance(error, ConnectionLost):
+            self._lost(endpoint, error, rests, idempotent=idempotent)
+        elif isinstance(error, NoVerdict):
+            self.attempts.ended(
+                error.outcome,
+                seconds=error.seconds,
+                usage=error.usage,
+                examples=error.examples,
+                unpriced=error.unpriced,
+            )
+            await self._back_off(endpoint, error, rests)
+        elif isinstance(error, CallNotFound):  # nobody knows what became of it, and nobody will
+            self.attempts.ended("lost", examples=0)
+            await self._back_off(endpoint, error, rests)
+        else:
+            self.attempts.ended("error", examples=0)
+            if isinstance(error, BROKEN):
+                self._broken(endpoint, error, rests)
+            elif error.retryable:
+                await self._back_off(endpoint, error, rests)
+            else:
+                raise error
+
+    def _overloaded(self, endpoint: Endpoint, error: Overloaded, rests: int, *, idempotent: bool) -> None:
+        """It was not taken, which says nothing about the call."""
+        if self.reached and idempotent:
+            self.repeat = endpoint  # an earlier sending of the same attempt was taken
+        else:
+            self.attempts.ended("refused", examples=0)
+        self.members.rest(endpoint, "overloaded", summary(error), rests=rests, asked_s=asked_pause_s(error))
+
+    def _lost(self, endpoint: Endpoint, error: ConnectionLost, rests: int, *, idempotent: bool) -> None:
+        """The attempt stays open where its process may still have the answer."""
+        self.reached = self.reached or error.sent
+        if isinstance(error, InstanceChanged):
+            self.members.recheck(endpoint, summary(error), rests=rests)
+        else:
+            self.members.rest(endpoint, "lost", summary(error), rests=rests)
+        if error.refused:
+            self.members.nobody_listens(endpoint)
+        alive = not error.refused and not isinstance(error, InstanceChanged)
+        if self.reached and idempotent and alive and (self.repeats < REPEATS or not self.slots.up):
+            self.repeat = endpoint
+            self.repeats += 1
+        else:
+            self.avoid = endpoint if alive else None  # a process that replaces another is as good as any
+            self._give_up_attempt()
+        if error.sent:
+            self._count(error)
+
+    def _broken(self, endpoint: Endpoint, error: RpcError, rests: int) -> None:
+        """Raise the error, unless another endpoint may do better."""
+        if isinstance(error, Unauthorized) and _has_new_token(endpoint):
+            self.members.recheck(endpoint, summary(error), rests=rests)
+            return
+        self.broken_at.add(endpoint)
+        others = any(
+            each not in self.broken_at and each.rest not in ("broken", "unreached") for each in self.members.endpoints
+        )
+        self.failures += 1
+        held = self.pin is not None and self.pin.settled and self.pin.instance == endpoint.instance
+        if held or not others or self.failures >= self.max_attempts:
+            raise error
+        if self.pin is not None and self.pin.instance == endpoint.instance:
+            self.pin.move(None)
+        self.avoid = endpoint
+        self.members.rest(endpoint, "broken", summary(error), rests=rests)
+
+    async def _back_off(self, endpoint: Endpoint, error: Exception, rests: int) -> None:
+        """Wait, longer each time; then anywhere else, if there is anything else."""
+        self.avoid = endpoint
+        if endpoint.failed(rests) and self.slots.up > 1:  # alone it goes on: all that could be gained is a pause
+            self.members.rest(endpoint, "failing", summary(error), rests=rests)
+        self._count(error)
+        growth = BACKOFF_FACTOR ** (self.failures - 1)
+        await self.stops.pause(self.first_backoff_s * growth * _random.uniform(0.75, 1.25))
+
+    def _count(self, error: Exception) -> None:
+        self.failures += 1
+        if self.failures >= self.max_attempts:
+            lost = "server lost, " if isinstance(error, ConnectionLost) else ""
+            raise Interrupted(
+                "paused", f"{lost}{self.what}: no result after {self.failures} attempts; last error: {summary(error)}"
+            ) from error
+
+    # --- bookkeeping -------------------------------------------------------------------------------------------------
+
+    def _give_up_attempt(self) -> None:
+        self.attempts.ended("lost" if self.reached else "refused", examples=0)
+        self.repeat, self.repeats, self.reached = None, 0, False
+
+    def _release(self, endpoint: Endpoint) -> None:
+        self.slots.release(endpoint)
+        if endpoint.left:
+            self.members.idle(endpoint)
+
+
+def _has_new_token(endpoint: Endpoint) -> bool:
+    """Whether the token changed where it comes from; one that cannot be read is no news."""
+    try:
+        return endpoint.client.reread_token()
+    except Refused:
+        return False

@@ -1,0 +1,124 @@
+"""One endpoint of a fleet: its client, its slots, how it is doing, and how long it rests when it is not well."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gepa_client.address import RPC_PATH
+from gepa_client.fleet.roster import Address
+from gepa_client.rpc import RpcClient
+from protocol import DiscoverResult
+from protocol.errors import Overloaded
+
+FIRST_REST_S = 0.5
+LONGEST_REST_S = 30.0
+LONGEST_ASKED_S = 60.0
+"""How long an overloaded server may ask us to stay away at a time."""
+
+FAILURES_TO_REST = 3
+"""`infra_error`s in a row after which the endpoint, rather than the examples, is suspected."""
+
+Rest = Literal["lost", "overloaded", "failing", "broken", "unreached"]
+"""Why an endpoint rests; `unreached`: it has never answered."""
+
+_random = random.SystemRandom()  # never GEPA's global generator
+
+
+@dataclass(eq=False)
+class Endpoint:
+    """What a fleet knows of one endpoint. Read the figures; only the fleet changes them.
+
+    `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from us; `done`: those that
+    gave a result. `up`: it takes new calls. `left`: it is no longer of the fleet. `gone`: whatever its instance knew is
+    given up. `instance`: the server process that was let in. `rests`: how often it has rested: a call that was sent
+    before a rest says nothing about the endpoint after it.
+    """
+
+    address: Address
+    client: RpcClient
+    slots: int = 0
+    in_flight: int = 0
+    done: int = 0
+    up: bool = False
+    left: bool = False
+    gone: bool = False
+    instance: str | None = None
+    rests: int = 0
+    rest: Rest | None = None
+    since: float = 0.0
+    until: float = 0.0
+    overdue: bool = False
+    failures: int = 0
+    growth: int = 0
+    said: str = ""
+    stamp: int = 0
+    prober: asyncio.Task[None] | None = None
+    pinned: list[tuple[int, int, Any]] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, address: Address) -> "Endpoint":
+        """An endpoint that nobody has spoken to yet.
+
+        Raises:
+            Refused: the address or its token cannot be used.
+        """
+        client = RpcClient(
+            address.url,
+            token=address.token,
+            token_file=address.token_file,
+            allow_insecure=address.allow_insecure,
+            elsewhere=True,
+        )
+        return cls(address, client)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The address without `/rpc`, as people write it."""
+        return self.client.url.removesuffix(RPC_PATH)
+
+    @property
+    def resting(self) -> bool:
+        """Whether it belongs to the fleet but takes nothing at present."""
+        return self.rest is not None and not self.left
+
+    @property
+    def room(self) -> int:
+        """Calls it could take now; below zero where pinned calls wait for it."""
+        return self.slots - self.in_flight - len(self.pinned)
+
+    def admit(self, discovery: DiscoverResult) -> None:
+        """It answers and may work: take over what it says of itself."""
+        self.instance = discovery.server.instance_id
+        self.slots = discovery.limits.max_concurrency
+        self.rest = None
+        self.overdue = False
+        self.failures = 0
+
+    def answered(self, rests: int) -> None:
+        """A call gave a result; `rests` as it was when the call was sent."""
+        self.done += 1
+        if rests == self.rests:
+            self.failures = 0
+            self.growth = 0
+
+    def failed(self, rests: int) -> bool:
+        """A call ended as nobody's verdict; True when that makes one too many in a row."""
+        if rests == self.rests:
+            self.failures += 1
+        return self.failures >= FAILURES_TO_REST
+
+    def next_rest_s(self, asked_s: float = 0.0) -> float:
+        """How long to stay away now: twice as long each time until a call succeeds, at least what was asked."""
+        growing = min(FIRST_REST_S * 2.0**self.growth, LONGEST_REST_S) * _random.uniform(0.75, 1.25)
+        self.growth = min(self.growth + 1, 10)
+        return max(growing, min(asked_s, LONGEST_ASKED_S))
+
+
+def asked_pause_s(error: Overloaded) -> float:
+    """Seconds an overloaded server asked us to stay away."""
+    asked = error.details.get("retry_after_s")
+    return float(asked) if isinstance(asked, int | float) else 0.0

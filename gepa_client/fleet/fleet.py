@@ -1,0 +1,146 @@
+"""The endpoints of a run as one thing that answers calls."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from gepa_client.errors import Interrupted
+from gepa_client.fleet.agreement import Wanted
+from gepa_client.fleet.calls import Call
+from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.events import FleetEvent
+from gepa_client.fleet.members import Members
+from gepa_client.fleet.outage import Outage
+from gepa_client.fleet.roster import Address
+from gepa_client.fleet.slots import Slots
+from gepa_client.fleet.stops import Stops
+from gepa_client.fleet.work import Answered, Attempts, Pin
+from gepa_client.rpc import RpcClient
+from protocol import DiscoverResult
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """Gives each call to the least busy endpoint, and to another one when that one fails. One event loop.
+
+    `max_attempts`: attempts that reached a server, before the run pauses. `first_backoff_s`: the mean wait after the
+    first failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is
+    up. `wanted`: names the splits whose rows must be the same everywhere. `on_event`: told of each change of state.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_attempts: int = 5,
+        first_backoff_s: float = 0.5,
+        max_outage_s: float = 600.0,
+        wanted: Wanted | None = None,
+        on_event: Callable[[FleetEvent], None] = lambda _: None,
+    ) -> None:
+        self._max_attempts = max_attempts
+        self._first_backoff_s = first_backoff_s
+        self._slots = Slots()
+        self._stops = Stops(lambda: self._slots.wake(self._members.endpoints))
+        self._members = Members(
+            self._slots,
+            wanted=wanted,
+            outage=Outage(max_outage_s, on_event, lambda words: self._stops.interrupt(Interrupted("paused", words))),
+            on_event=on_event,
+            on_end=self._stops.defect,
+        )
+
+    async def open(self, addresses: Sequence[Address]) -> DiscoverResult:
+        """Contact all endpoints at the same time; the first in the given order that answers leads: its description.
+
+        Those that do not answer are told of and tried again later.
+
+        Raises:
+            Refused: an address or token cannot be used, or the endpoints do not serve the same, which is told in full.
+            RpcError, ClientError: none answers; with one endpoint, its error as it came.
+        """
+        self._stops.bind()
+        try:
+            return await self._members.open(addresses)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def follow(self, path: Path) -> None:
+        """Re-read the fleet file while running: endpoints join and leave; one that cannot be used changes nothing."""
+        self._members.follow(path)
+
+    async def aclose(self) -> None:
+        """End what the fleet does on its own and close all clients; safe to call twice."""
+        try:
+            self._stops.close()
+        finally:
+            await self._members.aclose()
+
+    @property
+    def discovery(self) -> DiscoverResult:
+        """What the leader said of itself when the fleet was opened."""
+        if self._members.leader is None:
+            raise RuntimeError("the fleet is not open")
+        return self._members.leader
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Those of the fleet, up or resting; read `url`, `in_flight`, `slots`, `resting`, `done`."""
+        return list(self._members.endpoints)
+
+    @property
+    def clients(self) -> list[RpcClient]:
+        """The endpoints' clients, for calls that need no rules; those of endpoints that are up come first."""
+        return [endpoint.client for endpoint in sorted(self._members.endpoints, key=lambda each: not each.up)]
+
+    @property
+    def capacity(self) -> int:
+        """Calls that all endpoints that are up take at once."""
+        return sum(endpoint.slots for endpoint in self._members.endpoints if endpoint.up)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that are with an endpoint now."""
+        return self._slots.in_flight
+
+    def offers(self, capability: str) -> bool:
+        """Whether the leader named this capability."""
+        return capability in self.discovery.capabilities
+
+    async def call(
+        self,
+        what: str,
+        send: Callable[[RpcClient, str | None], Awaitable[Answered[T]]],
+        attempts: Attempts,
+        *,
+        pin: Pin | None = None,
+    ) -> T:
+        """Have one call answered, wherever that succeeds; whoever asked first is served first.
+
+        `what`: names it in errors, as in `example 'x'`. `send(client, call_id)`: makes the call once; `call_id` is None
+        where the endpoint knows none. `pin`: keeps it where the other calls of its minibatch are.
+
+        Raises:
+            Interrupted: `paused` after `max_attempts` without a result or `max_outage_s` without an endpoint, or what
+                `interrupt` was given.
+            RpcError, ClientError: what no repetition can change, as it came.
+        """
+        if self._members.leader is None:
+            raise RuntimeError("the fleet is not open")
+        call = Call(
+            what,
+            send,
+            attempts,
+            pin,
+            slots=self._slots,
+            members=self._members,
+            stops=self._stops,
+            max_attempts=self._max_attempts,
+            first_backoff_s=self._first_backoff_s,
+        )
+        return await call.run()
+
+    def interrupt(self, interrupted: Interrupted) -> None:
+        """From any thread: whoever waits raises this, and so does every later call; what is in flight goes on."""
+        self._stops.interrupt(interrupted)

@@ -1,0 +1,176 @@
+"""Scripted servers that can be held up, killed and started again, and fleets of them."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gepa_client import rpc
+from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, NoVerdict, Pin, endpoint, roster
+from gepa_client.rpc import RpcClient
+from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer, ok
+
+SEED = {"system": "s", "style": "t"}
+WAIT_S = 10
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEPA_TOKEN", TOKEN)
+    monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 0.005)
+    monkeypatch.setattr(endpoint, "FIRST_REST_S", 0.02)
+    monkeypatch.setattr(roster, "POLL_S", 0.01)
+
+
+class Cluster:
+    """Servers on one host, each an instance of its own; `held` ones answer no example until they are let go."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.instances = itertools.count(1)
+        self.gates: dict[ScriptedServer, asyncio.Event] = {}
+
+    def start(self, slots: int = 8, *, held: bool = False) -> ScriptedServer:
+        made = ScriptedServer()
+        made.instance_id = f"instance-{next(self.instances)}"
+        made.limits["max_concurrency"] = slots
+        if held:
+            self.hold(made)
+        made.url = self.host.serve(made.handle)
+        return made
+
+    def hold(self, server: ScriptedServer) -> None:
+        gate = self.gates[server] = asyncio.Event()
+
+        async def wait() -> dict[str, Any]:
+            await gate.wait()
+            return ok()
+
+        server.evaluate_one = lambda *_: wait()
+
+    def let_go(self, server: ScriptedServer) -> None:
+        self.host.loop.call_soon_threadsafe(self.gates[server].set)
+
+    def kill(self, server: ScriptedServer) -> None:
+        self.host.stop(server.url)
+
+    def restart(self, server: ScriptedServer) -> None:
+        """At the same port, as another process."""
+        server.forget(f"instance-{next(self.instances)}")
+        self.reopen(server)
+
+    def reopen(self, server: ScriptedServer) -> None:
+        """At the same port, as the same process: as if the network had been away."""
+        port = int(server.url.removesuffix("/rpc").rpartition(":")[2])
+        self.host.serve(server.handle, port=port)
+
+
+@pytest.fixture
+def cluster(host: Host) -> Cluster:
+    return Cluster(host)
+
+
+class Watch:
+    """What a fleet told."""
+
+    def __init__(self) -> None:
+        self.events: list[FleetEvent] = []
+
+    def kinds(self, *wanted: str) -> list[str]:
+        return [event.kind for event in self.events if not wanted or event.kind in wanted]
+
+    def of(self, kind: str) -> list[FleetEvent]:
+        return [event for event in self.events if event.kind == kind]
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+Opened = Callable[..., Any]
+
+
+@pytest.fixture
+def opened(watch: Watch) -> Opened:
+    """A fleet of these servers or addresses, open; `opened(server, ..., max_attempts=3)`."""
+
+    @asynccontextmanager
+    async def open_fleet(*members: ScriptedServer | Address, **options: Any) -> AsyncIterator[Fleet]:
+        fleet = Fleet(**({"first_backoff_s": 0.01, "on_event": watch.events.append} | options))
+        addresses = [member if isinstance(member, Address) else Address(member.url) for member in members]
+        await fleet.open(addresses)
+        try:
+            yield fleet
+        finally:
+            await fleet.aclose()
+
+    return open_fleet
+
+
+class Ledger:
+    """The attempts of one call, in memory; `earlier` is one that another process left open."""
+
+    def __init__(self, name: str = "call", earlier: tuple[str, str | None] | None = None) -> None:
+        self.name = name
+        self.earlier = earlier
+        self.count = 1 if earlier else 0
+        self.sent_to: list[tuple[str, str | None, bool]] = []
+        self.outcomes: list[str] = []
+        self.told: list[dict[str, Any]] = []
+
+    def unfinished(self) -> tuple[str, str | None] | None:
+        return self.earlier
+
+    async def sent(self, url: str, instance: str | None, *, again: bool) -> str:
+        self.count += not again
+        self.sent_to.append((url, instance, again))
+        return f"{self.name}/{self.count}"
+
+    def ended(self, outcome: str, **more: Any) -> None:
+        self.outcomes.append(outcome)
+        self.told.append(more)
+
+
+def sending(
+    example: str, *, trace: bool = False, group: str | None = None
+) -> Callable[[RpcClient, str | None], Awaitable[Answered[dict[str, Any]]]]:
+    """Evaluates one example."""
+
+    async def send(client: RpcClient, call_id: str | None) -> Answered[dict[str, Any]]:
+        answer = await client.evaluate(
+            SEED, [{"id": example, "data": 1}], capture_traces=trace, call_id=call_id, group=group
+        )
+        result = answer["results"][0]
+        if result["status"] in ("infra_error", "cancelled"):
+            raise NoVerdict(f"{example} is {result['status']}", outcome=result["status"])
+        return Answered(result, result["status"])
+
+    return send
+
+
+def begin(
+    fleet: Fleet, example: str, ledger: Ledger | None = None, *, pin: Pin | None = None, trace: bool = False
+) -> asyncio.Task[dict[str, Any]]:
+    """One example, in a task of its own."""
+    ledger = ledger or Ledger(example)
+    group = "a-group" if trace else None
+    call = fleet.call(f"example {example!r}", sending(example, trace=trace, group=group), ledger, pin=pin)
+    return asyncio.create_task(call)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait, a bounded time, for something that another thread or task does."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.002)
+
+
+async def results(*tasks: asyncio.Task[Any]) -> list[Any]:
+    """Of all the tasks, in a bounded time."""
+    return await asyncio.wait_for(asyncio.gather(*tasks), WAIT_S)

@@ -1,0 +1,429 @@
+import asyncio
+import threading
+
+import pytest
+
+from gepa_client import rpc
+from gepa_client.errors import BadResponse, Interrupted
+from gepa_client.fleet import Answered, members
+from protocol.errors import InternalError, Overloaded, ProgramFailed, UnknownCandidate
+from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from tests.gepa_client.scripted_server import failed, ok
+
+
+def url_of(server):
+    return server.url.removesuffix("/rpc")
+
+
+# --- lost connections ------------------------------------------------------------------------------------------------
+
+
+async def test_calls_of_a_killed_endpoint_go_elsewhere_and_it_comes_back_by_itself(cluster, opened, watch):
+    doomed, other = cluster.start(4, held=True), cluster.start(4)
+    async with opened(doomed, other) as fleet:
+        tasks = [begin(fleet, f"{number}") for number in range(12)]
+        await until(lambda: doomed._running == 4)
+        cluster.kill(doomed)
+        assert len(await results(*tasks)) == 12
+        assert sum(other.runs.values()) == 12
+        assert [endpoint.resting for endpoint in fleet.endpoints] == [True, False]
+        doomed.evaluate_one = lambda *_: ok()
+        cluster.restart(doomed)
+        await until(lambda: watch.of("back"))
+        before = sum(doomed.runs.values())
+        await results(*(begin(fleet, f"again {number}") for number in range(8)))
+        assert sum(doomed.runs.values()) > before
+        assert watch.kinds() == ["joined", "joined", "resting", "back"]
+
+
+async def test_finished_work_is_collected_after_a_connection_was_cut(cluster, opened, watch):
+    server, other = cluster.start(), cluster.start()
+    server.cuts = rpc.RESENDS + 2
+    async with opened(server, other) as fleet:
+        ledger = Ledger("mine")
+        await results(begin(fleet, "a", ledger))
+        assert server.runs == {"a": 1}
+        assert not other.runs
+        assert {params["_meta"]["call_id"] for params in server.called("evaluate")} == {"mine/1"}
+        assert [again for _, _, again in ledger.sent_to] == [False, True]
+        assert ledger.outcomes == ["ok"]
+        assert watch.kinds("resting", "back") == ["resting", "back"]
+
+
+async def test_where_no_call_ids_are_known_a_lost_call_is_tried_anew_elsewhere(cluster, opened):
+    server, other = cluster.start(), cluster.start()
+    server.capabilities = []
+    server.cuts = 1
+    async with opened(server, other) as fleet:
+        ledger = Ledger()
+        await results(begin(fleet, "a", ledger))
+        assert ledger.outcomes == ["lost", "ok"]
+        assert other.runs == {"a": 1}
+
+
+async def test_a_refused_connection_moves_on_at_once(cluster, opened, monkeypatch):
+    gone, other = cluster.start(), cluster.start()
+    gone.keeps_alive = False
+    async with opened(gone, other) as fleet:
+        monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 60)  # who resends waits longer than this test
+        cluster.kill(gone)
+        ledgers = [Ledger(f"{number}") for number in range(4)]
+        await results(*(begin(fleet, ledger.name, ledger) for ledger in ledgers))
+        assert sum(other.runs.values()) == 4
+        assert sorted(len(ledger.outcomes) for ledger in ledgers) == [1, 1, 2, 2]
+        assert {ledger.outcomes[0] for ledger in ledgers if len(ledger.outcomes) == 2} == {"refused"}
+
+
+async def test_an_attempt_that_never_reached_a_server_does_not_count(cluster, opened, monkeypatch):
+    server = cluster.start()
+    server.keeps_alive = False
+    async with opened(server, max_attempts=1) as fleet:
+        monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 60)
+        cluster.kill(server)
+        task = begin(fleet, "a")
+        await until(lambda: fleet.endpoints[0].resting)
+        cluster.restart(server)
+        await results(task)
+
+
+async def test_many_calls_lost_at_once_are_one_rest(cluster, opened, watch):
+    server = cluster.start(64, held=True)
+    async with opened(server) as fleet:
+        tasks = [begin(fleet, f"{number}") for number in range(64)]
+        await until(lambda: server._running == 64)
+        cluster.kill(server)
+        await until(lambda: fleet.in_flight == 0)
+        assert watch.kinds("resting") == ["resting"]
+        assert fleet.endpoints[0].rests == 1
+        server.evaluate_one = lambda *_: ok()
+        cluster.restart(server)
+        await results(*tasks)
+        assert watch.kinds("resting", "back", "waiting") == ["resting", "waiting", "back"]
+
+
+async def test_every_call_of_a_replaced_instance_is_tried_anew(cluster, opened):
+    server = cluster.start(8, held=True)
+    async with opened(server) as fleet:
+        ledgers = [Ledger(f"{number}") for number in range(8)]
+        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
+        await until(lambda: server._running == 8)
+        server.cuts = 8
+        server.evaluate_one = lambda *_: ok()
+        cluster.let_go(server)  # every answer is lost, and then another process answers
+        await until(lambda: not server.cuts)
+        old = server.instance_id
+        server.forget("another")
+        await results(*tasks)
+        for ledger in ledgers:
+            if ledger.outcomes != ["ok"]:  # those whose resend was quicker than the replacement
+                assert ledger.outcomes == ["lost", "ok"]
+                assert [instance for _, instance, _ in ledger.sent_to] == [old, "another"]
+        assert any(len(ledger.outcomes) == 2 for ledger in ledgers)
+
+
+async def test_a_lost_call_waits_for_its_endpoint_only_so_long_while_another_is_there(cluster, opened, monkeypatch):
+    monkeypatch.setattr(members, "PATIENCE_S", 0.1)
+    server, other = cluster.start(), cluster.start()
+    async with opened(server, other) as fleet:
+        server.cuts = 1000
+        server.replies["discover"] = lambda _: (_ for _ in ()).throw(Overloaded(retry_after_s=0.01))
+        ledger = Ledger()
+        await results(begin(fleet, "a", ledger))
+        assert ledger.outcomes == ["lost", "ok"]
+        assert other.runs == {"a": 1}
+
+
+async def test_an_endpoint_that_loses_every_answer_does_not_keep_the_call(cluster, opened):
+    server, other = cluster.start(), cluster.start()
+    async with opened(server, other) as fleet:
+        server.cuts = 10**6
+        ledger = Ledger()
+        await results(begin(fleet, "a", ledger))
+        assert [again for _, _, again in ledger.sent_to] == [False, True, True, False]
+        assert ledger.outcomes == ["lost", "ok"]
+        assert server.runs == other.runs == {"a": 1}
+
+
+async def test_an_example_that_loses_every_connection_pauses_the_run(cluster, opened):
+    server = cluster.start()
+    async with opened(server, max_attempts=3) as fleet:
+        server.cuts = 10**6
+        with pytest.raises(Interrupted, match=r"server lost, example 'a': no result after 3 attempts") as caught:
+            await asyncio.wait_for(begin(fleet, "a"), 10)
+        assert caught.value.status == "paused"
+
+
+# --- what an earlier process left open -------------------------------------------------------------------------------
+
+
+async def test_an_unfinished_attempt_is_collected_where_it_was_sent(cluster, opened):
+    other, server = cluster.start(), cluster.start()
+    async with opened(other, server) as fleet:
+        first = Ledger("mine")
+        await results(begin(fleet, "a", first))  # at `other`, the first of equals
+        again = Ledger("mine", earlier=(url_of(other), other.instance_id))
+        await results(begin(fleet, "a", again))
+        assert again.sent_to == [(url_of(other), other.instance_id, True)]
+        assert again.outcomes == ["ok"]
+        assert other.runs == {"a": 1}
+        assert not server.runs
+
+
+async def test_an_unfinished_attempt_of_an_instance_that_is_gone_is_made_anew(cluster, opened):
+    server = cluster.start()
+    async with opened(server) as fleet:
+        ledger = Ledger("mine", earlier=(url_of(server), "long gone"))
+        await results(begin(fleet, "a", ledger))
+        assert ledger.outcomes == ["lost", "ok"]
+        assert ledger.sent_to == [(url_of(server), server.instance_id, False)]
+
+
+# --- no verdicts and refusals ----------------------------------------------------------------------------------------
+
+
+async def test_an_infra_error_goes_to_another_endpoint(cluster, opened):
+    bad, good = cluster.start(), cluster.start()
+    bad.evaluate_one = lambda *_: failed("infra_error")
+    async with opened(bad, good) as fleet:
+        ledgers = [Ledger(f"{number}") for number in range(2)]
+        await results(*(begin(fleet, ledger.name, ledger) for ledger in ledgers))
+        assert sorted(ledger.outcomes for ledger in ledgers) == [["infra_error", "ok"], ["ok"]]
+        assert sum(good.runs.values()) == 2
+
+
+async def test_it_waits_for_another_endpoint_rather_than_trying_the_same_one(cluster, opened):
+    bad, good = cluster.start(4), cluster.start(1, held=True)
+    bad.evaluate_one = lambda *_: failed("infra_error")
+    async with opened(bad, good) as fleet:
+        tasks = [begin(fleet, f"{number}") for number in range(3)]
+        await until(lambda: good._running == 1 and fleet.in_flight == 1)
+        await until(lambda: fleet._slots.waiting == 2)
+        cluster.let_go(good)
+        await results(*tasks)
+        assert sum(bad.runs.values()) == 2
+        assert sum(good.runs.values()) == 3
+
+
+async def test_an_endpoint_of_infra_errors_alone_rests(cluster, opened, watch):
+    bad, good = cluster.start(), cluster.start()
+    bad.evaluate_one = lambda *_: failed("infra_error")
+    async with opened(bad, good) as fleet:
+        await results(*(begin(fleet, f"{number}") for number in range(6)))
+        assert [event.url for event in watch.of("resting")] == [url_of(bad)]
+
+
+async def test_without_a_verdict_the_run_pauses_and_names_the_example(cluster, opened):
+    server = cluster.start()
+    server.evaluate_one = lambda _c, example, _t: failed("infra_error") if example.id == "bad" else ok()
+    async with opened(server, max_attempts=3, first_backoff_s=0.001) as fleet:
+        ledger = Ledger()
+        good = begin(fleet, "good")
+        with pytest.raises(Interrupted, match=r"example 'bad': no result after 3 attempts; last error: .*infra_error"):
+            await asyncio.wait_for(begin(fleet, "bad", ledger), 10)
+        assert ledger.outcomes == ["infra_error"] * 3
+        assert server.runs["bad"] == 3
+        await results(good)
+
+
+async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, opened, watch):
+    server = cluster.start()
+    async with opened(server, max_attempts=1) as fleet:
+        server.refusals.extend([Overloaded(retry_after_s=0.3)] * 2)
+        ledger = Ledger()
+        began = asyncio.get_running_loop().time()
+        await results(begin(fleet, "a", ledger))
+        assert asyncio.get_running_loop().time() - began >= 0.6
+        assert ledger.outcomes == ["refused", "refused", "ok"]
+        assert watch.kinds("resting", "back", "waiting") == ["resting", "back"] * 2
+        assert watch.of("resting")[0].seconds >= 0.3
+
+
+async def test_other_calls_do_not_wait_for_an_overloaded_endpoint(cluster, opened):
+    busy, free = cluster.start(), cluster.start()
+    async with opened(busy, free) as fleet:
+        busy.refusals.append(Overloaded(retry_after_s=60))
+        await results(*(begin(fleet, f"{number}") for number in range(10)))
+        assert fleet.endpoints[0].resting
+        assert sum(free.runs.values()) >= 5
+
+
+async def test_a_server_that_refuses_for_ever_is_an_outage(cluster, opened):
+    server = cluster.start()
+    async with opened(server, max_outage_s=0.3) as fleet:
+        server.refusals.extend([Overloaded()] * 1000)
+        with pytest.raises(Interrupted, match="no endpoint left for"):
+            await asyncio.wait_for(begin(fleet, "a"), 10)
+
+
+async def test_a_passing_error_of_the_server_is_tried_again(cluster, opened):
+    server = cluster.start()
+    async with opened(server) as fleet:
+        server.refusals.append(InternalError())
+        ledger = Ledger()
+        await results(begin(fleet, "a", ledger))
+        assert ledger.outcomes == ["error", "ok"]
+
+
+@pytest.mark.parametrize("error", [UnknownCandidate(unknown=["x"]), BadResponse("not JSON")])
+async def test_what_no_repetition_can_change_is_raised_as_it_came(cluster, opened, error):
+    server, other = cluster.start(), cluster.start()
+    async with opened(server, other) as fleet:
+        ledger = Ledger()
+
+        async def send(_client, _call_id):
+            raise error
+
+        with pytest.raises(type(error)):
+            await fleet.call("x", send, ledger)
+        assert ledger.outcomes == ["error"]
+        assert fleet.in_flight == 0
+
+
+async def test_a_program_that_fails_on_one_endpoint_is_tried_on_another(cluster, opened):
+    broken, good = cluster.start(), cluster.start()
+    async with opened(broken, good) as fleet:
+        broken.replies["evaluate"] = lambda _: (_ for _ in ()).throw(ProgramFailed(stage="start"))
+        ledger = Ledger()
+        await results(begin(fleet, "a", ledger))
+        assert ledger.outcomes == ["error", "ok"]
+        assert good.runs == {"a": 1}
+
+
+async def test_a_program_that_fails_everywhere_is_an_error(cluster, opened):
+    servers = [cluster.start(), cluster.start()]
+    async with opened(*servers) as fleet:
+        for server in servers:
+            server.replies["evaluate"] = lambda _: (_ for _ in ()).throw(ProgramFailed(stage="start"))
+        ledgers = [Ledger(f"{number}") for number in range(4)]
+        tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
+        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        assert {type(error) for error in ended} == {ProgramFailed}
+
+
+# --- no endpoint left ------------------------------------------------------------------------------------------------
+
+
+async def test_without_an_endpoint_calls_wait_and_go_on_when_one_returns(cluster, opened, watch):
+    servers = [cluster.start(held=True), cluster.start(held=True)]
+    async with opened(*servers) as fleet:
+        tasks = [begin(fleet, f"{number}") for number in range(6)]
+        await until(lambda: sum(server._running for server in servers) == 6)
+        for server in servers:
+            cluster.kill(server)
+        await until(lambda: watch.of("waiting"))
+        assert "connection refused" in watch.of("waiting")[0].detail
+        assert watch.of("waiting")[0].seconds == 600
+        servers[1].evaluate_one = lambda *_: ok()
+        cluster.restart(servers[1])
+        await results(*tasks)
+        assert watch.kinds("waiting") == ["waiting"]
+
+
+async def test_an_outage_pauses_the_run_after_its_limit(cluster, opened):
+    server = cluster.start(held=True)
+    async with opened(server, max_outage_s=0.2) as fleet:
+        tasks = [begin(fleet, f"{number}") for number in range(3)]
+        await until(lambda: server._running == 3)
+        cluster.kill(server)
+        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        assert [(type(error), error.status) for error in ended] == [(Interrupted, "paused")] * 3
+        assert "no endpoint left for 0.2" in ended[0].reason
+        assert "connection refused" in ended[0].reason
+
+
+# --- interruption ----------------------------------------------------------------------------------------------------
+
+
+async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish(cluster, opened):
+    server = cluster.start(2, held=True)
+    server_evaluates = server.evaluate_one
+    server.evaluate_one = lambda c, example, t: (
+        failed("infra_error") if example.id == "backs off" else server_evaluates(c, example, t)
+    )
+    async with opened(server, first_backoff_s=60) as fleet:
+        backing_off = begin(fleet, "backs off")
+        await until(lambda: server.runs["backs off"] == 1 and fleet.in_flight == 0)
+        flying = [begin(fleet, f"{number}") for number in range(2)]
+        await until(lambda: server._running == 2)
+        waiting = [begin(fleet, f"late {number}") for number in range(3)]
+        await asyncio.sleep(0)
+        thread = threading.Thread(target=fleet.interrupt, args=[Interrupted("cancelled", "somebody wished it so")])
+        thread.start()
+        ended = await asyncio.wait_for(asyncio.gather(backing_off, *waiting, return_exceptions=True), 10)
+        thread.join()
+        assert [(type(error), error.status) for error in ended] == [(Interrupted, "cancelled")] * 4
+        assert not any(task.done() for task in flying)
+        cluster.let_go(server)
+        assert [result["status"] for result in await results(*flying)] == ["ok", "ok"]
+        with pytest.raises(Interrupted, match="wished"):
+            await begin(fleet, "later")
+
+
+async def test_an_attempt_that_may_yet_be_collected_stays_open_when_interrupted(cluster, opened):
+    server = cluster.start()
+    async with opened(server) as fleet:
+        server.cuts = rpc.RESENDS + 1
+        server.replies["discover"] = lambda _: (_ for _ in ()).throw(Overloaded(retry_after_s=60))
+        ledger = Ledger()
+        task = begin(fleet, "a", ledger)
+        await until(lambda: fleet.endpoints[0].resting)
+        fleet.interrupt(Interrupted("paused", "enough"))
+        with pytest.raises(Interrupted):
+            await asyncio.wait_for(task, 10)
+        assert ledger.outcomes == []
+
+
+async def test_a_closed_fleet_leaves_nobody_waiting(cluster, opened):
+    server = cluster.start(1, held=True)
+    async with opened(server) as fleet:
+        flying = begin(fleet, "flying")
+        await until(lambda: server._running == 1)
+        waiting = begin(fleet, "waiting")
+        await asyncio.sleep(0)
+        await fleet.aclose()
+        with pytest.raises(RuntimeError, match="closed"):
+            await asyncio.wait_for(waiting, 10)
+        flying.cancel()
+        await asyncio.gather(flying, return_exceptions=True)
+
+
+async def test_a_defect_in_the_fleets_own_work_reaches_the_calls(cluster, opened, watch):
+    server = cluster.start(1)
+
+    def fail(event):
+        if event.kind == "back":
+            raise ZeroDivisionError("in the display")
+        watch.events.append(event)
+
+    async with opened(server, on_event=fail) as fleet:
+        server.refusals.append(Overloaded())
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(begin(fleet, "a"), 10)
+
+
+async def test_a_defect_that_no_call_met_is_raised_at_the_end(cluster, opened, tmp_path):
+    path = tmp_path / "fleet"
+    path.write_text("nonsense", encoding="utf-8")
+    failed_once = []
+
+    def fail(event):
+        if event.kind == "warning":
+            failed_once.append(event)
+            raise ZeroDivisionError("in the display")
+
+    with pytest.raises(ZeroDivisionError):
+        async with opened(cluster.start(1), on_event=fail) as fleet:
+            fleet.follow(path)
+            await until(lambda: failed_once and not fleet._members._tasks)
+
+
+async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
+    ledger = Ledger()
+    async with opened(cluster.start()) as fleet:
+
+        async def send(_client, _call_id):
+            return Answered("value", "program_error", 1.5, {"cost_usd": 0.1}, 3, 1)
+
+        assert await fleet.call("x", send, ledger) == "value"
+    more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1}
+    assert (ledger.outcomes, ledger.told) == (["program_error"], [more])
