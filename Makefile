@@ -6,7 +6,7 @@ TS := clients/typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance bench setup tools clean
+.PHONY: help demo test faults conformance bench setup tools clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
@@ -15,8 +15,11 @@ help:
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
+	@echo "make faults       30 rounds of every accident: killed processes, bad networks, full disks, jumping clocks"
+	@echo "                  (ARGS='-k mongodb' runs some; FAULT_ROUNDS=5 makes it short)"
 	@echo "make conformance  the conformance suite against three servers"
-	@echo "make bench        the benchmarks; each ends with a line of JSON"
+	@echo "make bench        the benchmarks (ten minutes); each ends with a line of JSON; rewrites docs/benchmarks.md"
+	@echo "                  (ARGS=long_tail runs one of them)"
 	@echo "make setup        install everything for development, run nothing"
 	@echo "make clean        remove what the others made"
 
@@ -26,12 +29,14 @@ demo: .venv/.installed $(TS)/dist/.built
 test: .venv/.installed-dev $(TS)/dist/.built
 	@$(BIN)/python scripts/gates.py $(ARGS)
 
+faults: .venv/.installed-dev
+	@FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest tests/faults -n auto --dist worksteal $(ARGS)
+
 conformance: .venv/.installed $(TS)/dist/.built
 	@$(BIN)/python scripts/conformance.py $(ARGS)
 
-bench: .venv/.installed-dev $(TS)/dist/.built
-	$(BIN)/python benchmarks/call_overhead.py
-	$(BIN)/python benchmarks/banking77.py $(ARGS)
+bench: .venv/.installed-dev .venv/peers/.installed $(TS)/dist/.built
+	@$(BIN)/python benchmarks/report.py $(ARGS)
 
 setup: .venv/.installed-dev $(TS)/dist/.built
 	@echo "Set up. Next: make demo, or make test"
@@ -58,6 +63,13 @@ tools:
 	@echo "Installing what the tests need (about half a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@ .venv/.installed
+
+# Beside the environment, without what it requires (datasets, instructor, ...): only its adapter is used, which needs
+# gepa, requests and pydantic.
+.venv/peers/.installed: benchmarks/peers.txt | .venv/.installed-dev
+	@echo "Installing the peer that the benchmarks compare with"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/peers --requirement benchmarks/peers.txt
+	@touch $@
 
 $(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | tools
 	@echo "Installing the TypeScript package's tools"

@@ -8,11 +8,14 @@ if TYPE_CHECKING:
     from gepa_client.batches import Trajectory
     from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, Refused, RowsError
     from gepa_client.failures import Failure, Failures
+    from gepa_client.fleet import FleetEvent
+    from gepa_client.journal.spend import Tally
     from gepa_client.litellm_model import LiteLLMModel
     from gepa_client.reflection import ConcurrentReflection, ProgramReflection
+    from gepa_client.result import load_result
     from gepa_client.rows import HeldRow, Row, RowLoader, load_rows
     from gepa_client.rpc import RpcClient
-    from gepa_client.window import ExampleDone, Tally
+    from gepa_client.window import ExampleDone
 
 __all__ = [
     "BadResponse",
@@ -22,6 +25,7 @@ __all__ = [
     "ExampleDone",
     "Failure",
     "Failures",
+    "FleetEvent",
     "HeldRow",
     "Interrupted",
     "LiteLLMModel",
@@ -34,6 +38,7 @@ __all__ = [
     "RpcClient",
     "Tally",
     "Trajectory",
+    "load_result",
     "load_rows",
 ]
 
@@ -42,11 +47,14 @@ _HOMES = {
     "batches": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
     "failures": ("Failure", "Failures"),
+    "fleet": ("FleetEvent",),
+    "journal.spend": ("Tally",),
     "litellm_model": ("LiteLLMModel",),
     "reflection": ("ConcurrentReflection", "ProgramReflection"),
+    "result": ("load_result",),
     "rows": ("HeldRow", "Row", "RowLoader", "load_rows"),
     "rpc": ("RpcClient",),
-    "window": ("ExampleDone", "Tally"),
+    "window": ("ExampleDone",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,6 +1,7 @@
-"""A GEPA adapter whose program lives behind a server: evaluation, reflective datasets, state, rows."""
+"""A GEPA adapter whose program lives behind servers: evaluation, reflective datasets, state, rows."""
 
 import asyncio
+import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -12,18 +13,23 @@ from gepa_client.batches import Batch, Batches, Trajectory, trajectories
 from gepa_client.bridge import Bridge
 from gepa_client.causes import summary
 from gepa_client.deadlines import CALL_TIMEOUT_S
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused
 from gepa_client.failures import Failures
+from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, Pin, read_roster
 from gepa_client.held import held_rows
-from gepa_client.retry import FIRST_BACKOFF_S, Retries
-from gepa_client.rows import RowLoader, wire_example
+from gepa_client.journal.journal import Journal, Slot
+from gepa_client.journal.requests import Request, other_request
+from gepa_client.journal.spend import Tally
+from gepa_client.rows import AnyRow, RowLoader, as_row
 from gepa_client.rpc import RpcClient
 from gepa_client.tracing import TraceParents
-from gepa_client.window import ExampleDone, Item, Tally, Window
-from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult
+from gepa_client.window import ExampleDone, Item, Window, instance_of
+from protocol import Candidate, DiscoverResult, JsonValue
 from protocol.errors import ProgramFailed, RpcError, TrajectoryExpired
 
 T = TypeVar("T")
+
+REFLECTIVE_DATASET = "reflective_dataset"
 
 
 class RemoteAdapter:
@@ -32,53 +38,91 @@ class RemoteAdapter:
     Use it in a `with` block, or `close` it. Its methods are synchronous, as GEPA's loop is; they may be called from a
     notebook, where another event loop runs.
 
-    `token`, `token_file`, `allow_insecure`: see `RpcClient`. `failure_score`: what an example that failed by the
-    candidate's fault scores, in every objective too. `max_attempts`: calls for one example before the run pauses;
-    `first_backoff_s`: the mean wait in seconds after the first of them fails.
+    `url`: one endpoint or several that serve the same program; examples go to whichever has room. `fleet_file`: more of
+    them, a line each, read again while it changes. `token`, `token_file`, `allow_insecure`: see `RpcClient`.
+    `failure_score`: what an example that failed by the candidate's fault scores, in every objective too.
+    `max_attempts`: calls for one example before the run pauses; `first_backoff_s`: the mean wait in seconds after the
+    first of them fails. `max_outage_s`: seconds without any endpoint before the run pauses.
+    `score_with`: endpoints that score what the program answers as `rollout`; `score_token_file`: their token
+    (GEPA_TOKEN without it).
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
-    `on_lost`: called with the number of the next attempt and `max_attempts` after each call that lost its connection.
+    `on_fleet`: called with a `FleetEvent` when an endpoint joins, rests, returns or leaves.
     `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
+    `splits`: which of the splits that servers hold must be the same everywhere, by default all.
+    `journal`: what the run was told before, and where everything is recorded; without it nothing is kept.
+    `recorded`: what `discover` once said, for a replay: then nothing is connected.
 
-    `discovery`: what the server said of itself. `tally`, `retraced`: what evaluations took, and, apart from them, what
-    it took to trace minibatches again whose trajectories were lost. `failures`: what GEPA swallowed.
+    `discovery`: what the leading server said of itself. `tally`, `retraced`: what evaluations took, and, apart from
+    them, what it took to trace minibatches again whose trajectories were lost. `failures`: what GEPA swallowed.
 
     Raises:
-        Refused, ConnectionLost, BadResponse, RpcError: the server cannot be used; nothing is left open.
+        Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
     """
 
     propose_new_texts = None  # the engine reads it unconditionally; the program's proposals are `ProgramReflection`
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str] = (),
         *,
+        fleet_file: Path | None = None,
         token: str | None = None,
         token_file: Path | str | None = None,
         failure_score: float = 0.0,
         max_attempts: int = 5,
-        first_backoff_s: float = FIRST_BACKOFF_S,
+        first_backoff_s: float = 0.5,
+        max_outage_s: float = 600.0,
+        score_with: str | Sequence[str] = (),
+        score_token_file: Path | str | None = None,
         on_example: Callable[[ExampleDone], None] | None = None,
-        on_lost: Callable[[int, int], None] | None = None,
+        on_fleet: Callable[[FleetEvent], None] | None = None,
         allow_insecure: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        splits: Callable[[DiscoverResult], list[str]] | None = None,
+        journal: Journal | None = None,
+        recorded: DiscoverResult | None = None,
     ) -> None:
         self.call_timeout_s = call_timeout_s
-        self.tally = Tally()
-        self.retraced = Tally()
         self.failures = Failures()
-        self.client = RpcClient(url, token=token, token_file=token_file, allow_insecure=allow_insecure)
+        self.journal = journal or Journal(uuid.uuid4().hex)
         self._tracing = TraceParents()
         self._batches = Batches(failure_score)
         self._state = AdapterState()
+
+        def fleet(splits: Callable[[DiscoverResult], list[str]] | None = None) -> Fleet:
+            return Fleet(
+                max_attempts=max_attempts,
+                first_backoff_s=first_backoff_s,
+                max_outage_s=max_outage_s,
+                wanted=splits,
+                on_event=on_fleet or (lambda _event: None),
+            )
+
+        def addresses(urls: str | Sequence[str], file: Path | str | None) -> list[Address]:
+            listed = [urls] if isinstance(urls, str) else urls
+            return [Address(one, token=token, token_file=file, allow_insecure=allow_insecure) for one in listed]
+
+        self.fleet = fleet(splits or (lambda discovery: list(discovery.datasets)))
+        self.scorers = fleet() if score_with else None
         self._bridge = Bridge()
-        self._closing = weakref.finalize(self, _close, self._bridge, self.client)  # also when nobody closes it
+        fleets = [self.fleet, *([self.scorers] if self.scorers is not None else [])]
+        self._closing = weakref.finalize(self, _close, self._bridge, fleets)  # also when nobody closes it
         try:
-            self.discovery: DiscoverResult = self._bridge.run(_open(self.client))
+            if recorded is not None:
+                self.discovery = recorded
+            else:
+                self.discovery = self._bridge.run(
+                    _open(self.fleet, addresses(url, token_file), fleet_file, allow_insecure=allow_insecure)
+                )
+                if self.scorers is not None:
+                    scorers = addresses(score_with, score_token_file)
+                    _check_scorers(self.discovery, self._bridge.run(_open(self.scorers, scorers)))
         except BaseException:
             self.close()
             raise
-        retries = Retries(max_attempts=max_attempts, first_backoff_s=first_backoff_s, on_lost=on_lost)
-        self._window = Window(self.client, self.discovery.limits, retries, on_example)
+        self._window = Window(self.fleet, self.discovery, self.journal, self.scorers, on_example)
+        for one in fleets:
+            self.journal.halt.listen(one.interrupt)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +133,7 @@ class RemoteAdapter:
         self.close()
 
     def close(self) -> None:
-        """End what runs and close the connection; safe to call twice."""
+        """End what runs and close the connections; safe to call twice."""
         self._closing()
 
     @property
@@ -99,13 +143,27 @@ class RemoteAdapter:
 
     @property
     def in_flight(self) -> int:
-        """Examples being waited for at this moment."""
-        return self._window.in_flight
+        """Calls being waited for at this moment."""
+        return self.fleet.in_flight
+
+    @property
+    def tally(self) -> Tally:
+        """What evaluations took."""
+        return self.journal.spend["evaluate"]
+
+    @property
+    def retraced(self) -> Tally:
+        """What it took to trace minibatches again."""
+        return self.journal.spend["retrace"]
 
     @property
     def callbacks(self) -> list[TraceParents]:
         """For `gepa.optimize(callbacks=[*adapter.callbacks, ...])`: then only what GEPA reads is traced."""
         return [self._tracing]
+
+    def offers(self, capability: str) -> bool:
+        """Whether the program, or the server before it, has this capability."""
+        return capability in self.discovery.capabilities
 
     # --- evaluation --------------------------------------------------------------------------------------------------
 
@@ -120,7 +178,7 @@ class RemoteAdapter:
     def batch_evaluate(
         self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
     ) -> list[Batch]:
-        """Run several candidates on their batches at once, within the server's limits; in the items' order.
+        """Run several candidates on their batches at once, within the servers' limits; in the items' order.
 
         Without `capture_traces` everything is traced, as GEPA expects, unless `callbacks` are installed and tell that
         nobody will read the traces (a program that wants whole batches is always asked for them).
@@ -132,10 +190,17 @@ class RemoteAdapter:
             capture_traces = wanted or self.discovery.limits.whole_batches
         return self._evaluate(items, trace=capture_traces)
 
+    def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
+        """`evaluate` on a number line of its own, beside the search: rows that GEPA never sees."""
+        window = Window(self.fleet, self.discovery, self.journal.line(part), self.scorers, self._window.on_example)
+        item = Item(candidate, [as_row(row) for row in rows], trace=False)
+        [results] = self.wait_for(window.evaluate([item]))
+        return self._batches.make(item, results)
+
     def _evaluate(self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool) -> list[Batch]:
-        items = [Item(candidate, [wire_example(row) for row in rows], trace) for candidate, rows in pairs]
+        items = [Item(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
         try:
-            evaluated = self.wait_for(self._window.evaluate(items, self.tally))
+            evaluated = self.wait_for(self._window.evaluate(items))
         except ProgramFailed as error:
             self.failures.record("evaluate", error)
             raise
@@ -169,51 +234,89 @@ class RemoteAdapter:
         traced = eval_batch.trajectories
         if traced is None:
             raise BadResponse("the batch was evaluated without traces")
-        try:
-            return await self._ask_for_records(candidate, traced, components)
-        except TrajectoryExpired:
-            await self.client.discover()  # most often another instance answers now
-            item = Item(candidate, [trajectory.example for trajectory in traced], trace=True)
-            [fresh] = await self._window.evaluate([item], self.retraced)
-            traced[:] = trajectories(item, fresh)
-        try:
-            return await self._ask_for_records(candidate, traced, components)
-        except TrajectoryExpired as error:
-            raise Interrupted(
-                "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
-            ) from error
-
-    async def _ask_for_records(
-        self, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
-    ) -> dict[str, list[dict[str, JsonValue]]]:
-        instance = _instance_of(traced) or self.client.instance_id
-        params: dict[str, Any] = {
-            "candidate": candidate,
-            "eval_batch": {
-                "batch": [trajectory.example for trajectory in traced],
-                "results": [trajectory.result for trajectory in traced],
-            },
-            "components_to_update": components,
-            **self._state.params_for(instance),
-        }
-        answer = await self._ask_to_make(params)
-        if self.client.offers(STATE_KEY):
-            self._state.keep(answer.adapter_state, instance)
-        return answer.dataset
-
-    async def _ask_to_make(self, params: Mapping[str, Any]) -> MakeReflectiveDatasetResult:
-        return await self.ask(
-            "make_reflective_dataset",
-            lambda call_id: self.client.make_reflective_dataset(params, call_id=call_id, timeout_s=self.call_timeout_s),
+        told = [[trajectory.row.digest, _without_trace(trajectory.result)] for trajectory in traced]
+        request = other_request(
+            REFLECTIVE_DATASET,
+            f"make a reflective dataset of {len(traced)} examples for {', '.join(components)}",
+            candidate,
+            told,
+            components,
         )
 
-    async def ask(self, what: str, call: Callable[[str | None], Awaitable[T]]) -> T:
-        """One call that runs no examples, repeated by the same rules; `call` takes the call id, None where unknown."""
+        async def make(slot: Slot) -> JsonValue:
+            try:
+                return await self._ask_for_records(slot, candidate, traced, components)
+            except TrajectoryExpired:
+                item = Item(candidate, [trajectory.row for trajectory in traced], trace=True)
+                traced[:] = trajectories(item, await self._window.retrace(item, slot))
+            try:
+                return await self._ask_for_records(slot, candidate, traced, components)
+            except TrajectoryExpired as error:
+                raise Interrupted(
+                    "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
+                ) from error
 
-        async def attempt(call_id: str, _number: int) -> T:
-            return await call(call_id if self.client.offers("idempotency") else None)
+        answer: Any = await self.effect(request, make)
+        if self.offers(STATE_KEY):
+            # A recorded state belongs to no instance that is known to run: it travels with the next request.
+            self._state.keep(answer.get(STATE_KEY), answer.get("made_by"))
+        dataset: dict[str, list[dict[str, JsonValue]]] = answer["dataset"]
+        return dataset
 
-        return await self._window.retries.run(what, attempt)
+    async def _ask_for_records(
+        self, slot: Slot, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
+    ) -> JsonValue:
+        instances = {instance for one in traced if (instance := instance_of(one.result)) is not None}
+        batch = {
+            "batch": [trajectory.row.wire for trajectory in traced],
+            "results": [trajectory.result for trajectory in traced],
+        }
+        params = {"candidate": candidate, "eval_batch": batch, "components_to_update": components}
+        return await self._ask_to_make(slot, params, Pin(min(instances) if instances else None))
+
+    async def _ask_to_make(self, slot: Slot, params: Mapping[str, Any], pin: Pin) -> JsonValue:
+        async def send(client: RpcClient, call_id: str | None) -> Answered[JsonValue]:
+            state = self._state.params_for(client.instance_id)
+            made = await client.make_reflective_dataset(
+                {**params, **state}, call_id=call_id, timeout_s=self.call_timeout_s
+            )
+            answer: dict[str, Any] = {"dataset": made.dataset}
+            if client.offers(STATE_KEY):
+                answer |= {STATE_KEY: made.adapter_state, "made_by": client.instance_id}
+            return Answered(answer)
+
+        return await self.call(REFLECTIVE_DATASET, slot, send, pin=pin)
+
+    # --- effects -----------------------------------------------------------------------------------------------------
+
+    async def effect(self, request: Request, make: Callable[[Slot], Awaitable[JsonValue]]) -> JsonValue:
+        """The recorded answer to a request that runs no examples, or the one `make` gives, once it is recorded.
+
+        A `ProgramFailed` is an answer too. Raises: what `make` raises.
+        """
+        [slot] = self.journal.ask([request])
+        if slot.failure is not None:
+            raise slot.failure
+        if slot.recorded:
+            return slot.answer
+        self.journal.live()
+        try:
+            [answer] = self.journal.record((slot, await make(slot)))
+        except ProgramFailed as error:
+            self.journal.fail(slot, error)
+            raise
+        await self.journal.settled()
+        return answer
+
+    async def call(
+        self,
+        what: str,
+        slot: Slot,
+        send: Callable[[RpcClient, str | None], Awaitable[Answered[T]]],
+        pin: Pin | None = None,
+    ) -> T:
+        """One call that runs no examples, for a slot of the journal; repeated by the same rules as evaluations."""
+        return await self.fleet.call(what, send, self.journal.attempts(slot, what), pin=pin)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
@@ -235,20 +338,22 @@ class RemoteAdapter:
         A GEPA adapter (a program of whole batches) gets it at once, even when empty: GEPA restores at every start, and
         an adapter may begin anew then. Any other program gets the state it once gave with the next reflective dataset.
         """
-        if not self.client.offers(STATE_KEY):
+        if not self.offers(STATE_KEY):
             if state:
                 raise ValueError("the server keeps no adapter state, but there is one to restore")
             return
         self._state.restore(state)
         if self.discovery.limits.whole_batches:
-            self._hand_over(state.get(STATE_KEY, {}))
+            self.wait_for(self._hand_over(state.get(STATE_KEY, {})))
 
-    def _hand_over(self, state: JsonValue) -> None:
+    async def _hand_over(self, state: JsonValue) -> None:
         """Have the state taken over, by a reflective dataset that asks for no component."""
         nothing: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
-        params = {"candidate": self.seed_candidate, **nothing, STATE_KEY: state}
-        answer = self.wait_for(self._ask_to_make(params))
-        self._state.keep(answer.adapter_state, self.client.instance_id)
+        params = {"candidate": self.seed_candidate, **nothing}
+        self._state.restore({STATE_KEY: state})
+        request = other_request("adapter_state", "take over the adapter's state", state)
+        answer: Any = await self.effect(request, lambda slot: self._ask_to_make(slot, params, Pin()))
+        self._state.keep(answer.get(STATE_KEY), answer.get("made_by"))
 
     # --- rows and the end of a run -----------------------------------------------------------------------------------
 
@@ -258,7 +363,11 @@ class RemoteAdapter:
         Raises:
             RpcError: no such split, or the server holds none.
         """
-        return RowLoader(self.wait_for(held_rows(self.client, split)), first_id)
+        return RowLoader(self.wait_for(self.held_rows(split)), first_id)
+
+    async def held_rows(self, split: str) -> list[AnyRow]:
+        """Every row of a split the server holds."""
+        return await held_rows(self.fleet.clients[0], split)
 
     def finalize(
         self, best_candidate: Candidate, best_score: float, run: Mapping[str, Any], *, timeout_s: float | None = None
@@ -270,33 +379,55 @@ class RemoteAdapter:
         Raises:
             TimeoutError: it took longer; the program may still hear of it.
         """
-        if not self.client.offers("finalize"):
+        if not self.offers("finalize"):
             return None
         params = {"best_candidate": best_candidate, "best_score": best_score, "run": dict(run)}
         return self.wait_for(self._finalize(params, timeout_s))
 
     async def _finalize(self, params: Mapping[str, Any], timeout_s: float | None) -> str | None:
+        line = self.journal.line(f"finalize-{params['run'].get('metric_calls')}")
+        [slot] = line.ask([other_request("finalize", "tell the program of the best candidate", params)])
+
+        async def send(client: RpcClient, call_id: str | None) -> Answered[str | None]:
+            return Answered(await client.finalize(params, call_id=call_id, timeout_s=self.call_timeout_s))
+
         async with asyncio.timeout(timeout_s):
-            return await self.ask(
-                "finalize",
-                lambda call_id: self.client.finalize(params, call_id=call_id, timeout_s=self.call_timeout_s),
-            )
+            if slot.recorded:
+                told: str | None = slot.answer
+                return told
+            line.live()
+            message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"))
+            line.record((slot, message))
+            await line.settled()
+            return message
 
 
-def _instance_of(traced: Sequence[Trajectory]) -> str | None:
-    """The instance that holds these trajectories, as the first reference names it."""
-    for trajectory in traced:
-        ref = trajectory.result.get("trajectory_ref")
-        if isinstance(ref, str):
-            return ref.partition("/")[0]
-    return None
+def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result says, whichever instance keeps its trajectory."""
+    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
 
 
-async def _open(client: RpcClient) -> DiscoverResult:
-    await client.__aenter__()
-    return await client.discover()
+async def _open(
+    fleet: Fleet, addresses: list[Address], file: Path | None = None, *, allow_insecure: bool = False
+) -> DiscoverResult:
+    listed = read_roster(file, allow_insecure=allow_insecure) if file is not None else []
+    discovery = await fleet.open(addresses + listed)
+    if file is not None:
+        fleet.follow(file)
+    return discovery
 
 
-def _close(bridge: Bridge, client: RpcClient) -> None:
-    bridge.run(client.aclose())
+def _check_scorers(program: DiscoverResult, scorer: DiscoverResult) -> None:
+    """Raises `Refused` where the endpoint cannot score, or holds other rows under the names of the program's."""
+    if "scoring" not in scorer.capabilities:
+        raise Refused(f"{scorer.program.name}, given to score, does not offer `score` (capability `scoring`)")
+    for split, held in program.datasets.items():
+        known = scorer.datasets.get(split)
+        if known is not None and known.digest != held.digest:
+            raise Refused(f"the endpoint given to score holds other rows as {split!r} than the program does")
+
+
+def _close(bridge: Bridge, fleets: Sequence[Fleet]) -> None:
+    for fleet in fleets:
+        bridge.run(fleet.aclose())
     bridge.close()

@@ -7,15 +7,16 @@ from typing import Any
 from gepa.core.adapter import EvaluationBatch
 
 from gepa_client.errors import BadResponse
+from gepa_client.rows import AnyRow
 from gepa_client.window import Item, Results
 from protocol import JsonValue
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What reflection needs of one traced example: the example as sent and its result as received."""
+    """What reflection needs of one traced example: its row and its result as received."""
 
-    example: dict[str, Any]
+    row: AnyRow
     result: dict[str, Any]
 
 
@@ -64,7 +65,7 @@ class Batches:
 
 def trajectories(item: Item, results: Results) -> list[Trajectory]:
     """One for each example of a traced item."""
-    return [Trajectory(example, result) for example, result in zip(item.examples, results, strict=True)]
+    return [Trajectory(row, result) for row, result in zip(item.rows, results, strict=True)]
 
 
 def _metric_calls(results: Results) -> int | None:

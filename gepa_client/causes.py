@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ def details(error: BaseException) -> str:
     if isinstance(error, RpcError):
         return "\n".join(f"{key}: {_text(value)}" for key, value in error.details.items())
     return "".join(traceback.format_exception(error))
+
+
+def plain_error(told: Mapping[str, Any]) -> str:
+    """`example '7': ValueError: no` and its traceback, from a result's `error` with the example's `id` beside it."""
+    first = f"example {told.get('id')!r}: {told.get('type') or told.get('status')}: {told.get('message', '')}"
+    return f"{first}\n{told['traceback']}" if told.get("traceback") else first
 
 
 def unreadable(path: Path | str, error: OSError | UnicodeDecodeError) -> str:

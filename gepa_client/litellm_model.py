@@ -6,7 +6,12 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
+
+from gepa_client.halt import Halt
+from gepa_client.pace import Pace
 
 logger = logging.getLogger(__name__)
 
@@ -21,18 +26,42 @@ ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
 LONGEST_PAUSE_S = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A model's answer and what it took; None for what nobody said: a model without a price, an answer without usage.
+
+    `cost_usd`: US dollars. Requests that failed before it are not part of it: nobody says what they cost.
+    """
+
+    text: str
+    cost_usd: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
 class LiteLLMModel:
     """A callable that takes a prompt or chat messages and returns text, retrying what may pass.
 
     `name`: as litellm knows it, such as `openai/gpt-5`. `max_attempts`: requests for one answer, the first included.
-    `pause_s`: the mean wait in seconds after the first failure, doubled after each. Everything else goes to
+    `pause_s`: the mean wait in seconds after the first failure, doubled after each; a server's `Retry-After` is waited
+    out too, up to 60 s. `per_minute`: requests that may begin in a minute, evenly spaced over all threads, repeats
+    included; None for no limit. `halt`: once it is pulled no further request begins. Everything else goes to
     `litellm.completion` (`temperature`, `api_base`, `timeout`, ...).
 
     `total_cost` (USD), `total_tokens_in`, `total_tokens_out` sum what is known; `unpriced_calls` counts answers of a
     model litellm knows no price of: their cost is missing from the total, not zero.
     """
 
-    def __init__(self, name: str, *, max_attempts: int = 5, pause_s: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_attempts: int = 5,
+        pause_s: float = 1.0,
+        per_minute: float | None = None,
+        halt: Halt | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.name = name
         self.max_attempts = max_attempts
         self.pause_s = pause_s
@@ -42,45 +71,62 @@ class LiteLLMModel:
         self.total_tokens_out = 0
         self.unpriced_calls = 0
         self._lock = threading.Lock()
+        self._pace = Pace(per_minute, halt)
         self._random = random.SystemRandom()  # never the global generator, which GEPA's runs may depend on
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.name!r})"
 
     def __call__(self, prompt: str | list[dict[str, Any]]) -> str:
-        """The model's answer, as text.
+        """The text of `complete`."""
+        return self.complete(prompt).text
+
+    def complete(self, prompt: str | list[dict[str, Any]]) -> Completion:
+        """The model's answer to a prompt or chat messages, and what it took.
 
         Raises:
             Exception: litellm's own error, when it is permanent (a wrong key, an unknown model) or stayed.
+            Interrupted: `halt` was pulled before the request, or before it could be repeated.
         """
         litellm = _litellm()
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        answer = self._answer(litellm, messages)
+        choice = answer.choices[0]
+        if choice.finish_reason == "length":
+            logger.warning("%s stopped at its length limit; raise max_tokens for whole answers", self.name)
+        usage = getattr(answer, "usage", None)
+        completion = Completion(
+            text=choice.message.content or "",
+            cost_usd=_price(litellm, answer),
+            input_tokens=getattr(usage, "prompt_tokens", None),
+            output_tokens=getattr(usage, "completion_tokens", None),
+        )
+        self._count(completion)
+        return completion
+
+    def _answer(self, litellm: Any, messages: list[dict[str, Any]]) -> Any:
         for attempt in range(1, self.max_attempts + 1):
+            self._pace.turn()
             try:
-                completion = litellm.completion(
+                return litellm.completion(
                     model=self.name,
                     messages=messages,
                     **{"drop_params": True, "num_retries": 0, "max_retries": 0, **self.kwargs},
                 )
-                break
             except Exception as error:
                 if attempt == self.max_attempts or not _may_pass(error):
                     raise
-                time.sleep(min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25))
-        self._count(litellm, completion)
-        choice = completion.choices[0]
-        if choice.finish_reason == "length":
-            logger.warning("%s stopped at its length limit; raise max_tokens for whole answers", self.name)
-        return choice.message.content or ""
+                pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
+                asked_s = _retry_after(error)
+            self._pace.pause(max(pause_s, asked_s))
+        raise AssertionError("the last attempt returns or raises")
 
-    def _count(self, litellm: Any, completion: Any) -> None:
-        usage = getattr(completion, "usage", None)
-        cost = _price(litellm, completion)
+    def _count(self, completion: Completion) -> None:
         with self._lock:
-            self.total_tokens_in += getattr(usage, "prompt_tokens", 0) or 0
-            self.total_tokens_out += getattr(usage, "completion_tokens", 0) or 0
-            if cost is not None:
-                self.total_cost += cost
+            self.total_tokens_in += completion.input_tokens or 0
+            self.total_tokens_out += completion.output_tokens or 0
+            if completion.cost_usd is not None:
+                self.total_cost += completion.cost_usd
                 return
             self.unpriced_calls += 1
             first = self.unpriced_calls == 1
@@ -158,3 +204,17 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(status, int):
         return status in TRANSIENT_STATUS or status >= 500
     return isinstance(error, ConnectionError | TimeoutError)
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds the server asks us to wait, at most `LONGEST_PAUSE_S`; 0.0 where it does not, or in no known way."""
+    told = getattr(getattr(error, "response", None), "headers", None)
+    asked = (getattr(error, "litellm_response_headers", None) or told or {}).get("retry-after", "")
+    try:
+        seconds = float(asked)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except ValueError:
+            return 0.0
+    return min(seconds, LONGEST_PAUSE_S) if seconds > 0 else 0.0

@@ -3,6 +3,8 @@
 import functools
 import queue
 import threading
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self
@@ -14,7 +16,11 @@ from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ClientError, Interrupted
 from gepa_client.failures import Failures
-from gepa_client.window import run_window
+from gepa_client.fleet import Answered
+from gepa_client.jobs import Job, run_all
+from gepa_client.journal.journal import Journal, Slot
+from gepa_client.journal.requests import other_request
+from gepa_client.rpc import RpcClient
 from protocol.errors import ProgramFailed, RpcError
 
 LanguageModel = Callable[[str | list[dict[str, Any]]], str]
@@ -22,6 +28,8 @@ Prompt = str | list[dict[str, Any]]
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
 
 WHERE = "reflection"
+COMPLETION = "completion"
+PROPOSAL = "proposal"
 
 
 class ConcurrentReflection:
@@ -30,8 +38,10 @@ class ConcurrentReflection:
     The same prompts and texts as GEPA's `StatelessReflectionLM`, in the same order. A job with a request that failed
     proposes nothing and its cause is kept in `failures`; an interruption raised by the model passes through.
 
-    `lm`: takes a prompt or chat messages and returns text; must bear calls from several threads. `prompt_template`:
-    one for all components, or one per component name. `max_workers`: requests at once.
+    `lm`: takes a prompt or chat messages and returns text; must bear calls from several threads. Where it has a method
+    `complete`, as `LiteLLMModel` has, that is called and what it cost is counted. `prompt_template`: one for all
+    components, or one per component name. `max_workers`: requests at once. `journal`: knows the answers of earlier
+    processes of the same run, and records these.
 
     Raises:
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
@@ -41,8 +51,9 @@ class ConcurrentReflection:
         self,
         lm: LanguageModel,
         prompt_template: str | dict[str, str] | None = None,
-        max_workers: int = 10,
+        max_workers: int = 20,
         failures: Failures | None = None,
+        journal: Journal | None = None,
     ) -> None:
         for template in prompt_template.values() if isinstance(prompt_template, dict) else [prompt_template]:
             InstructionProposalSignature.validate_prompt_template(template)
@@ -50,11 +61,12 @@ class ConcurrentReflection:
         self.prompt_template = prompt_template
         self.max_workers = max_workers
         self.failures = Failures() if failures is None else failures
+        self.journal = journal or Journal(uuid.uuid4().hex)
 
     @property
     def total_cost(self) -> float:
-        """USD the model says it has cost so far; 0.0 for one that does not say."""
-        return float(getattr(self.lm, "total_cost", 0.0))
+        """USD its answers have cost so far, in every process of the run; 0.0 where nobody says."""
+        return self.journal.spend[COMPLETION].cost_usd
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
@@ -64,37 +76,89 @@ class ConcurrentReflection:
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
         """One proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
-        tasks = [
-            (at, name) for at, (_, records, components) in enumerate(jobs) for name in components if records.get(name)
-        ]
-        answers = _all_at_once([functools.partial(self._ask, jobs[at], name) for at, name in tasks], self.max_workers)
+        tasks: list[tuple[int, str, Prompt]] = []
         proposals = [ReflectionProposal({}) for _ in jobs]
         failed: set[int] = set()
-        for (at, name), answer in zip(tasks, answers, strict=True):
-            error = answer.exception()
-            if isinstance(error, Exception):
+        for at, (candidate, records, components) in enumerate(jobs):
+            try:
+                asked = [(at, name, self._prompt(candidate, records, name)) for name in components if records.get(name)]
+            except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self.failures.record(WHERE, error)
                 failed.add(at)
+            else:
+                tasks += asked
+        for (at, name, prompt), slot in zip(tasks, self._answers(tasks), strict=True):
+            if isinstance(slot, Exception):
+                self.failures.record(WHERE, slot)
+                failed.add(at)
                 continue
-            prompt, raw, text = answer.result()  # raises what is no Exception: an interruption
-            proposals[at].new_texts[name] = text
+            proposals[at].new_texts[name] = InstructionProposalSignature.output_extractor(slot.strip())[
+                "new_instruction"
+            ]
             proposals[at].prompts[name] = prompt
-            proposals[at].raw_lm_outputs[name] = raw
+            proposals[at].raw_lm_outputs[name] = slot
         return [(ReflectionProposal({}) if at in failed else found, self) for at, found in enumerate(proposals)]
 
-    def _ask(self, job: ReflectionJob, name: str) -> tuple[Prompt, str, str]:
-        """Prompt, raw answer and new text for one component."""
-        candidate, records, _ = job
+    def _prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
         template = self.prompt_template
-        prompt = InstructionProposalSignature.prompt_renderer(
+        rendered: Prompt = InstructionProposalSignature.prompt_renderer(
             {
                 "current_instruction_doc": candidate[name],
                 "dataset_with_feedback": records[name],
                 "prompt_template": template.get(name) if isinstance(template, dict) else template,
             }
         )
-        raw = self.lm(prompt)
-        return prompt, raw, InstructionProposalSignature.output_extractor(raw.strip())["new_instruction"]
+        return rendered
+
+    def _answers(self, tasks: Sequence[tuple[int, str, Prompt]]) -> list[str | Exception]:
+        """What the model says to each prompt, or why it does not; recorded, or recorded now."""
+        requests = [other_request(COMPLETION, f"reflect on {name!r}, job {at}", prompt) for at, name, prompt in tasks]
+        slots = self.journal.ask(requests)
+        missing = [at for at, slot in enumerate(slots) if slot.entry is None]
+        answers: list[Any] = [None if slot.entry is None else slot.failure or slot.answer for slot in slots]
+        if missing:
+            self.journal.live()
+            calls = [functools.partial(self._complete, slots[at], tasks[at][2]) for at in missing]
+            for at, done in zip(missing, _all_at_once(calls, self.max_workers), strict=True):
+                error = done.exception()
+                if error is None:
+                    [answers[at]] = self.journal.record((slots[at], done.result()))
+                elif isinstance(error, Exception):
+                    self.journal.fail(slots[at], error)
+                    answers[at] = error
+                else:
+                    answers[at] = error  # an interruption: raised when everything that came is recorded
+            self.journal.settle()
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _complete(self, slot: Slot, prompt: Prompt) -> str:
+        """One answer, its cost counted."""
+        attempts = self.journal.attempts(slot, COMPLETION)
+        attempts.begin(str(getattr(self.lm, "name", type(self.lm).__name__)))
+        began = time.monotonic()
+        complete = getattr(self.lm, "complete", None)
+        try:
+            if complete is None:
+                text, usage = self.lm(prompt), None
+            else:
+                completion = complete(prompt)
+                text = completion.text
+                usage = {
+                    "cost_usd": completion.cost_usd,
+                    "input_tokens": completion.input_tokens,
+                    "output_tokens": completion.output_tokens,
+                    "calls": 1,
+                }
+        except Exception:
+            attempts.ended("error", seconds=time.monotonic() - began, examples=0)
+            raise
+        unpriced = int(usage is None or usage["cost_usd"] is None)
+        attempts.ended("ok", seconds=time.monotonic() - began, usage=usage, unpriced=unpriced)
+        self.journal.spend.done(COMPLETION, 1)
+        return text
 
 
 class ProgramReflection:
@@ -112,7 +176,7 @@ class ProgramReflection:
     total_cost = 0.0
 
     def __init__(self, adapter: RemoteAdapter) -> None:
-        if not adapter.client.offers("proposals"):
+        if not adapter.offers("proposals"):
             raise ValueError("the program does not propose new texts (capability `proposals`); give a reflection model")
         self.adapter = adapter
         self.failures = adapter.failures
@@ -133,45 +197,62 @@ class ProgramReflection:
         return [(proposal, self) for proposal in proposals]
 
     async def _propose(self, jobs: Sequence[ReflectionJob], into: list[ReflectionProposal]) -> None:
-        failed: dict[int, ProgramFailed | BadResponse] = {}
-
-        async def one(at: int) -> None:
-            candidate, records, components = jobs[at]
-            params = {
+        journal = self.adapter.journal
+        asked = [
+            {
                 "candidate": candidate,
                 "reflective_dataset": {name: [dict(record) for record in found] for name, found in records.items()},
                 "components_to_update": components,
             }
-            try:
-                texts = await self.adapter.ask(
-                    "propose_new_texts",
-                    lambda call_id: self.adapter.client.propose_new_texts(
-                        params, call_id=call_id, timeout_s=self.adapter.call_timeout_s
-                    ),
+            for candidate, records, components in jobs
+        ]
+        about = "have the program propose new texts, job"
+        slots = journal.ask([other_request(PROPOSAL, f"{about} {at}", params) for at, params in enumerate(asked)])
+        failed: dict[int, Exception] = {}
+
+        async def one(at: int, job: Job) -> None:
+            async def send(client: RpcClient, call_id: str | None) -> Answered[dict[str, str]]:
+                job.begun = True
+                return Answered(
+                    await client.propose_new_texts(asked[at], call_id=call_id, timeout_s=self.adapter.call_timeout_s)
                 )
-                unasked = sorted(set(texts) - set(components))
+
+            try:
+                texts = await self.adapter.call(PROPOSAL, slots[at], send)
+                unasked = sorted(set(texts) - set(jobs[at][2]))
                 if unasked:
                     raise BadResponse(f"the program proposed texts nobody asked for: {', '.join(unasked)}")
-                into[at] = ReflectionProposal(texts)
             except (ProgramFailed, BadResponse) as error:
                 failed[at] = error
+            else:
+                [seen] = journal.record((slots[at], texts))
+                into[at] = ReflectionProposal(seen)
 
-        width = self.adapter.discovery.limits.max_concurrency
-        await run_window(width, [functools.partial(one, at) for at in range(len(jobs))])
-        for at in sorted(failed):  # in the order of the jobs, whichever failed first
-            self.failures.record(WHERE, failed[at])
+        missing = [at for at, slot in enumerate(slots) if slot.entry is None]
+        for at, slot in enumerate(slots):
+            if slot.recorded:
+                into[at] = ReflectionProposal(slot.answer)
+            elif slot.failure is not None:
+                self.failures.record(WHERE, slot.failure)
+        if not missing:
+            return
+        journal.live()
+        try:
+            await run_all([Job(functools.partial(one, at)) for at in missing])
+        finally:
+            for at in sorted(failed):  # in the order of the jobs, whichever failed first
+                self.failures.record(WHERE, failed[at])
+                journal.fail(slots[at], failed[at])
+            await journal.settled()
 
 
-Answer = tuple[Prompt, str, str]
-
-
-def _all_at_once(calls: Sequence[Callable[[], Answer]], max_workers: int) -> list["Future[Answer]"]:
+def _all_at_once(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:
     """Make the calls on at most `max_workers` threads; every future is done.
 
     Daemon threads rather than an executor: an interrupted run must not wait at exit for a model's slow answer.
     """
-    futures: list[Future[Answer]] = [Future() for _ in calls]
-    waiting: queue.SimpleQueue[tuple[Future[Answer], Callable[[], Answer]]] = queue.SimpleQueue()
+    futures: list[Future[str]] = [Future() for _ in calls]
+    waiting: queue.SimpleQueue[tuple[Future[str], Callable[[], str]]] = queue.SimpleQueue()
     for pair in zip(futures, calls, strict=True):
         waiting.put(pair)
 

@@ -1,6 +1,7 @@
 """Rows of data: read from a file or held by the server, and the loaders GEPA draws them from."""
 
 import csv
+import functools
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
@@ -12,44 +13,67 @@ import orjson
 
 from gepa_client.causes import unreadable
 from gepa_client.errors import RowsError
+from gepa_client.journal.requests import digest_of
 from protocol import JsonValue
 
 
+class _OnTheWire:
+    """What every row can say of itself, worked out once."""
+
+    @functools.cached_property
+    def wire(self) -> dict[str, Any]:
+        """The row as `evaluate` takes it."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A digest of the row as it goes over the wire, in hex."""
+        return digest_of(self.wire)
+
+
 @dataclass(frozen=True)
-class Row:
+class Row(_OnTheWire):
     """A row the optimizer holds; `data` is any JSON value and travels with every call."""
 
     id: str
     data: JsonValue
 
+    @functools.cached_property
+    def wire(self) -> dict[str, Any]:
+        """`{id, data}`."""
+        return {"id": self.id, "data": self.data}
+
 
 @dataclass(frozen=True)
-class HeldRow:
+class HeldRow(_OnTheWire):
     """A row the server holds: only its name travels. `data` is what `list_examples` showed of it, else None."""
 
     id: str
     split: str
     data: JsonValue = None
 
+    @functools.cached_property
+    def wire(self) -> dict[str, Any]:
+        """`{id, split}`."""
+        return {"id": self.id, "split": self.split}
+
 
 AnyRow = Row | HeldRow
 
 
-def wire_example(row: Any) -> dict[str, Any]:
-    """The row as `evaluate` takes it. Anything but a row of ours is data; its id is then a digest of its JSON.
+def as_row(row: Any) -> AnyRow:
+    """A row of ours as it is; anything else is data, its id a digest of its JSON.
 
     Raises:
         RowsError: it cannot be written as JSON.
     """
-    if isinstance(row, HeldRow):
-        return {"id": row.id, "split": row.split}
-    if isinstance(row, Row):
-        return {"id": row.id, "data": row.data}
+    if isinstance(row, Row | HeldRow):
+        return row
     try:
         text = orjson.dumps(row)
     except TypeError as error:
         raise RowsError(f"an example cannot be written as JSON: {error}") from error
-    return {"id": hashlib.blake2b(text, digest_size=8).hexdigest(), "data": row}
+    return Row(hashlib.blake2b(text, digest_size=8).hexdigest(), row)
 
 
 def load_rows(path: Path | str) -> list[Row]:

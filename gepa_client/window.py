@@ -1,16 +1,20 @@
-"""A sliding window of evaluations over everything a `batch_evaluate` asks for, within the server's limits."""
+"""All examples of an evaluation at once, one call each, as far as the fleet has room; what is recorded is not run."""
 
-import asyncio
 import functools
-import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gepa_client.deadlines import evaluation_s
-from gepa_client.retry import NoVerdict, Retries
+from gepa_client.errors import BadResponse, ClientError
+from gepa_client.fleet import Answered, Fleet, NoVerdict, Pin
+from gepa_client.jobs import Job, run_all
+from gepa_client.journal.journal import Journal, Slot, first_failure
+from gepa_client.journal.requests import digest_of, evaluate_request
+from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
-from protocol import Candidate, Limits
+from protocol import Candidate, DiscoverResult
+from protocol.errors import RpcError
 
 Results = list[dict[str, Any]]
 """The results of an item as received, one for each of its examples, in their order."""
@@ -20,175 +24,275 @@ NO_VERDICT = ("infra_error", "cancelled")
 
 @dataclass(frozen=True)
 class Item:
-    """One candidate on one batch; `examples` as they go over the wire. `trace`: trajectories are wanted."""
+    """One candidate on one batch. `trace`: trajectories are wanted."""
 
     candidate: Candidate
-    examples: Sequence[dict[str, Any]]
+    rows: Sequence[AnyRow]
     trace: bool
 
 
 @dataclass(frozen=True)
 class ExampleDone:
-    """An example has its result. `in_flight`: examples still being waited for; `attempts`: calls it took, at least 1.
+    """An example has its result. `in_flight`: examples still being waited for.
 
-    `seconds`, `score`, `status`, `usage`: as the server gave them.
+    `seconds`, `score`, `status`, `usage`, `error`: as the server gave them.
     """
 
     id: str
     status: str
     score: float | None
     seconds: float
-    attempts: int
     in_flight: int
     usage: dict[str, Any] | None
-
-
-@dataclass
-class Tally:
-    """What evaluations took so far: examples with a result, calls, and what results say they cost.
-
-    Cost and tokens sum what was reported; `unreported` counts results that came without a `cost_usd`.
-    """
-
-    examples: int = 0
-    calls: int = 0
-    cost_usd: float = 0.0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    unreported: int = 0
-
-    def add(self, results: Iterable[dict[str, Any]]) -> None:
-        """Count the cost of an attempt's results, whatever became of them."""
-        for result in results:
-            usage = result.get("usage") or {}
-            cost = usage.get("cost_usd")
-            self.cost_usd += cost or 0.0
-            self.unreported += cost is None
-            self.input_tokens += usage.get("input_tokens") or 0
-            self.output_tokens += usage.get("output_tokens") or 0
+    error: dict[str, Any] | None
 
 
 @dataclass
 class Window:
-    """Evaluates items on one server, as many examples at once as it bears, in whatever order they finish.
+    """Evaluates items on a fleet, in whatever order they finish.
 
-    Single examples slide through the window; only where the server wants `whole_batches` is an item one call (in
-    slices of `max_batch_size` where it must be), the items in their order.
+    Single examples slide through; only where the program wants `whole_batches` is an item one call (in slices of
+    `max_batch_size` where it must be). `scorers` score what programs answer as `rollout`.
     """
 
-    client: RpcClient
-    limits: Limits
-    retries: Retries
+    fleet: Fleet
+    discovery: DiscoverResult
+    journal: Journal
+    scorers: Fleet | None = None
     on_example: Callable[[ExampleDone], None] | None = None
-    in_flight: int = field(default=0, init=False)
 
-    async def evaluate(self, items: Sequence[Item], tally: Tally) -> list[Results]:
-        """Results for every item, in the items' and examples' order.
+    async def evaluate(self, items: Sequence[Item]) -> list[Results]:
+        """Results for every item, in the items' and examples' order; all of them are recorded.
+
+        After a failure nothing new is begun, and what is in flight comes to its end and is recorded.
 
         Raises:
-            Interrupted: an example got no result; nothing is left running.
+            Interrupted: an example got no result, or the run must stop.
             RpcError, ClientError: the call itself is wrong, or the program cannot run.
         """
-        traced_by_ref = self.client.offers("refs")
-        evaluated: list[Results] = [[{}] * len(item.examples) for item in items]
-        jobs: list[Callable[[], Awaitable[None]]] = []
-        for item, into in zip(items, evaluated, strict=True):
-            group = uuid.uuid4().hex if item.trace and traced_by_ref else None
-            if self.limits.whole_batches:
-                jobs.append(functools.partial(self._whole, item, group, into, tally))
-            else:
-                single = functools.partial(self._single, item, group, into, tally)
-                jobs += [functools.partial(single, at) for at in range(len(item.examples))]
-        await run_window(self.limits.max_concurrency, jobs)
+        slots = self.journal.ask([request for item in items for request in _requests(item)])
+        if (failure := first_failure(slots)) is not None:
+            raise failure
+        evaluated: list[Results] = []
+        batches: list[_Batch] = []
+        position = 0
+        for item in items:
+            own = slots[position : position + len(item.rows)]
+            position += len(item.rows)
+            into: Results = [slot.answer if slot.recorded else {} for slot in own]
+            evaluated.append(into)
+            batches += self._batches(item, own, into)
+        if batches:
+            self.journal.live()
+            await self._run(batches)
         return evaluated
 
-    async def _single(self, item: Item, group: str | None, into: Results, tally: Tally, at: int) -> None:
-        answer = await self._call(item, item.examples[at : at + 1], group, tally)
-        into[at] = answer["results"][0]
+    async def retrace(self, item: Item, slot: Slot) -> Results:
+        """An item once more for its traces, which were lost; it counts for `slot`, and only as an attempt.
 
-    async def _whole(self, item: Item, group: str | None, into: Results, tally: Tally) -> None:
-        for start in range(0, len(item.examples), self.limits.max_batch_size):
-            batch = item.examples[start : start + self.limits.max_batch_size]
-            answer = await self._call(item, batch, group, tally)
-            into[start : start + len(batch)] = answer["results"]
+        Raises: as `evaluate`.
+        """
+        into: Results = [{}] * len(item.rows)
+        name = f"{self.journal.name(slot.number)}/retrace-{slot.attempts}"  # another group than any before
+        batches = self._sliced(item, into, name, [slot] * len(item.rows), Pin())
+        await run_all([Job(functools.partial(self._call, batch, "retrace")) for batch in batches])
+        return into
 
-    async def _call(
-        self, item: Item, batch: Sequence[dict[str, Any]], group: str | None, tally: Tally
-    ) -> dict[str, Any]:
-        """Evaluate these examples in one call until every one has a verdict."""
-        number = 0
+    # --- what is one call --------------------------------------------------------------------------------------------
 
-        async def attempt(call_id: str, count: int) -> dict[str, Any]:
-            nonlocal number
-            number = count
-            tally.calls += 1
-            answer = await self.client.evaluate(
-                item.candidate,
-                batch,
-                capture_traces=item.trace,
-                call_id=call_id if self.client.offers("idempotency") else None,
-                group=group,
-                timeout_s=evaluation_s(self.limits, len(batch)),
-            )
-            tally.add(answer["results"])
-            for example, result in zip(batch, answer["results"], strict=True):
-                if result["status"] in NO_VERDICT:
-                    raise NoVerdict(_verdictless(example, result))
-            return answer
+    def _batches(self, item: Item, slots: Sequence[Slot], into: Results) -> "list[_Batch]":
+        """The calls for those of an item's examples that are not recorded."""
+        if all(slot.recorded for slot in slots):
+            return []
+        name = self.journal.name(slots[0].number)
+        known = [instance for result in into if (instance := instance_of(result)) is not None]
+        return self._sliced(item, into, name, slots, Pin(known[0] if known else None))
 
-        self.in_flight += len(batch)
+    def _sliced(self, item: Item, into: Results, name: str, slots: Sequence[Slot], pin: Pin) -> "list[_Batch]":
+        limits = self.discovery.limits
+        size = limits.max_batch_size if limits.whole_batches else 1
+        group, traced_pin = (name, pin) if item.trace else (None, None)
+        ranges = [range(start, min(start + size, len(item.rows))) for start in range(0, len(item.rows), size)]
+        return [
+            _Batch(item, list(at), [slots[position] for position in at], into, group, traced_pin)
+            for at in ranges
+            if not all(slots[position].recorded for position in at)
+        ]
+
+    # --- doing it ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, batches: "Sequence[_Batch]") -> None:
+        failed: list[tuple[int, Exception]] = []
+
+        async def evaluate(batch: _Batch, job: Job) -> None:
+            try:
+                results = await self._call(batch, "evaluate", job)
+                fresh = [(slot, result) for slot, result in zip(batch.slots, results, strict=True) if not slot.recorded]
+                seen = iter(self.journal.record(*fresh))
+                for position, slot in zip(batch.at, batch.slots, strict=True):
+                    if not slot.recorded:
+                        batch.into[position] = next(seen)
+            except (RpcError, ClientError) as error:
+                failed.append((batch.slots[0].number, error))
+                raise
+
         try:
-            answer = await self.retries.run(_named(batch), attempt)
+            await run_all([Job(functools.partial(evaluate, batch)) for batch in batches])
+        except (RpcError, ClientError) as error:
+            number, first = min(failed, key=lambda failure: failure[0])
+            slot = next(slot for batch in batches for slot in batch.slots if slot.number == number)
+            self.journal.fail(slot, first)
+            if first is not error:
+                raise first from None
+            raise
         finally:
-            self.in_flight -= len(batch)
-        tally.examples += len(batch)
-        for example, result in zip(batch, answer["results"], strict=True):
-            self._tell(example, result, number)
-        return answer
+            await self.journal.settled()
 
-    def _tell(self, example: dict[str, Any], result: dict[str, Any], attempts: int) -> None:
+    async def _call(self, batch: "_Batch", kind: str, job: Job) -> Results:
+        """Evaluate in one call, until every example has a verdict and, where somebody else gives it, its score."""
+        rows = [batch.item.rows[position] for position in batch.at]
+
+        async def send(client: RpcClient, call_id: str | None) -> Answered[Results]:
+            job.begun = True
+            answer = await client.evaluate(
+                batch.item.candidate,
+                [row.wire for row in rows],
+                capture_traces=batch.item.trace,
+                call_id=call_id,
+                group=batch.group if client.offers("refs") else None,
+                timeout_s=evaluation_s(_limits(client), len(rows)),
+            )
+            return answered(rows, answer["results"])
+
+        results = await self.fleet.call(_named(rows), send, self.journal.attempts(batch.slots[0], kind), pin=batch.pin)
+        if any(result["status"] == "rollout" for result in results):
+            results = await self._scored(rows, results, batch.slots[0])
+        for position, result in zip(batch.at, results, strict=True):
+            batch.into[position] = result
+        self.journal.spend.done(kind, len(rows))
+        for row, result in zip(rows, results, strict=True):
+            self._tell(row, result)
+        return results
+
+    async def _scored(self, rows: Sequence[AnyRow], results: Results, slot: Slot) -> Results:
+        """The same results with the scores of another endpoint."""
+        scorers = self.scorers
+        if scorers is None:
+            raise BadResponse(
+                "the program has no score function: its results are rollouts that another endpoint must score; "
+                "give --score-with URL"
+            )
+        at = [position for position, result in enumerate(results) if result["status"] == "rollout"]
+
+        async def send(client: RpcClient, call_id: str | None) -> Answered[Results]:
+            asked, outputs = [rows[position] for position in at], [_for_scoring(results[position]) for position in at]
+            answer = await client.score(
+                {"batch": [row.wire for row in asked], "results": outputs},
+                call_id=call_id,
+                timeout_s=evaluation_s(_limits(client), len(at)),
+            )
+            return answered(asked, answer["results"])
+
+        scored = await scorers.call(f"the score of {_named(rows)}", send, self.journal.attempts(slot, "score"))
+        merged = list(results)
+        for position, score in zip(at, scored, strict=True):
+            if score["status"] == "rollout":
+                raise BadResponse("the endpoint that scores answered `rollout` again, and no score")
+            merged[position] = _with_score(results[position], score)
+        return merged
+
+    def _tell(self, row: AnyRow, result: dict[str, Any]) -> None:
         if self.on_example is not None:
             self.on_example(
                 ExampleDone(
-                    id=example["id"],
+                    id=row.id,
                     status=result["status"],
                     score=result["score"],
                     seconds=result["seconds"],
-                    attempts=attempts,
-                    in_flight=self.in_flight,
+                    in_flight=self.fleet.in_flight,
                     usage=result.get("usage"),
+                    error=result.get("error"),
                 )
             )
 
 
-async def run_window(width: int, jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Run the jobs, started in order, at most `width` at once; the first failure stops the others and is raised."""
-    waiting = iter(jobs)
+@dataclass(frozen=True)
+class _Batch:
+    """Examples of an item that are one call: their positions in it, their slots, and where their results go."""
 
-    async def work() -> None:
-        for job in waiting:
-            await job()
-
-    workers = [asyncio.create_task(work()) for _ in range(min(width, len(jobs)))]
-    if not workers:
-        return
-    try:
-        await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-        for worker in workers:
-            if worker.done():
-                worker.result()
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    item: Item
+    at: list[int]
+    slots: list[Slot]
+    into: Results
+    group: str | None
+    pin: Pin | None
 
 
-def _named(batch: Sequence[dict[str, Any]]) -> str:
-    first = f"example {batch[0]['id']!r}"
-    return first if len(batch) == 1 else f"the batch of {len(batch)} that begins with {first}"
+def answered(rows: Sequence[AnyRow], results: Results) -> Answered[Results]:
+    """Results with what they cost; raises `NoVerdict` where an example has none."""
+    usage = _usage(results)
+    unpriced = sum((result.get("usage") or {}).get("cost_usd") is None for result in results)
+    seconds = sum(result["seconds"] for result in results)
+    for row, result in zip(rows, results, strict=True):
+        if result["status"] in NO_VERDICT:
+            raise NoVerdict(
+                _verdictless(row, result),
+                outcome=result["status"],
+                seconds=seconds,
+                usage=usage,
+                examples=len(results),
+                unpriced=unpriced,
+            )
+    outcome = next((result["status"] for result in results if result["status"] != "ok"), "ok")
+    return Answered(results, outcome, seconds, usage, len(results), unpriced)
 
 
-def _verdictless(example: dict[str, Any], result: dict[str, Any]) -> str:
+def instance_of(result: dict[str, Any]) -> str | None:
+    """The instance that holds the trajectory of a result, as its reference names it."""
+    ref = result.get("trajectory_ref")
+    return ref.partition("/")[0] if isinstance(ref, str) else None
+
+
+def _requests(item: Item) -> Iterable[Any]:
+    candidate = digest_of(item.candidate)
+    return (evaluate_request(candidate, row.digest, row.id, item.trace) for row in item.rows)
+
+
+def _limits(client: RpcClient) -> Any:
+    if client.discovery is None:
+        raise AssertionError("endpoints are discovered before they are called")
+    return client.discovery.limits
+
+
+def _usage(results: Results) -> dict[str, Any] | None:
+    """The sum of what the results say they cost; None where none says anything."""
+    said = [result["usage"] for result in results if result.get("usage")]
+    if len(said) <= 1:
+        return said[0] if said else None
+    keys = {key: None for usage in said for key, value in usage.items() if isinstance(value, int | float)}
+    return {key: sum(usage.get(key) or 0 for usage in said) for key in keys}
+
+
+def _for_scoring(result: dict[str, Any]) -> dict[str, Any]:
+    """A rollout without its trajectory: what it did on the way is no business of the score."""
+    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref", "usage")}
+
+
+def _with_score(rollout: dict[str, Any], scored: dict[str, Any]) -> dict[str, Any]:
+    verdict = {
+        key: scored[key]
+        for key in ("status", "score", "feedback", "objective_scores", "error")
+        if scored.get(key) is not None or key in ("status", "score")
+    }
+    return {**rollout, **verdict, "seconds": rollout["seconds"] + scored["seconds"]}
+
+
+def _named(rows: Sequence[AnyRow]) -> str:
+    first = f"example {rows[0].id!r}"
+    return first if len(rows) == 1 else f"the batch of {len(rows)} that begins with {first}"
+
+
+def _verdictless(row: AnyRow, result: dict[str, Any]) -> str:
     error = result.get("error") or {}
     told = f": {error.get('type')}: {error.get('message')}" if error else ""
-    return f"example {example['id']!r} is {result['status']}{told}"
+    return f"example {row.id!r} is {result['status']}{told}"

@@ -13,12 +13,13 @@ from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing,
 from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, RowsError
 from gepa_client.held import held_rows
-from gepa_client.rows import AnyRow, wire_example
+from gepa_client.jobs import Job, run_all
+from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
 from gepa_client.run import splits
 from gepa_client.run.config import RunConfig
+from gepa_client.run.endpoints import endpoints
 from gepa_client.run.settings import SettingsError
-from gepa_client.window import run_window
 from protocol import DiscoverResult
 from protocol.errors import RpcError
 
@@ -38,23 +39,30 @@ class _Stop(Exception):
 async def check(config: RunConfig, examples: int, trying: Callable[[int], None] | None = None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
-    `trying` is told how many rows are tried, before they are.
+    Of several servers the first that answers is tried; those before it are warnings. `trying` is told how many rows
+    are tried, before they are.
 
     Raises:
-        Refused: the settings cannot be used.
+        Refused, SettingsError: the settings cannot be used.
     """
-    attempt = _Attempt(config, examples, trying)
-    async with RpcClient(
-        config.url, token_file=config.token_file, allow_insecure=config.allow_insecure
-    ) as attempt.client:
-        with contextlib.suppress(_Stop):
-            await attempt.go()
+    silent: list[Step] = []
+    for at in endpoints(config):
+        attempt = _Attempt(config, at.url, examples, trying)
+        async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as attempt.client:
+            with contextlib.suppress(_Stop):
+                await attempt.go()
+        if attempt.reached:
+            attempt.steps = [step.model_copy(update={"verdict": "warning"}) for step in silent] + attempt.steps
+            break
+        silent += attempt.steps
+        attempt.steps = silent
     return attempt.report()
 
 
 class _Attempt:
-    def __init__(self, config: RunConfig, examples: int, trying: Callable[[int], None] | None) -> None:
+    def __init__(self, config: RunConfig, url: str, examples: int, trying: Callable[[int], None] | None) -> None:
         self.config = config
+        self.url = url
         self.trying = trying
         self.wanted = examples
         self.client: RpcClient
@@ -67,7 +75,7 @@ class _Attempt:
     def report(self) -> CheckReport:
         known = self.discovery
         return CheckReport(
-            url=self.config.url,
+            url=self.url,
             program=known.program.name if known else None,
             server=f"{known.server.name} {known.server.version} ({known.server.language})" if known else None,
             steps=self.steps,
@@ -127,12 +135,13 @@ class _Attempt:
         results: list[dict[str, Any]] = [{}] * len(rows)
         took: list[float] = []
 
-        async def evaluate(start: int, batch: list[Numbered]) -> None:
+        async def evaluate(start: int, batch: list[Numbered], job: Job) -> None:
+            job.begun = True
             began = time.monotonic()
             try:
                 answer = await self.client.evaluate(
                     discovery.program.seed_candidate,
-                    [wire_example(row) for _, row in batch],
+                    [row.wire for _, row in batch],
                     capture_traces=True,
                     call_id=self._call_id(),
                     group=group,
@@ -151,9 +160,9 @@ class _Attempt:
 
         began = time.monotonic()
         width = len(rows) if discovery.limits.whole_batches else 1
-        jobs = [functools.partial(evaluate, at, rows[at : at + width]) for at in range(0, len(rows), width)]
+        jobs = [Job(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
         try:
-            await run_window(discovery.limits.max_concurrency, jobs)
+            await run_all(jobs, discovery.limits.max_concurrency)
         except (BadResponse, RpcError) as error:
             self.failed("evaluate", error)
             raise _Stop from error
@@ -203,9 +212,7 @@ class _Attempt:
             self.note("evaluate", "ok", f"{len(self.examples)} examples, none failed")
         scores = [example.score for example in self.examples if example.score is not None]
         if any(result["status"] == "rollout" for result in results):
-            self.note(
-                "scores", "failed", "the program has no score function: its results wait for another to score them"
-            )
+            self._unscored()
         elif not scores:
             self.note("scores", "skipped", "no example has a score")
         elif any(scores):
@@ -213,6 +220,16 @@ class _Attempt:
             self.note("scores", "ok", f"{low:g} to {high:g}, mean {mean:.3g}")
         else:
             self._all_zero(discovery)
+
+    def _unscored(self) -> None:
+        if self.config.score_with:
+            self.note("scores", "ok", f"by {', '.join(self.config.score_with)} (not called here)")
+            return
+        self.note(
+            "scores",
+            "failed",
+            "the program has no score function: name a server that scores its results with --score-with URL",
+        )
 
     def _all_zero(self, discovery: DiscoverResult) -> None:
         """All scores 0: a fault, unless the whole seed is still unwritten: then there is nothing yet to score."""
@@ -232,7 +249,7 @@ class _Attempt:
         """A reflective dataset for the first component, from everything that got a verdict."""
         component = next(iter(discovery.program.seed_candidate))
         usable = [
-            (wire_example(row), result)
+            (row.wire, result)
             for (_, row), result in zip(rows, results, strict=True)
             if result["status"] in ("ok", "program_error", "timeout")
         ]

@@ -3,13 +3,14 @@
 import asyncio
 from pathlib import Path
 
+from gepa_client.errors import ConnectionLost
 from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.folder import refuse_results
 from gepa_client.run.settings import SettingsError
 
 
 def look_ahead(settings: RunConfig, *, output: Path | None) -> None:
-    """One `discover`, and no metric call.
+    """One `discover` at the first server that answers, and no metric call.
 
     Raises:
         SettingsError: the folder for the results is in use, the reflection model can never answer, or nobody proposes.
@@ -37,9 +38,15 @@ def look_at_model(settings: RunConfig) -> None:
 
 
 async def _capabilities(settings: RunConfig) -> list[str]:
+    """What the first server that answers offers."""
     from gepa_client.rpc import RpcClient  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.run.endpoints import endpoints
 
-    async with RpcClient(
-        settings.url, token_file=settings.token_file, allow_insecure=settings.allow_insecure
-    ) as client:
-        return list((await client.discover()).capabilities)
+    lost: ConnectionLost | None = None
+    for at in endpoints(settings):
+        try:
+            async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as client:
+                return list((await client.discover()).capabilities)
+        except ConnectionLost as error:
+            lost = lost or error
+    raise lost or AssertionError("there is at least one endpoint")

@@ -13,10 +13,22 @@ Give the server's token in the environment as GEPA_TOKEN, or in a file with --to
 
 COMMANDS = {
     "optimize": "Improve a program; write its best candidate and a report.",
+    "resume": "Go on with a run where it stopped.",
     "check": "Try a server on a few rows; say what a run would take.",
     "call": "Make one call and print the answer.",
     "conformance": "Test a server against the contract.",
+    "runs": "List the runs of a store.",
+    "show": "Show a run: candidates, scores, outcomes, cost.",
+    "replay": "Tell a run again from its record; call nobody.",
+    "cancel": "Stop a run for good; keep what it found.",
+    "fork": "Begin a new run from a point of another.",
+    "export": "Write a run to one JSON file.",
+    "import": "Take in a run that was exported.",
+    "rescore": "Score the recorded outputs of a run anew.",
 }
+
+MODULES = {"import": "import_"}
+"""Where a command's module cannot have its name."""
 
 
 def build(loaded: str | None) -> typer.Typer:
@@ -40,8 +52,9 @@ def build(loaded: str | None) -> typer.Typer:
 
     for name, summary in COMMANDS.items():
         if name == loaded:
-            module = import_module(f"gepa_client.cli.{name}")
-            app.command(name, short_help=summary, cls=getattr(module, "COMMAND", None))(getattr(module, name))
+            own = MODULES.get(name, name)
+            module = import_module(f"gepa_client.cli.{own}")
+            app.command(name, short_help=summary, cls=getattr(module, "COMMAND", None))(getattr(module, own))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app

@@ -45,7 +45,7 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
     except SettingsError as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
-    typed = flags.Typed(url, config, given)
+    typed = flags.Typed((url,) if url else (), config, given)
     raise typer.Exit(look(settings, typed, json_output=json_output, examples=examples))
 
 

@@ -20,6 +20,7 @@ from gepa_client.run.events import (
     Event,
     Finalized,
     Finished,
+    FleetChanged,
     NoProposal,
     Phase,
     Progress,
@@ -27,13 +28,13 @@ from gepa_client.run.events import (
     Started,
     StepFailed,
     Tested,
-    Unreachable,
     Warned,
 )
 
 PHASES = {
     "connecting": "connecting",
     "seed": "scoring the seed",
+    "replaying": "telling again what is recorded",
     "optimizing": "optimizing",
     "testing": "scoring the test rows",
     "finalizing": "telling the program",
@@ -176,7 +177,7 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     else:
         bar.add_row(calls(record))
     facts.add_row("calls", bar)
-    facts.add_row("pace", _pace(record) if record.unreachable is None else _unreachable(record.unreachable))
+    facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_fleet(record.waiting)))
     facts.add_row("pool", _pool(record))
     latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
     for text in latest_lines:
@@ -210,6 +211,10 @@ def calls(record: RunRecord) -> str:
 def _pace(record: RunRecord) -> str:
     rate, left = record.rate(), record.seconds_left()
     parts = [f"{record.in_flight} in flight"]
+    if record.endpoints > 1:
+        parts.append(f"{record.up} of {record.endpoints} servers")
+    if record.spent_usd:
+        parts.append(f"${record.spent_usd:.4f}")
     if rate:
         parts.append(f"{rate:,.1f} examples/s")
     if left is not None:
@@ -217,8 +222,23 @@ def _pace(record: RunRecord) -> str:
     return " · ".join(parts)
 
 
-def _unreachable(event: Unreachable) -> str:
-    return f"[yellow]server unreachable[/], attempt {event.attempt} of {event.max_attempts}"
+def _fleet(event: FleetChanged) -> str:
+    where = safe_line(event.url or "", 80)
+    detail = f": {safe_line(event.detail)}" if event.detail else ""
+    match event.kind:
+        case "waiting":
+            limit = f" (up to {clock(event.after)})" if event.after is not None else ""
+            return f"[yellow]no server answers, waiting{limit}[/]{detail}"
+        case "resting":
+            return f"[yellow]{where} rests[/]{detail}"
+        case "refused" | "warning":
+            return f"[yellow]{where or 'the fleet'}[/]{detail}"
+        case "joined":
+            return f"[dim]{where} joined{detail}[/]"
+        case "back":
+            return f"[green]{where} is back[/]{detail}"
+        case "left":
+            return f"{where} has left{detail}"
 
 
 def _pool(record: RunRecord) -> str:
@@ -267,8 +287,8 @@ def told_plainly(event: Event) -> str:
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
         case NoProposal():
             return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
-        case Unreachable():
-            return _unreachable(event)
+        case FleetChanged():
+            return _fleet(event)
         case StepFailed():
             return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
         case Tested():

@@ -12,11 +12,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from gepa_client.run.config import GROUPS, REPLACED, RunConfig, without_secrets
+from gepa_client.run.config import GROUPS, REPLACED, RunConfig
+from gepa_client.run.secrets import without_secrets
 
 CHECK_SETTINGS = (
+    "fleet",
     "token_file",
     "allow_insecure",
+    "score_with",
     "trainset",
     "max_metric_calls",
     "reflection_lm",
@@ -26,6 +29,17 @@ CHECK_SETTINGS = (
 """The settings `gepa-client check` has flags for."""
 
 _WRITTEN_AS_TEXT = {"reflection_lm_kwargs", "wandb_init_kwargs", "reflection_prompt_template"}
+
+_METAVARS = {
+    "reflection_lm_kwargs": "JSON",
+    "wandb_init_kwargs": "JSON",
+    "trainset": "FILE|SPLIT",
+    "valset": "FILE|SPLIT",
+    "testset": "FILE|SPLIT",
+    "score_with": "URL",
+    "store": "PATH|URL",
+    "proposals": "P|PxN",
+}
 
 
 class SettingsCommand(TyperCommand):
@@ -63,24 +77,24 @@ def parameters(names: Iterable[str]) -> list[inspect.Parameter]:
 
 
 def setting_names() -> list[str]:
-    """Every setting but `url`, which is an argument, group by group."""
+    """Every setting but `url`, which is given as arguments, group by group."""
     return [name for group in GROUPS for name in group.model_fields if name != "url"]
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What the user typed: the URL, the file of settings, and the flags by the names of their settings."""
+    """What the user typed: the URLs, the file of settings, and the flags by the names of their settings."""
 
-    url: str | None
+    urls: tuple[str, ...]
     config: Path | None
     given: Mapping[str, Any]
 
     def command(self, name: str, **instead: Any) -> str:
         """`gepa-client NAME` with what was typed, to be pasted into a shell; `instead` replaces or adds flags.
 
-        Flags that the command does not have are left out, and secrets are not repeated.
+        Flags and URLs that the command does not take are left out, and secrets are not repeated.
         """
-        words = ["gepa-client", name, *([self.url] if self.url else [])]
+        words = ["gepa-client", name, *(self.urls[:1] if name == "check" else self.urls)]
         if self.config is not None:
             words += ["--config", str(self.config)]
         for setting, value in {**self.given, **instead}.items():
@@ -95,6 +109,8 @@ def _flag(setting: str, value: Any) -> list[str]:
         return [flag if value else f"--no-{flag[2:]}"]
     if setting in ("reflection_lm_kwargs", "wandb_init_kwargs"):
         value = json.dumps(without_secrets(setting, json.loads(value)))
+    if setting == "store":
+        value = without_secrets(setting, value)
     return [part for item in (value if isinstance(value, list | tuple) else [value]) for part in (flag, str(item))]
 
 
@@ -111,10 +127,8 @@ def _kind(annotation: Any) -> Any:
 
 
 def _metavar(kind: Any, name: str) -> str | None:
-    if name in ("reflection_lm_kwargs", "wandb_init_kwargs"):
-        return "JSON"
-    if name in ("trainset", "valset", "testset"):
-        return "FILE|SPLIT"
+    if name in _METAVARS:
+        return _METAVARS[name]
     if get_origin(kind) is Literal or kind is bool:
         return None
     return {int: "N", float: "X", str: "TEXT", Path: "PATH"}.get(kind, "TEXT")

@@ -8,14 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from gepa_client.cli.console import safe
-from gepa_client.cli.flags import Typed
+from gepa_client.cli.stored import command
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Finished
 
-EXIT = {"finished": 0, "failed": 1, "paused": 3, "cancelled": 130}
-"""Exit status by how the run ended; 2 is for settings that cannot be used."""
+EXIT = {"completed": 0, "failed": 1, "paused": 3, "cancelled": 130}
+"""Exit status by how the run ended; 2 is for settings that cannot be used, 130 for a stop by hand."""
 
 LABELS = {
     files.BEST_CANDIDATE: "best candidate",
@@ -28,15 +28,28 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that is over; `written` are names in `output`, `seconds` those of the whole run."""
+    """A run that is over; `written` are names in `output`, `seconds` those since this command began.
+
+    `store`: as it was typed. `replayed`: it was told again from its record. `by_hand`: somebody stopped it.
+    """
 
     settings: RunConfig
-    typed: Typed
-    output: Path
+    run_id: str
+    store: str | None
+    output: Path | None
     record: RunRecord
     finished: Finished
     written: list[str]
     seconds: float
+    replayed: bool
+    by_hand: bool
+
+    @property
+    def exit_status(self) -> int:
+        """A record that ends is the natural end of a replay."""
+        if self.replayed and self.finished.status != "failed":
+            return 0
+        return 130 if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
 
 
 def as_json(ended: Ended) -> dict[str, Any]:
@@ -44,6 +57,7 @@ def as_json(ended: Ended) -> dict[str, Any]:
     headline = ended.record.headline()
     return {
         "event": "summary",
+        "run_id": ended.run_id,
         "name": ended.settings.name,
         "status": ended.finished.status,
         "reason": ended.finished.reason,
@@ -52,9 +66,9 @@ def as_json(ended: Ended) -> dict[str, Any]:
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
         "seconds": round(ended.seconds, 3),
-        "output": str(ended.output),
+        "output": None if ended.output is None else str(ended.output),
         "files": ended.written,
-        "exit_status": EXIT[ended.finished.status],
+        "exit_status": ended.exit_status,
     }
 
 
@@ -62,17 +76,15 @@ def show(ended: Ended, console: Console) -> None:
     """The same for people; the scores stand in the last line."""
     finished = ended.finished
     lines = []
-    if finished.status != "finished":
-        colour = "red" if finished.status == "failed" else "yellow"
-        word = "stopped" if finished.status == "paused" else finished.status  # nothing takes it up again by itself
-        lines.append(f"[{colour}]{word}:[/] {safe(finished.reason or 'no reason given')}")
+    if finished.reason is not None:
+        colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
+        lines.append(f"[{colour}]{finished.status}:[/] {safe(finished.reason)}")
         if finished.details:
             lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
-    shown = _shown(ended.output)
-    lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
-    if finished.status == "paused" and ended.record.candidates:
-        lines.append("The best candidate so far is kept; the same command begins again from the seed.")
-    lines.append(f"{'next':<15} {safe(_next_command(ended, shown))}")
+    if ended.output is not None:
+        shown = _shown(ended.output)
+        lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
+    lines.append(f"{'next':<15} {safe(_next_command(ended))}")
     lines.append(score_line(ended))
     for text in lines:
         console.print(text, soft_wrap=True)
@@ -95,9 +107,12 @@ def _shown(output: Path) -> Path:
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
 
 
-def _next_command(ended: Ended, shown: Path) -> str:
-    if not ended.record.candidates or ended.finished.status == "paused":
-        return ended.typed.command("check")
-    if ended.finished.status == "failed":
-        return shlex.join(["less", str(shown / files.LOG)])
-    return shlex.join(["less", str(shown / files.REPORT)])
+def _next_command(ended: Ended) -> str:
+    if ended.replayed:
+        return command("show", ended.run_id, store=ended.store)
+    if ended.finished.status in ("paused", "cancelled"):
+        return command("resume", ended.run_id, store=ended.store)
+    if ended.output is None or ended.finished.status == "failed":
+        log = ended.output / files.LOG if ended.output is not None else None
+        return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)
+    return shlex.join(["less", str(_shown(ended.output / files.REPORT))])

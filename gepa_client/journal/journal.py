@@ -5,7 +5,7 @@ it asks, before anything is sent, and resuming a run is running it again with it
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,8 +73,8 @@ class RecordedStop:
 class Journal:
     """One number line of one run. Without a tape nothing is kept, and every request is new.
 
-    `replay_to`: None for a run that goes on where its record ends; else the number before which a replay ends, which
-    never goes on. `live` tells which of the two: it is asked before anything is really done.
+    `replays`: it tells what is recorded and never goes on, at the latest before `until`. `live` tells which of the two:
+    it is asked before anything is really done, and calls `on_live`.
     """
 
     run_id: str
@@ -85,6 +85,7 @@ class Journal:
     part: str = SEARCH
     replays: bool = False
     until: int | None = None
+    on_live: Callable[[], None] | None = None
     next_number: int = field(default=0, init=False)
     stopped_at: int | None = field(default=None, init=False)
     _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
@@ -124,6 +125,8 @@ class Journal:
             Interrupted: this is a replay, and the record ends here.
         """
         self.halt.check()
+        if self.on_live is not None:
+            self.on_live()
         if self.replays:
             raise Interrupted("paused", f"the record ends here, at {min(self._open, default=self.next_number)}")
         for slot in self._open.values():

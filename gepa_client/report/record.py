@@ -8,6 +8,7 @@ from gepa_client.run.events import (
     Event,
     Finalized,
     Finished,
+    FleetChanged,
     NoProposal,
     Phase,
     Progress,
@@ -15,7 +16,6 @@ from gepa_client.run.events import (
     Started,
     StepFailed,
     Tested,
-    Unreachable,
     Warned,
 )
 
@@ -48,7 +48,10 @@ class RunRecord:
     budget_used: int = 0
     evaluated: int = 0
     in_flight: int = 0
-    unreachable: Unreachable | None = None
+    waiting: FleetChanged | None = None
+    up: int = 1
+    endpoints: int = 1
+    spent_usd: float = 0.0
     seconds: float = 0.0
     _pace: list[tuple[float, int]] = field(default_factory=list)
 
@@ -61,12 +64,12 @@ class RunRecord:
             case Phase():
                 self.phase = event.phase
                 self._pace = [(event.seconds, self.evaluated)]
-            case Unreachable():
-                self.unreachable = event
+            case FleetChanged():
+                if event.kind in ("waiting", "back", "joined"):
+                    self.waiting = event if event.kind == "waiting" else None
             case Progress():
-                if event.evaluated > self.evaluated:
-                    self.unreachable = None
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
+                self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
                 self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
             case Budget():
@@ -88,7 +91,7 @@ class RunRecord:
                 self.finalized = event
             case Finished():
                 self.finished = event
-                self.unreachable = None
+                self.waiting = None
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
 

@@ -1,12 +1,16 @@
 """Every setting of an optimisation run: all of GEPA's options by GEPA's own names, and ours."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from gepa_client.run.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
+from gepa_client.run.paths import rooted
+from gepa_client.run.secrets import without_secrets
 
 PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
 
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` states it",
@@ -31,6 +35,18 @@ NOBODY_PROPOSES = (
 )
 
 
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+Urls = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+"""Given as one text or as several."""
+
+
 class _Group(BaseModel):
     """Settings that belong together, in the order of `--help`."""
 
@@ -38,12 +54,28 @@ class _Group(BaseModel):
 
 
 class ServerSettings(_Group):
-    """The server."""
+    """The servers: at least one, by its URL or in a fleet file."""
 
-    url: str = Field(description="The server, for instance http://127.0.0.1:8000 (`/rpc` may be left out).")
-    token_file: Path | None = Field(None, description="File that holds the token; without it GEPA_TOKEN is read.")
+    url: Urls = Field(
+        (), description="The servers, for instance http://127.0.0.1:8000 (`/rpc` may be left out): a text or several."
+    )
+    fleet: Path | None = Field(
+        None, description="File of further servers, one per line, read again when it changes: URL [token-file=PATH]."
+    )
+    token_file: Path | None = Field(
+        None, description="File that holds the token of every server in `url`; without it GEPA_TOKEN is read."
+    )
     allow_insecure: bool = Field(False, description="Allow plain http to other machines.")
     max_attempts: PositiveInt = Field(5, description="Times one example is tried when the infrastructure fails.")
+    max_outage_s: PositiveFloat = Field(
+        600.0, description="Seconds without any server that answers, after which the run is paused."
+    )
+    score_with: Urls = Field(
+        (), description="A server that scores what the program's leaves unscored; may be given again."
+    )
+    score_token_file: Path | None = Field(
+        None, description="File that holds the token of every server in `score_with`; without it GEPA_TOKEN is read."
+    )
 
 
 class RowSettings(_Group):
@@ -61,9 +93,15 @@ class BudgetSettings(_Group):
     """When to stop: at least one of these."""
 
     max_metric_calls: PositiveInt | None = Field(None, description="Examples evaluated in all, checked per iteration.")
-    max_reflection_cost: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="US dollars spent on the reflection model."
+    max_cost_usd: PositiveFloat | None = Field(
+        None, description="US dollars spent in all, as far as servers and models say what they cost."
     )
+    max_reflection_cost: PositiveFloat | None = Field(None, description="US dollars spent on the reflection model.")
+    max_seconds: PositiveFloat | None = Field(
+        None, description="Seconds at work; time in which the run is paused does not count."
+    )
+    patience: PositiveInt | None = Field(None, description="Iterations in a row without a better candidate.")
+    target_score: float | None = Field(None, description="Score on the validation rows that is good enough.")
     stop_callbacks: tuple[str, ...] = Field(
         (),
         description="Any of timeout:SECONDS, no_improvement:ITERATIONS, score_threshold:SCORE, "
@@ -71,6 +109,9 @@ class BudgetSettings(_Group):
     )
     max_failed_iterations: PositiveInt = Field(
         5, description="End the run when this many iterations in a row fail, with the first cause."
+    )
+    failure_stop: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.5, description="Pause the run when more than this share of the last 50 examples fail in the program."
     )
 
 
@@ -94,6 +135,10 @@ class ReflectionSettings(_Group):
     batch_sampler: Literal["epoch_shuffled"] = Field("epoch_shuffled", description="How minibatches are drawn.")
     skip_perfect_score: bool = Field(True, description="Do not reflect on a minibatch whose scores are all perfect.")
     perfect_score: float = Field(1.0, description="The score that is perfect.")
+    reflection_workers: PositiveInt = Field(20, description="Requests to the reflection model at once.")
+    reflection_per_minute: PositiveFloat | None = Field(
+        None, description="Requests to the reflection model per minute, evenly spaced, repeated ones included."
+    )
     module_selector: Literal["round_robin", "all"] = Field("round_robin", description="Components changed at once.")
 
 
@@ -105,6 +150,11 @@ class SearchSettings(_Group):
     )
     frontier_type: Literal["instance", "objective", "hybrid", "cartesian"] = Field(
         "instance", description="What the Pareto front is kept over; all but `instance` need objective scores."
+    )
+    proposals: Annotated[str, BeforeValidator(_as_text)] | None = Field(
+        None,
+        description="Proposals per iteration: P from P parents, or PxN from P parents with N each; "
+        "short for `sampling_strategy`.",
     )
     sampling_strategy: str = Field(
         "single", description="Proposals per iteration: single, same_parent:N, independent:N or pxn:PxN."
@@ -142,7 +192,14 @@ class OutputSettings(_Group):
 
     name: str | None = Field(None, description="The run's name, put before its last line and into its folder's name.")
     output: Path | None = Field(None, description="Folder for the results, new or empty (default runs/TIME-NAME).")
-    finalize_timeout_s: Annotated[float, Field(gt=0)] = Field(
+    store: str | None = Field(
+        None,
+        description="Where runs are kept: a file, or mongodb://...; without it GEPA_STORE, else runs/evolverpc.db.",
+    )
+    lease_s: PositiveFloat = Field(
+        10.0, description="Seconds without a sign of life after which another process may take the run over."
+    )
+    finalize_timeout_s: PositiveFloat = Field(
         60.0, description="Seconds the program may take when it is told of the best candidate."
     )
     no_check: bool = Field(False, description="Start without trying the server on a few training rows first.")
@@ -158,16 +215,19 @@ GROUPS: tuple[type[_Group], ...] = (
     OutputSettings,
 )
 
-SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d*)x([1-9]\d*)")
-SELECTION = re.compile(r"all|best|top_k:([1-9]\d*)")
-STOPPERS: dict[str, type[int] | type[float] | type[str]] = {
-    "timeout": float,
-    "no_improvement": int,
-    "score_threshold": float,
-    "max_tracked_candidates": int,
-    "max_candidate_proposals": int,
-    "file": str,
+DEPENDS: dict[str, tuple[str, ...]] = {
+    "use_wandb": ("wandb_api_key", "wandb_init_kwargs"),
+    "use_mlflow": ("mlflow_tracking_uri", "mlflow_experiment_name"),
+    "use_merge": ("max_merge_invocations", "merge_val_overlap_floor"),
 }
+"""Settings that mean something only where another one is on."""
+
+MODEL_ONLY = ("reflection_lm_kwargs", "reflection_prompt_template", "max_reflection_cost", "reflection_per_minute")
+"""Settings that mean something only with a `reflection_lm`."""
+
+
+ENDINGS = ("max_metric_calls", "max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score")
+"""Settings each of which ends a run, as `stop_callbacks` does."""
 
 
 class RunConfig(
@@ -177,6 +237,11 @@ class RunConfig(
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
+        self._names_servers()
+        if self.proposals is not None and "sampling_strategy" in self.model_fields_set:
+            raise ValueError("proposals and sampling_strategy say the same thing: leave one of them out")
+        if self.proposals is not None:
+            sampling_of(self.proposals)
         if not SAMPLING.fullmatch(self.sampling_strategy):
             raise ValueError("sampling_strategy: give single, same_parent:N, independent:N or pxn:PxN, such as pxn:2x4")
         if not SELECTION.fullmatch(self.selection_strategy):
@@ -188,18 +253,14 @@ class RunConfig(
         if self.reflection == "model" and self.reflection_lm is None:
             raise ValueError("reflection is `model`, so reflection_lm must name one")
         if self.reflection_lm is None:
-            for unused in ("reflection_lm_kwargs", "reflection_prompt_template", "max_reflection_cost"):
+            for unused in MODEL_ONLY:
                 if getattr(self, unused) is not None:
                     raise ValueError(f"{unused} is for a reflection model, and no reflection_lm is given")
         for template in self._templates():
             missing = [mark for mark in ("<curr_param>", "<side_info>") if mark not in template]
             if missing:
                 raise ValueError(f"reflection_prompt_template: a template lacks {' and '.join(missing)}")
-        for used, keys in (
-            ("use_wandb", ("wandb_api_key", "wandb_init_kwargs")),
-            ("use_mlflow", ("mlflow_tracking_uri", "mlflow_experiment_name")),
-            ("use_merge", ("max_merge_invocations", "merge_val_overlap_floor")),
-        ):
+        for used, keys in DEPENDS.items():
             for key in keys:
                 if key in self.model_fields_set and getattr(self, key) and not getattr(self, used):
                     raise ValueError(f"{key} is given but {used} is not, so it would not be used")
@@ -208,48 +269,31 @@ class RunConfig(
     @property
     def ends(self) -> bool:
         """Whether anything says when to stop."""
-        return bool(self.max_metric_calls or self.max_reflection_cost or self.stop_callbacks)
+        return bool(self.stop_callbacks) or any(getattr(self, budget) is not None for budget in ENDINGS)
+
+    @property
+    def sampling(self) -> str:
+        """How proposals are sampled, in the words of `sampling_strategy`, whichever setting says it."""
+        return self.sampling_strategy if self.proposals is None else sampling_of(self.proposals)
+
+    def _names_servers(self) -> None:
+        if not self.url and self.fleet is None:
+            raise ValueError("url, fleet: neither is given, so there is no server")
+        for key, urls in (("url", self.url), ("score_with", self.score_with)):
+            bare = [url.rstrip("/").removesuffix("/rpc") for url in urls]
+            twice = [url for at, url in enumerate(urls) if bare[at] in bare[:at]]
+            if twice:
+                raise ValueError(f"{key}: {twice[0]} is given twice")
+        if self.token_file is not None and not self.url:
+            raise ValueError("token_file is for the servers of `url`, and none is given; a fleet file names its own")
+        if self.score_token_file is not None and not self.score_with:
+            raise ValueError("score_token_file is given but score_with is not, so it would not be used")
 
     def _templates(self) -> list[str]:
         given = self.reflection_prompt_template
         return [] if given is None else list(given.values()) if isinstance(given, dict) else [given]
 
     def recorded(self) -> dict[str, Any]:
-        """The settings as JSON for the run's own record, with whatever may be a secret left out."""
-        return {key: without_secrets(key, value) for key, value in self.model_dump(mode="json").items()}
-
-
-def parse_stopper(text: str) -> tuple[str, int | float | str]:
-    """`timeout:60` -> `("timeout", 60.0)`.
-
-    Raises:
-        ValueError: no such stopper, or its value is not of its kind.
-    """
-    kind, separator, value = text.partition(":")
-    read = STOPPERS.get(kind)
-    if read is None or not separator or not value:
-        raise ValueError(f"stop_callbacks: {text!r} is not one of {', '.join(f'{name}:VALUE' for name in STOPPERS)}")
-    try:
-        parsed = read(value)
-    except ValueError as error:
-        raise ValueError(f"stop_callbacks: {text!r} needs a number after the colon") from error
-    if kind not in ("file", "score_threshold") and not (isinstance(parsed, int | float) and 0 < parsed < 2**53):
-        raise ValueError(f"stop_callbacks: {text!r} needs a number above 0")
-    if isinstance(parsed, float) and parsed != parsed:
-        raise ValueError(f"stop_callbacks: {text!r} needs a number")
-    return kind, parsed
-
-
-_SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.IGNORECASE)
-_NOT_SECRET = frozenset({"token_file", "tracking_key_prefix", "max_tokens", "max_completion_tokens"})
-
-
-def without_secrets(key: str, value: Any) -> Any:
-    """`value`, the setting of name `key`, with whatever may be a secret in it left out."""
-    if isinstance(value, dict):
-        return {inner: without_secrets(str(inner), part) for inner, part in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(key, part) for part in value]
-    if value is not None and _SECRET.search(key) and key not in _NOT_SECRET:
-        return "(not recorded)"
-    return value
+        """The settings as JSON for the run's own record: whatever may be a secret left out, paths absolute."""
+        values = rooted(self.model_dump(mode="json"), Path.cwd())
+        return {key: without_secrets(key, value) for key, value in values.items()}

@@ -5,9 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-Status = Literal["finished", "cancelled", "paused", "failed"]
-"""How a run ended. `finished`: as its settings say. `cancelled`: somebody stopped it. `paused`: the infrastructure
-failed and nothing is wrong with the run itself. `failed`: it cannot go on as it is."""
+Status = Literal["completed", "cancelled", "paused", "failed"]
+"""How a run ended. `completed`: as its settings say. `cancelled`: somebody does not want it any more. `paused`: it can
+be resumed where it is; somebody stopped it, or the infrastructure failed. `failed`: it cannot go on as it is."""
+
+
+PhaseName = Literal["connecting", "seed", "replaying", "optimizing", "testing", "finalizing"]
 
 
 class _Event(BaseModel):
@@ -22,6 +25,8 @@ class Started(_Event):
 
     event: Literal["started"] = "started"
     run_id: str
+    store: str
+    resumed: bool
     url: str
     program: str
     program_version: str | None
@@ -45,23 +50,34 @@ class Phase(_Event):
     """What the run is busy with now."""
 
     event: Literal["phase"] = "phase"
-    phase: Literal["connecting", "seed", "optimizing", "testing", "finalizing"]
+    phase: PhaseName
 
 
 class Progress(_Event):
-    """Examples evaluated so far and in flight at this moment; a few times a second."""
+    """Examples evaluated so far by this process and in flight at this moment; a few times a second.
+
+    `up` of `endpoints` take work. `spent_usd`: what is known to be spent, in every process of the run.
+    """
 
     event: Literal["progress"] = "progress"
     evaluated: int
     in_flight: int
+    up: int = 1
+    endpoints: int = 1
+    spent_usd: float = 0.0
 
 
-class Unreachable(_Event):
-    """The connection to the server was lost; the attempt of this number follows. Over when `progress` moves on."""
+class FleetChanged(_Event):
+    """An endpoint joined, was refused, rests, is back or has left; or, as `waiting`, none is left that answers.
 
-    event: Literal["unreachable"] = "unreachable"
-    attempt: int
-    max_attempts: int
+    `url`: None where the whole fleet is meant. `after`: seconds it rests or was away, or until the run pauses.
+    """
+
+    event: Literal["fleet"] = "fleet"
+    kind: Literal["joined", "refused", "resting", "back", "left", "waiting", "warning"]
+    url: str | None
+    detail: str
+    after: float | None
 
 
 class Budget(_Event):
@@ -136,7 +152,10 @@ class Finalized(_Event):
 
 
 class Finished(_Event):
-    """The last event. `files` are the names written into the output folder; costs are those that were reported."""
+    """The last event. `files` are the names written into the output folder; costs are those that were reported.
+
+    `unpriced`: results whose price nobody said, by kind of work.
+    """
 
     event: Literal["finished"] = "finished"
     status: Status
@@ -145,6 +164,7 @@ class Finished(_Event):
     metric_calls: int
     evaluation_usd: float | None = None
     reflection_usd: float | None = None
+    unpriced: dict[str, int] = {}
     files: list[str] = []
 
 
@@ -153,7 +173,7 @@ Event = (
     | Warned
     | Phase
     | Progress
-    | Unreachable
+    | FleetChanged
     | Budget
     | CandidateFound
     | Rejected

@@ -1,7 +1,6 @@
 """The folder a run writes into: every file complete or absent, none of its names taken from a server."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,7 @@ EVENTS = "events.jsonl"
 LOG = "run.log"
 REPORT = "report.md"
 REPORT_PAGE = "report.html"
-
-
-def default_path(name: str | None, started: str) -> Path:
-    """`runs/<started>-<name>`; `started` as `20250131-235959`; other than letters, digits, - and _ become -."""
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:60]
-    return Path("runs") / (f"{started}-{slug}" if slug else started)
+RUNS = Path("runs")
 
 
 def create(path: Path) -> Path:
@@ -38,17 +32,11 @@ def refuse_results(path: Path) -> None:
         raise FileExistsError(f"{path} is not empty; results of another run are never written over")
 
 
-def create_default(name: str | None, started: str) -> Path:
-    """Make a folder of this run's own under `runs/`; a second run in the same second gets a number."""
-    path = default_path(name, started)
-    for number in range(1, 1000):
-        numbered = path if number == 1 else path.with_name(f"{path.name}-{number}")
-        try:
-            numbered.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return numbered.resolve()
-    raise FileExistsError(f"{path} and 998 more of its kind exist")
+def create_default(run_id: str) -> Path:
+    """Make the folder `runs/RUN`; returns its absolute path."""
+    path = RUNS / run_id
+    path.mkdir(parents=True)
+    return path.resolve()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from gepa.core.callbacks import (
     ErrorEvent,
@@ -15,11 +14,20 @@ from gepa.core.callbacks import (
 from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
+from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
+from gepa_client.run.config import ENDINGS, RunConfig
 from gepa_client.run.events import Emit, StepFailed, Warned
 from gepa_client.text import line, plain
 
 logger = logging.getLogger(__name__)
+
+WORK = {
+    "evaluate": "the program's examples",
+    "score": "scores made elsewhere",
+    "retrace": "examples traced again",
+}
+"""Kinds of attempts, in words."""
 
 
 class FailureGuard:
@@ -99,38 +107,38 @@ class FailureGuard:
             )
 
 
-class Priced(Protocol):
-    """A model that counts the answers it knows no price of."""
-
-    @property
-    def name(self) -> str:
-        """As the user wrote it."""
-        ...
-
-    @property
-    def unpriced_calls(self) -> int:
-        """Answers whose cost is not known."""
-        ...
-
-
 class PriceGuard:
-    """A GEPA callback for runs limited by `max_reflection_cost`: a model without a price never reaches the limit.
+    """A GEPA callback for runs limited by money: what has no price never reaches the limit.
 
-    Warns once; where nothing else ends the run (`only_limit`) it raises `Interrupted("failed")`.
+    Warns once for each kind of work; where nothing else ends the run it raises `Interrupted("failed")`.
     """
 
-    def __init__(self, model: Priced, emit: Emit, *, only_limit: bool) -> None:
-        self._model = model
+    def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
+        self._limits = {
+            "max_cost_usd": (config.max_cost_usd, None),
+            "max_reflection_cost": (config.max_reflection_cost, "completion"),
+        }
+        self._journal = journal
         self._emit = emit
-        self._only_limit = only_limit
-        self._told = False
+        self._only_limit = not config.stop_callbacks and not any(
+            getattr(config, ending) is not None
+            for ending in ENDINGS
+            if ending not in ("max_cost_usd", "max_reflection_cost")
+        )
+        self._model = config.reflection_lm
+        self._told: set[tuple[str, str]] = set()
 
     def on_iteration_end(self, _event: IterationEndEvent) -> None:
-        """Look whether an answer came without a price."""
-        if self._told or not self._model.unpriced_calls:
+        """Look whether anything came without a price."""
+        if self._journal.replaying:
             return
-        self._told = True
-        message = f"no price is known for {self._model.name}, so max_reflection_cost cannot hold"
-        if self._only_limit:
-            raise Interrupted("failed", f"{message}, and nothing else ends this run: give max_metric_calls")
-        self._emit(Warned(message=message))
+        for kind in self._journal.spend.unpriced:
+            for name, (limit, only_kind) in self._limits.items():
+                if limit is None or only_kind not in (None, kind) or (name, kind) in self._told:
+                    continue
+                self._told.add((name, kind))
+                what = self._model if kind == "completion" else WORK.get(kind, kind)
+                message = f"no price is known for {what}, so {name} cannot hold"
+                if self._only_limit and self._journal.spend.cost_usd == 0:
+                    raise Interrupted("failed", f"{message}, and nothing else ends this run: give max_metric_calls")
+                self._emit(Warned(message=message))

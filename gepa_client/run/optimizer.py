@@ -1,7 +1,5 @@
-"""Runs `gepa.optimize` against a server, tells of it in events, and keeps everything found whatever happens."""
+"""Runs `gepa.optimize` against a fleet, tells of it in events, and keeps everything found whatever happens."""
 
-import functools
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,24 +12,21 @@ from gepa.core.result import GEPAResult
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
-from gepa_client.held import held_rows
 from gepa_client.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
 from gepa_client.run import folder as files
-from gepa_client.run import splits as rows_of
 from gepa_client.run import strategies
+from gepa_client.run.beginning import Beginning
 from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
-from gepa_client.run.events import Emit, Finalized, Finished, Phase, Started, Status, Tested, Warned
+from gepa_client.run.counters import Counters
+from gepa_client.run.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
-from gepa_client.run.outage import Outage
-from gepa_client.run.pulse import Pulse
 from gepa_client.run.settings import SettingsError
+from gepa_client.run.stops import BetweenIterations, between_iterations
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
 from gepa_client.text import plain
 from protocol.errors import RpcError
-
-STOPPED_AT_TEST = "stopped by hand while the test rows were scored"
 
 
 @dataclass(frozen=True)
@@ -51,132 +46,94 @@ class _Log:
         print(plain(message), flush=True)
 
 
-def run(config: RunConfig, output: Path, emit: Emit) -> None:
-    """Do one run; `output` is an empty folder of its own. The last event is always `finished`.
+@dataclass
+class Optimization:
+    """One run from its beginning to its end; what the journal of `adapter` knows is told again, not done again.
 
-    Writes `config.json`, `best_candidate.json` at each improvement and `result.json` at the end.
+    `output`: the folder for results, None writes none.
     """
-    files.write_json(output / files.CONFIG, config.recorded())
-    finished: Finished | None = None
-    outage = Outage(emit)
-    try:
-        with RemoteAdapter(
-            config.url,
-            token_file=config.token_file,
-            allow_insecure=config.allow_insecure,
-            failure_score=config.failure_score,
-            max_attempts=config.max_attempts,
-            on_example=outage.answered,
-            on_lost=outage.lost,
-        ) as adapter:
-            emit(Phase(phase="connecting"))
-            with Pulse(adapter, emit):
-                finished = _Run(config, output, emit, adapter).go()
-    except Interrupted as interrupted:
-        # once the run has ended, stopping it only hastens the closing of its connection
-        finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
-    except (SettingsError, ClientError, RpcError) as error:
-        finished = Finished(status="failed", reason=_reason(error), details=details(error), metric_calls=0)
-    emit(finished)
 
-
-class _Run:
-    def __init__(self, config: RunConfig, output: Path, emit: Emit, adapter: RemoteAdapter) -> None:
-        self.config = config
-        self.output = output
-        self.emit = emit
-        self.adapter = adapter
-        self.id = output.name
+    config: RunConfig
+    output: Path | None
+    emit: Emit
+    adapter: RemoteAdapter
+    beginning: Beginning
+    counters: Counters
 
     def go(self) -> Finished:
-        """Search, test and tell the program; everything but the last event is emitted here."""
-        discovery = self.adapter.discovery
-        held = {split: info.size for split, info in discovery.datasets.items()}
-        fetch = functools.partial(held_rows, self.adapter.client)
-        splits = self.adapter.wait_for(rows_of.find(self.config, held, fetch))
-        proposer, reflection = self._reflection()
-        self.emit(
-            Started(
-                run_id=self.id,
-                url=self.config.url,
-                program=discovery.program.name,
-                program_version=discovery.program.version,
-                server=f"{discovery.server.name} {discovery.server.version} ({discovery.server.language})",
-                components=list(discovery.program.seed_candidate),
-                splits=splits.sizes,
-                max_metric_calls=self.config.max_metric_calls,
-                proposer=proposer,
-                config=self.config.recorded(),
-                hash_seed=os.environ.get("PYTHONHASHSEED"),
-            )
-        )
-        for message in rows_of.warnings(splits) + self._warnings(splits):
-            self.emit(Warned(message=message))
-        ending = self._search(splits, reflection)
+        """Search, test and tell the program; everything but the last event is emitted here.
+
+        Writes `best_candidate.json` at each improvement and `result.json` at the end.
+        """
+        splits = self.beginning.splits
+        reflection = self._reflection()
+        ending = self._search(reflection)
         tested: dict[int, float] = {}
-        written = self._write(ending, splits.val, tested)
-        result = ending.result
-        if ending.status == "finished" and result is not None:
+        written = self._write(ending, tested)
+        if ending.status == "completed" and ending.reason is None and ending.result is not None:
             if splits.test is not None:
-                if not self._test(result, splits.test, tested):
-                    ending = replace(ending, status="cancelled", reason=STOPPED_AT_TEST)
-                written = self._write(ending, splits.val, tested)
-            if ending.status == "finished":
-                self._finalize(result)
-        calls = result.total_metric_calls if result is not None else None
+                ending = self._test(ending, ending.result, splits.test, tested)
+                written = self._write(ending, tested)
+            if ending.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
+                self._finalize(ending.result)
+        spend = self.adapter.journal.spend
         return Finished(
             status=ending.status,
             reason=ending.reason,
             details=ending.details,
-            metric_calls=calls or 0,
-            evaluation_usd=self.adapter.tally.cost_usd or None,
-            reflection_usd=getattr(reflection, "total_cost", None) or None,
+            metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
+            evaluation_usd=sum(spend[kind].cost_usd for kind in ("evaluate", "retrace", "score")) or None,
+            reflection_usd=spend["completion"].cost_usd or None,
+            unpriced=spend.unpriced,
             files=written,
         )
 
-    def _reflection(self) -> tuple[str, Any]:
-        """Who proposes, in words and as GEPA's `reflection_strategy`."""
-        config = self.config
-        if config.reflection_lm is not None:
-            template = config.reflection_prompt_template
-            if isinstance(template, dict):
-                unknown = sorted(set(template) - set(self.adapter.seed_candidate))
-                if unknown:
-                    raise SettingsError(
-                        f"reflection_prompt_template: the program has no component {', '.join(unknown)} "
-                        f"(it has {', '.join(self.adapter.seed_candidate)})"
-                    )
-            model = LiteLLMModel(config.reflection_lm, **(config.reflection_lm_kwargs or {}))
-            return config.reflection_lm, ConcurrentReflection(model, template, failures=self.adapter.failures)
-        if "proposals" not in self.adapter.discovery.capabilities:
-            raise SettingsError(NOBODY_PROPOSES)
-        return "the program", ProgramReflection(self.adapter)
+    @property
+    def proposer(self) -> str:
+        """Who proposes, in words."""
+        return self.config.reflection_lm or "the program"
 
-    def _warnings(self, splits: rows_of.Splits) -> list[str]:
-        budget = self.config.max_metric_calls
-        if budget is not None and budget <= len(splits.val):
-            return [
-                f"max_metric_calls is {budget}, and scoring the seed on {len(splits.val)} validation rows uses it up: "
-                "no candidate will be tried"
-            ]
-        return []
+    def _reflection(self) -> Any:
+        """Who proposes, as GEPA's `reflection_strategy`."""
+        config, adapter = self.config, self.adapter
+        if config.reflection_lm is None:
+            if not adapter.offers("proposals"):
+                raise SettingsError(NOBODY_PROPOSES)
+            return ProgramReflection(adapter)
+        template = config.reflection_prompt_template
+        if isinstance(template, dict):
+            unknown = sorted(set(template) - set(adapter.seed_candidate))
+            if unknown:
+                raise SettingsError(
+                    f"reflection_prompt_template: the program has no component {', '.join(unknown)} "
+                    f"(it has {', '.join(adapter.seed_candidate)})"
+                )
+        model = LiteLLMModel(
+            config.reflection_lm,
+            per_minute=config.reflection_per_minute,
+            halt=adapter.journal.halt,
+            **(config.reflection_lm_kwargs or {}),
+        )
+        return ConcurrentReflection(
+            model, template, config.reflection_workers, failures=adapter.failures, journal=adapter.journal
+        )
 
-    def _search(self, splits: rows_of.Splits, reflection: Any) -> _Ending:
+    def _search(self, reflection: Any) -> _Ending:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
-        by_model = self.config.reflection_lm is not None
+        config, journal, splits = self.config, self.adapter.journal, self.beginning.splits
         guard = FailureGuard(
-            self.adapter.failures, self.config.max_failed_iterations, self.emit, is_hopeless if by_model else None
+            self.adapter.failures,
+            config.max_failed_iterations,
+            self.emit,
+            is_hopeless if config.reflection_lm is not None else None,
         )
         watcher = RunWatcher(
-            self.emit,
-            lambda best: files.write_json(self.output / files.BEST_CANDIDATE, best),
-            seed=self.config.seed,
-            use_merge=self.config.use_merge,
+            self.emit, self._best, journal, self.counters, seed=config.seed, use_merge=config.use_merge
         )
-        prices = []
-        if self.config.max_reflection_cost is not None:
-            only_limit = self.config.max_metric_calls is None and not self.config.stop_callbacks
-            prices.append(PriceGuard(reflection.lm, self.emit, only_limit=only_limit))
+        prices = PriceGuard(config, journal, self.emit)
+        arguments = strategies.arguments(config)
+        between = BetweenIterations(journal, between_iterations(config, journal.spend, self.counters))
+        arguments["stop_callbacks"] = [*(arguments["stop_callbacks"] or ()), between]
         try:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.adapter.seed_candidate),
@@ -185,29 +142,35 @@ class _Run:
                 adapter=cast("GEPAAdapter[AnyRow, Any, Any]", self.adapter),
                 reflection_strategy=reflection,
                 logger=_Log(),
-                callbacks=cast("list[GEPACallback]", [*self.adapter.callbacks, *map(Loud, [watcher, guard, *prices])]),
-                **strategies.arguments(self.config),
+                callbacks=cast("list[GEPACallback]", [*self.adapter.callbacks, *map(Loud, [watcher, guard, prices])]),
+                **arguments,
             )
         except Interrupted as interrupted:
+            if interrupted.status == "completed" and not journal.replays:
+                journal.stop(interrupted)
             cause = guard.cause if interrupted.status == "failed" else None
             return _Ending(
                 interrupted.status, watcher.result(), interrupted.reason, cause.details if cause is not None else None
             )
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
-            return _Ending("failed", watcher.result(), _reason(error), details(error))
-        return _Ending("finished", result)
+            return _Ending("failed", watcher.result(), reason_of(error), details(error))
+        return _Ending("completed", result)
 
-    def _write(self, ending: _Ending, val: RowLoader, tested: dict[int, float]) -> list[str]:
+    def _best(self, candidate: dict[str, str]) -> None:
+        if self.output is not None:
+            files.write_json(self.output / files.BEST_CANDIDATE, candidate)
+
+    def _write(self, ending: _Ending, tested: dict[int, float]) -> list[str]:
         """Write the result; `val_rows` gives the row behind each id that GEPA's scores are kept by."""
-        result = ending.result
-        if result is None:
+        result, output, val = ending.result, self.output, self.beginning.splits.val
+        if result is None or output is None:
             return []
-        files.write_json(self.output / files.BEST_CANDIDATE, result.candidates[result.best_idx])
+        files.write_json(output / files.BEST_CANDIDATE, result.candidates[result.best_idx])
         files.write_json(
-            self.output / files.RESULT,
+            output / files.RESULT,
             {
                 **result.to_dict(),
-                "run_id": self.id,
+                "run_id": self.adapter.journal.run_id,
                 "status": ending.status,
                 "best_score": result.val_aggregate_scores[result.best_idx],
                 "seed_score": result.val_aggregate_scores[0],
@@ -217,27 +180,28 @@ class _Run:
         )
         return [files.BEST_CANDIDATE, files.RESULT]
 
-    def _test(self, result: GEPAResult[Any, int], test: RowLoader, tested: dict[int, float]) -> bool:
-        """Score seed and best on rows nothing was selected on; a failure here costs only these two numbers.
-
-        Returns False when somebody stopped it.
-        """
+    def _test(
+        self, ending: _Ending, result: GEPAResult[Any, int], test: RowLoader, tested: dict[int, float]
+    ) -> _Ending:
+        """Score seed and best on rows nothing was selected on; returns how the run ends after it."""
         self.emit(Phase(phase="testing"))
         rows = test.fetch(test.all_ids())
-        indices = sorted({0, result.best_idx})
-        try:
-            batches = self.adapter.batch_evaluate([(result.candidates[index], rows) for index in indices], False)
-        except (Interrupted, ClientError, RpcError) as error:
-            self.emit(Warned(message=f"the test rows could not be scored: {_reason(error)}"))
-            return not (isinstance(error, Interrupted) and error.status == "cancelled")
-        for index, batch in zip(indices, batches, strict=True):
+        for index in sorted({0, result.best_idx}):
+            try:
+                batch = self.adapter.score_rows(f"test-{index}", result.candidates[index], rows)
+            except Interrupted as interrupted:
+                reason = f"{interrupted.reason} (while the test rows were scored)"
+                return replace(ending, status=interrupted.status, reason=reason)
+            except (ClientError, RpcError) as error:
+                self.emit(Warned(message=f"the test rows could not be scored: {reason_of(error)}"))
+                return ending
             tested[index] = sum(batch.scores) / len(batch.scores)
             self.emit(Tested(index=index, score=tested[index], rows=len(rows)))
-        return True
+        return ending
 
     def _finalize(self, result: GEPAResult[Any, int]) -> None:
         """Tell the program, for a bounded time; the result is written by now and stays whatever happens."""
-        if "finalize" not in self.adapter.discovery.capabilities:
+        if not self.adapter.offers("finalize"):
             return
         self.emit(Phase(phase="finalizing"))
         limit_s = self.config.finalize_timeout_s
@@ -246,7 +210,7 @@ class _Run:
                 result.candidates[result.best_idx],
                 result.val_aggregate_scores[result.best_idx],
                 {
-                    "id": self.id,
+                    "id": self.adapter.journal.run_id,
                     "metric_calls": result.total_metric_calls or 0,
                     "candidates": len(result.candidates),
                     "seed_score": result.val_aggregate_scores[0],
@@ -256,12 +220,13 @@ class _Run:
         except TimeoutError:
             self.emit(Finalized(error=f"no answer within {limit_s:g} s"))
         except (Interrupted, ClientError, RpcError) as error:
-            self.emit(Finalized(error=_reason(error)))
+            self.emit(Finalized(error=reason_of(error)))
         else:
             self.emit(Finalized(message=message))
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a run ended, in words."""
     if isinstance(error, SettingsError):
         return str(error)
     if isinstance(error, Interrupted):

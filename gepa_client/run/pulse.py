@@ -37,7 +37,14 @@ class Pulse:
         over = False
         while not over:
             over = self._over.wait(EVERY_S)  # the last reading comes after everything has ended
-            reading = Progress(evaluated=self._adapter.tally.examples, in_flight=self._adapter.in_flight)
+            endpoints = self._adapter.fleet.endpoints
+            reading = Progress(
+                evaluated=self._adapter.tally.examples,
+                in_flight=self._adapter.in_flight,
+                up=sum(not endpoint.resting for endpoint in endpoints),
+                endpoints=len(endpoints),
+                spent_usd=round(self._adapter.journal.spend.cost_usd, 6),
+            )
             if reading != told:
                 told = reading
                 self._emit(reading)

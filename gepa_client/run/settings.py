@@ -1,6 +1,7 @@
 """Reads a run's settings from a TOML file and from flags, and says exactly what is wrong with them."""
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -10,11 +11,28 @@ from typing import Any
 from pydantic import ValidationError
 
 from gepa_client.causes import unreadable
-from gepa_client.run.config import REPLACED, RunConfig
+from gepa_client.run.config import DEPENDS, MODEL_ONLY, REPLACED, RunConfig
+from gepa_client.run.paths import rooted
+from gepa_client.run.secrets import NOT_RECORDED, left_out
 
-PATHS = ("token_file", "output")
-ROWS = ("trainset", "valset", "testset")
-ROW_SUFFIXES = (".json", ".jsonl", ".csv")
+NO_SERVER = "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000`, or give --fleet FILE"
+NO_END = (
+    "nothing says when to stop: give --max-metric-calls N "
+    "(or --max-cost-usd, --max-seconds, --patience, --target-score, --max-reflection-cost, --stop-callbacks)"
+)
+RECORD = "the run's record"
+
+REPLACES: dict[str, tuple[str, ...]] = {
+    "url": ("fleet",),
+    "fleet": ("url", "token_file"),
+    "proposals": ("sampling_strategy",),
+    "sampling_strategy": ("proposals",),
+    "reflection_lm": ("reflection",),
+}
+"""What a flag takes the place of, besides the setting of its own name: other ways to say the same."""
+
+SERVED = {"wandb_api_key": "WANDB_API_KEY"}
+"""Settings that may be left out of a record because the environment gives them."""
 
 
 class SettingsError(Exception):
@@ -31,19 +49,98 @@ def load(path: Path | None, flags: Mapping[str, Any], *, must_end: bool = True) 
     Raises:
         SettingsError: the file cannot be read, a key is unknown, a value is of the wrong kind, or they contradict.
     """
+    given = _given(flags)
     values: dict[str, Any] = {} if path is None else _read_file(path)
-    given = {name: value for name, value in flags.items() if value is not None}
-    values.update({name: _from_flag(name, value) for name, value in given.items()})
-    if "url" not in values:
-        raise SettingsError("no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000`")
-    try:
-        config = RunConfig(**values)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_faults(error, path, given))) from error
-    if must_end and not config.ends:
+    return _settings(values, given, str(path), must_end=must_end)
+
+
+def from_record(
+    recorded: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    path: Path | None = None,
+    *,
+    without: Iterable[str] = (),
+    must_end: bool = True,
+    secrets_needed: bool = True,
+) -> RunConfig:
+    """The settings a run was started with, from `RunConfig.recorded`, with those of `path` and `flags` over them.
+
+    `without`: recorded settings that do not apply, such as `output` for a run of its own. `store` never does: it is
+    where the record came from. A flag also replaces what says the same in another way (`--fleet` the recorded URLs).
+
+    `secrets_needed`: False for a run that calls nobody, which does without the secrets that were left out.
+
+    Raises:
+        SettingsError: as `load`; or the record has settings this version does not know, or one that was left out as a
+            secret and is not given again.
+    """
+    unknown = sorted(set(recorded) - set(RunConfig.model_fields))
+    if unknown:
         raise SettingsError(
-            "nothing says when to stop: give --max-metric-calls N (or max_reflection_cost, or stop_callbacks)"
+            f"{RECORD} has settings that this version of gepa-client does not know: {', '.join(unknown)}; "
+            "use the version that started the run"
         )
+    given = _given(flags)
+    newer = ({} if path is None else _read_file(path)) | given
+    gone = {*without, "store", *newer, *_replaced(newer)}
+    defaults = RunConfig.model_construct().model_dump(mode="json")  # a setting at its default was not given
+    values = {key: value for key, value in recorded.items() if key not in gone and value != defaults[key]}
+    for key, value in list(values.items()):
+        if where := left_out(key, value):
+            if secrets_needed:
+                _excuse(key, where)
+                del values[key]
+            else:
+                values[key] = _rest_of(value)
+    where = RECORD if path is None else f"{path} or {RECORD}"
+    return _settings(values | newer, given, where, must_end=must_end)
+
+
+def _rest_of(value: Any) -> Any:
+    """What is recorded of a setting that holds secrets; None where it is one as a whole."""
+    if isinstance(value, dict):
+        return {key: _rest_of(part) for key, part in value.items() if part != NOT_RECORDED}
+    return None if value == NOT_RECORDED else value
+
+
+def _excuse(key: str, where: str) -> None:
+    """Pass over a secret that the environment gives; raise for any other."""
+    variable = SERVED.get(key)
+    if variable is not None and os.environ.get(variable):
+        return
+    flag = f"--{key.replace('_', '-')}"
+    again = f"set {variable}, or give {flag} again" if variable else f"give {flag} again, in full"
+    raise SettingsError(f"{where} may be a secret and was not recorded: {again}")
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given on the command line, as settings; a flag that may be repeated and was not given may be empty."""
+    return {name: _from_flag(name, value) for name, value in flags.items() if value not in (None, [], ())}
+
+
+def _replaced(given: Mapping[str, Any]) -> set[str]:
+    """Settings of a file or a record that `given` makes void without naming them."""
+    void = {other for name in given for other in REPLACES.get(name, ())}
+    if given.get("reflection") == "program":
+        void |= {"reflection_lm", *MODEL_ONLY}
+    for used, dependent in DEPENDS.items():
+        if given.get(used) is False:
+            void.update(dependent)
+    return void - set(given)
+
+
+def _settings(values: Mapping[str, Any], given: Mapping[str, Any], where: str, *, must_end: bool) -> RunConfig:
+    """`values`, which come from `where`, with `given` over them."""
+    void = _replaced(given)
+    merged = {**{key: value for key, value in values.items() if key not in void}, **given}
+    if not merged.get("url") and merged.get("fleet") is None:
+        raise SettingsError(NO_SERVER)
+    try:
+        config = RunConfig(**merged)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_faults(error, where if values else None, given))) from error
+    if must_end and not config.ends:
+        raise SettingsError(NO_END)
     return config
 
 
@@ -72,23 +169,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     if faults:
         raise SettingsError("\n".join(faults))
     root = path.resolve().parent
-    for key in PATHS:
-        if isinstance(values.get(key), str):
-            values[key] = root / values[key]
-    for key in ROWS:
-        if isinstance(values.get(key), str) and is_file(values[key]):
-            values[key] = str(root / values[key])
     for key in ("reflection_prompt_template", "wandb_api_key"):
         if key in values:
             values[key] = _contents(key, values[key], root)
-    if isinstance(values.get("stop_callbacks"), list):
-        values["stop_callbacks"] = tuple(_rooted_stopper(item, root) for item in values["stop_callbacks"])
-    return values
-
-
-def is_file(rows: str) -> bool:
-    """Whether `rows` names a file rather than a split the server holds."""
-    return rows.lower().endswith(ROW_SUFFIXES)
+    return rooted(values, root)
 
 
 def _from_flag(name: str, value: Any) -> Any:
@@ -126,22 +210,16 @@ def _contents(key: str, value: Any, root: Path) -> Any:
     return text.strip() if key == "wandb_api_key" else text
 
 
-def _rooted_stopper(item: Any, root: Path) -> Any:
-    if isinstance(item, str) and item.startswith("file:"):
-        return f"file:{root / item.removeprefix('file:')}"
-    return item
-
-
-def _faults(error: ValidationError, path: Path | None, given: Mapping[str, Any]) -> list[str]:
+def _faults(error: ValidationError, where: str | None, given: Mapping[str, Any]) -> list[str]:
     faults = []
     for fault in error.errors():
         key = ".".join(str(part) for part in fault["loc"])
         message = fault["msg"].removeprefix("Value error, ")
         field = str(fault["loc"][0]) if fault["loc"] else ""
         if not field:
-            faults.append(f"{path}: {message}" if path is not None else message)
+            faults.append(f"{where}: {message}" if where is not None else message)
         elif field in given:
             faults.append(f"--{field.replace('_', '-')}: {message}")
         else:
-            faults.append(f"{path}: {key}: {message}")
+            faults.append(f"{where}: {key}: {message}")
     return faults

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gepa_client.rows import AnyRow, HeldRow, RowLoader, load_rows
 from gepa_client.run.config import RunConfig
-from gepa_client.run.settings import SettingsError, is_file
+from gepa_client.run.paths import is_file
+from gepa_client.run.settings import SettingsError
 
 HeldRows = Callable[[str], Awaitable[list[AnyRow]]]
 """Gives the rows of a split the server holds."""
@@ -37,9 +38,24 @@ async def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> 
     Raises:
         SettingsError: no training rows, or a split the server does not hold. RowsError: an unreadable file.
     """
+    named = sources(config, held)
     train = await training_rows(config, held, held_rows)
-    val = await _rows(config.valset or _default("val", held), "valset", held, held_rows)
-    test = await _rows(config.testset or _default("test", held), "testset", held, held_rows)
+    val = await _rows(named["val"], "valset", held, held_rows)
+    test = await _rows(named["test"], "testset", held, held_rows)
+    return loaders(train, val, test)
+
+
+def sources(config: RunConfig, held: dict[str, int]) -> dict[str, str | None]:
+    """Where the rows of `train`, `val` and `test` come from: a file's name, a split's, or None."""
+    return {
+        "train": train_name(config, held),
+        "val": config.valset or _default("val", held),
+        "test": config.testset or _default("test", held),
+    }
+
+
+def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | None) -> Splits:
+    """Loaders with ids that no two of them share."""
     train_loader = RowLoader(train)
     val_loader = RowLoader(val, first_id=len(train)) if val is not None else train_loader
     first_test = len(train) + (len(val) if val is not None else 0)

@@ -1,8 +1,10 @@
 """Builds GEPA's own objects from the words a configuration file can hold."""
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from gepa.core.state import GEPAState
 from gepa.strategies.proposal_sampling import (
     IndependentSampling,
     PxNSampling,
@@ -12,16 +14,15 @@ from gepa.strategies.proposal_sampling import (
 )
 from gepa.strategies.proposal_selection import AllImprovements, BestImprovement, SelectionStrategy, TopKImprovements
 from gepa.utils import (
-    FileStopper,
     MaxCandidateProposalsStopper,
     NoImprovementStopper,
     ScoreThresholdStopper,
     StopperProtocol,
-    TimeoutStopCondition,
 )
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
-from gepa_client.run.config import RunConfig, parse_stopper
+from gepa_client.run.config import RunConfig
+from gepa_client.run.notation import parse_stopper
 
 PASSED = (
     "candidate_selection_strategy",
@@ -36,7 +37,6 @@ PASSED = (
     "max_merge_invocations",
     "merge_val_overlap_floor",
     "max_metric_calls",
-    "max_reflection_cost",
     "use_wandb",
     "wandb_api_key",
     "wandb_init_kwargs",
@@ -64,31 +64,61 @@ BUILT = (
 )
 """Settings of the same name that become an object first: loaders, a reflection strategy, stoppers, strategies."""
 
+ENFORCED = ("max_reflection_cost",)
+"""Settings of the same name that the run holds itself to, by what its journal says was spent."""
+
 _STOPPERS: dict[str, Any] = {
-    "timeout": TimeoutStopCondition,
     "no_improvement": NoImprovementStopper,
     "score_threshold": ScoreThresholdStopper,
     "max_tracked_candidates": MaxTrackedCandidatesStopper,
     "max_candidate_proposals": MaxCandidateProposalsStopper,
-    "file": FileStopper,
 }
+"""Stoppers that see GEPA's state alone, so that a replay stops where the run did."""
+
+
+@dataclass(frozen=True)
+class ExternalStop:
+    """A stopper that reads what no replay could repeat. `value`: seconds of a `timeout`, the path of a `file`."""
+
+    kind: Literal["timeout", "file"]
+    value: float | str
 
 
 def arguments(config: RunConfig) -> dict[str, Any]:
-    """The arguments of `gepa.optimize` that follow from the settings alone. A timeout starts to run here."""
+    """The arguments of `gepa.optimize` that follow from the settings alone."""
     return {
         **{name: getattr(config, name) for name in PASSED},
-        "stop_callbacks": [stopper(text) for text in config.stop_callbacks] or None,
-        "sampling_strategy": sampling(config.sampling_strategy),
+        "stop_callbacks": stoppers(config) or None,
+        "sampling_strategy": sampling(config.sampling),
         "selection_strategy": selection(config.selection_strategy),
     }
 
 
-def stopper(text: str) -> StopperProtocol:
-    """`timeout:60` and the like, as `gepa_client.run.config` has checked them."""
-    kind, value = parse_stopper(text)
-    built: StopperProtocol = _STOPPERS[kind](value)
-    return built
+def stoppers(config: RunConfig) -> list[StopperProtocol]:
+    """What ends the search by GEPA's state; where nothing does, one that never ends it, as GEPA wants a stopper."""
+    parsed = [parse_stopper(text) for text in config.stop_callbacks]
+    built: list[StopperProtocol] = [_STOPPERS[kind](value) for kind, value in parsed if kind in _STOPPERS]
+    if config.patience is not None:
+        built.append(NoImprovementStopper(config.patience))
+    if config.target_score is not None:
+        built.append(ScoreThresholdStopper(config.target_score))
+    return built if built or config.max_metric_calls is not None else [_never]
+
+
+def external_stops(config: RunConfig) -> list[ExternalStop]:
+    """The stoppers of `stop_callbacks` that `stoppers` leaves out: they read the clock or the disk."""
+    found = []
+    for text in config.stop_callbacks:
+        match parse_stopper(text):
+            case "timeout", int() | float() as seconds:
+                found.append(ExternalStop("timeout", float(seconds)))
+            case "file", str() as path:
+                found.append(ExternalStop("file", path))
+    return found
+
+
+def _never(gepa_state: GEPAState[Any, Any]) -> bool:  # noqa: ARG001 - GEPA calls every stopper with its state
+    return False
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:

@@ -13,10 +13,8 @@ from typing import IO, Self
 
 from pydantic import ValidationError
 
-from gepa_client.address import TOKEN_VARIABLE
-from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Event, from_json
-from gepa_client.run.folder import LOG
+from gepa_client.run.job import Job
 from gepa_client.text import plain
 
 HASH_SEED = "0"
@@ -29,32 +27,26 @@ END_TIMEOUT_S = 10.0
 class OptimizerProcess:
     """One run in a process of its own, in its own session, so that Ctrl-C reaches it through `stop` alone.
 
-    Use it in a `with` block; leaving it ends the process. `token` travels in the environment.
+    Use it in a `with` block; leaving it ends the process. `log`: everything it and
+    its libraries print is added there. `hash_seed`: what a recorded run was recorded with.
     """
 
-    def __init__(self, config: RunConfig, output: Path, token: str | None) -> None:
-        self._log_path = output / LOG
-        environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
-        if token is not None:
-            environment[TOKEN_VARIABLE] = token
-        with self._log_path.open("ab") as log:
+    def __init__(self, job: Job, log: Path, hash_seed: str = HASH_SEED) -> None:
+        self._log_path = log
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        with log.open("ab") as printed:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "gepa_client.run.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=printed,
                 env=environment,
                 start_new_session=True,
             )
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="events", daemon=True)
         self._reader.start()
-        self._say(
-            {
-                "output": str(output),
-                "config": config.model_dump(mode="json", exclude_unset=True, exclude={"token_file"}),
-            }
-        )
+        self._say(job.model_dump(mode="json"))
 
     def __enter__(self) -> Self:
         return self

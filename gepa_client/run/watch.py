@@ -1,5 +1,6 @@
 """Turns GEPA's callbacks into events, and holds on to the last complete state for a run that is interrupted."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,10 @@ from gepa.core.state import GEPAState
 
 from gepa_client.causes import summary
 from gepa_client.errors import Interrupted
-from gepa_client.run.events import Budget, CandidateFound, Emit, NoProposal, Phase, Rejected
+from gepa_client.journal.entries import Kept
+from gepa_client.journal.journal import Journal
+from gepa_client.run.counters import Counters
+from gepa_client.run.events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
 
 OnBest = Callable[[dict[str, str]], None]
 
@@ -30,13 +34,18 @@ OnBest = Callable[[dict[str, str]], None]
 class RunWatcher:
     """A GEPA callback.
 
-    `on_best` is called with the seed and with every candidate that beats all before it. `result()` is what GEPA had
-    found when the last candidate was complete; None while the seed is being scored.
+    `on_best` is called with the seed and with every candidate that beats all before it; `journal` keeps each one of the
+    pool, `counters` what the run's store shows. `result()` is what GEPA had found when the last candidate was complete;
+    None while the seed is being scored.
     """
 
-    def __init__(self, emit: Emit, on_best: OnBest, *, seed: int, use_merge: bool) -> None:
+    def __init__(
+        self, emit: Emit, on_best: OnBest, journal: Journal, counters: Counters, *, seed: int, use_merge: bool
+    ) -> None:
         self._emit = emit
         self._on_best = on_best
+        self._journal = journal
+        self._counters = counters
         self._seed = seed
         self._use_merge = use_merge
         self._state: GEPAState[Any, int] | None = None
@@ -44,6 +53,8 @@ class RunWatcher:
         self._front = [0]
         self._proposed = False
         self._skipped = ""
+        self._phase: PhaseName | None = None
+        self._seed_kept: Kept | None = None
 
     def result(self) -> GEPAResult[Any, int] | None:
         """The candidates that were complete, with the metric calls counted to this moment."""
@@ -53,15 +64,18 @@ class RunWatcher:
 
     def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
         """The seed is scored first."""
-        self._emit(Phase(phase="seed"))
+        self._enter("replaying" if self._journal.replaying else "seed")
+        self._journal.on_live = self._goes_live
 
     def on_iteration_start(self, event: IterationStartEvent) -> None:
         """The state is complete here."""
-        if self._state is None:
-            self._emit(Phase(phase="optimizing"))
         self._state = event["state"]
+        if not self._journal.replaying:
+            self._enter("optimizing")
+        self._counters.set(iteration=event["iteration"], metric_calls=self._state.total_num_evals)
         if self._kept is None:
             self._keep()
+            self._keep_objectives_of_the_seed()
         self._proposed, self._skipped = False, ""
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
@@ -77,6 +91,23 @@ class RunWatcher:
         best = scores.index(max(scores))
         if best == index:
             self._on_best(dict(event["candidate"]))
+            self._counters.found_best(index, event["average_score"], event["candidate"])
+        found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
+        kept = Kept(
+            index=index,
+            texts=dict(event["candidate"]),
+            parents=list(event["parent_ids"]),
+            iteration=event["iteration"],
+            number=self._journal.next_number,
+            score=event["average_score"],
+            scores={str(row_id): score for row_id, score in event["scores_by_val_id"].items()},
+            metric_calls=found_at,
+            objective_scores=objectives or None,
+        )
+        self._journal.keep(kept)
+        if state is None:
+            self._seed_kept = kept
+        self._counters.set(candidates=index + 1, **({"seed_score": event["average_score"]} if index == 0 else {}))
         self._emit(
             CandidateFound(
                 index=index,
@@ -97,6 +128,7 @@ class RunWatcher:
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """GEPA counted a batch."""
+        self._counters.set(metric_calls=event["metric_calls_used"])
         self._emit(Budget(metric_calls=event["metric_calls_used"]))
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
@@ -127,9 +159,24 @@ class RunWatcher:
         self._skipped = event["reason"].replace("_", " ")
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
-        """Tell of iterations that came to nothing."""
-        if not self._proposed:
+        """Tell of iterations that came to nothing; GEPA ends one that is interrupted in the same way."""
+        if not self._proposed and not isinstance(sys.exception(), Interrupted):
             self._emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
+
+    def _goes_live(self) -> None:
+        """The record is at its end, somewhere between two callbacks; called from any thread."""
+        self._enter("seed" if self._state is None else "optimizing")
+
+    def _enter(self, phase: PhaseName) -> None:
+        if phase != self._phase:
+            self._phase = phase
+            self._emit(Phase(phase=phase))
+
+    def _keep_objectives_of_the_seed(self) -> None:
+        """Its objective scores are in the state alone, which is not there yet when it is scored."""
+        objectives = dict(self._state.prog_candidate_objective_scores[0]) if self._state is not None else {}
+        if self._seed_kept is not None and objectives:
+            self._journal.keep(replace(self._seed_kept, objective_scores=objectives))
 
     def _keep(self) -> None:
         if self._state is not None:

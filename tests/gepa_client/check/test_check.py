@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.scripted_server import TOKEN
 from tests.gepa_client.words import Script, rows, scored
+
+CLOSED = "http://127.0.0.1:1"
+"""A port nobody listens on."""
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -253,3 +257,39 @@ def test_spans_are_plain_numbers() -> None:
     assert [_span(seconds) for seconds in (0.0032, 0.0999, 0.25, 21.4, 110.0, 300.0)] == [
         "3.2 ms", "0.10 s", "0.25 s", "21 s", "110 s", "5 min",
     ]  # fmt: skip
+
+
+def test_of_several_servers_the_first_that_answers_is_tried(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.txt"
+    fleet.write_text(f"{CLOSED}  # nobody there\n{serve(learned())}\n")
+    report = json.loads(cli("check", "--fleet", fleet, "--json").stdout)
+    assert report["passed"]
+    assert [(step["name"], step["verdict"]) for step in report["steps"]][:2] == [
+        ("handshake", "warning"),
+        ("handshake", "ok"),
+    ]
+
+
+def test_where_no_server_answers_each_is_named(cli: Cli, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.txt"
+    fleet.write_text(f"{CLOSED}\n{CLOSED.replace('127.0.0.1', 'localhost')}\n")
+    ended = cli("check", "--fleet", fleet)
+    assert ended.status == 2
+    assert "127.0.0.1" in ended.stdout
+    assert "localhost" in ended.stdout
+
+
+def test_a_fleet_file_without_servers_is_a_fault_in_the_settings(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fleet.txt").write_text("# later\n")
+    ended = cli("check", "--fleet", tmp_path / "fleet.txt")
+    assert ended.status == 2
+    assert "names no server" in ended.stderr
+
+
+def test_unscored_results_are_no_fault_where_another_server_scores_them(serve: Serve, cli: Cli) -> None:
+    def unscored(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        return {**scored(data, candidate), "status": "rollout", "score": None}
+
+    url = serve(learned(evaluate=unscored))
+    assert "--score-with" in cli("check", url).stdout
+    assert f"ok scores: by {CLOSED}" in cli("check", url, "--score-with", CLOSED).stdout

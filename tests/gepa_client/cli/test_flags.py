@@ -14,6 +14,21 @@ def test_every_setting_is_a_flag_of_the_same_name() -> None:
     assert sorted([*names, "url"]) == sorted(RunConfig.model_fields)
 
 
+def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_it() -> None:
+    given = {
+        "score_with": ["http://127.0.0.1:3"],
+        "store": "mongodb://me:hush@somewhere/runs",
+        "seed": 3,
+        "no_check": True,
+    }
+    typed = flags.Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
+    assert typed.command("check") == "gepa-client check http://127.0.0.1:1 --score-with http://127.0.0.1:3"
+    optimize = typed.command("optimize", patience=4)
+    assert optimize.startswith("gepa-client optimize http://127.0.0.1:1 http://127.0.0.1:2 --score-with http")
+    assert optimize.endswith("--seed 3 --no-check --patience 4")
+    assert "hush" not in optimize
+
+
 @pytest.mark.parametrize("flag", ["--run-dir=x", "--use-cloudpickle", "--no-use-cloudpickle"])
 def test_an_option_of_gepa_that_is_replaced_is_refused_as_a_flag_with_the_reason(
     cli: Callable[..., Ran], flag: str

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections import Counter, deque
+from email.utils import formatdate
 
 import orjson
 import pytest
@@ -17,17 +19,24 @@ class ModelServer:
 
     def __init__(self):
         self.refusals = deque()
+        self.retry_after = None
         self.requests = []
+        self.arrivals = []
         self.url = ""
 
     async def handle(self, request):
         asked = orjson.loads(await request.read())
         self.requests.append(asked)
+        self.arrivals.append(time.monotonic())
         status = int(asked["model"][-3:]) if asked["model"].startswith("refuse-") else 200
         if self.refusals:
             status = self.refusals.popleft()
         if status != 200:
-            return web.json_response({"error": {"message": "not now", "type": "x", "code": None}}, status=status)
+            return web.json_response(
+                {"error": {"message": "not now", "type": "x", "code": None}},
+                status=status,
+                headers={"Retry-After": self.retry_after()} if self.retry_after else None,
+            )
         text = asked["messages"][-1]["content"].upper()
         message = {"role": "assistant", "content": text}
         return web.json_response(
@@ -103,3 +112,89 @@ def test_it_retries_what_may_pass_raises_what_is_permanent_and_counts_what_answe
     assert model_server.requests[0]["temperature"] == 0.5
     asked = Counter(request["model"] for request in model_server.requests)  # nobody repeats requests behind our back
     assert asked == {"gpt-4o-mini": 3 + 2, "no-such-model-at-all": 2, "refuse-401": 1, "refuse-500": 3}
+
+
+def test_a_completion_says_what_it_took_and_what_nobody_knows_is_none(model_server):
+    found, _ = run(
+        model_server,
+        """
+        from dataclasses import asdict
+        priced = model("openai/gpt-4o-mini").complete("hello")
+        unpriced = model("openai/no-such-model-at-all").complete("there")
+        print(json.dumps([asdict(priced), asdict(unpriced)]))
+        """,
+    )
+    priced, unpriced = found
+    assert priced.pop("cost_usd") > 0
+    assert priced == {"text": "HELLO", "input_tokens": 1000, "output_tokens": 500}
+    assert unpriced == {"text": "THERE", "cost_usd": None, "input_tokens": 1000, "output_tokens": 500}
+
+
+@pytest.mark.parametrize(("status", "said"), [(429, lambda: "1"), (503, lambda: formatdate(time.time() + 2.5))])
+def test_a_server_that_says_when_to_come_back_is_not_asked_before(model_server, status, said):
+    model_server.retry_after = said
+    model_server.refusals += [status]
+    found, _ = run(model_server, "print(json.dumps(model('openai/gpt-4o-mini')('hello')))")
+    assert found == "HELLO"
+    refused, answered = model_server.arrivals
+    assert answered - refused >= 1.0
+
+
+def test_a_wait_nobody_can_read_is_not_waited_for_and_a_long_one_is_bounded(model_server):
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.litellm_model import _retry_after
+        class Told(Exception):
+            def __init__(self, told):
+                self.response = type("Response", (), {"headers": {"retry-after": told}})()
+        told = [_retry_after(Told(told)) for told in ("soon", "-3", "1e9", "nan")]
+        print(json.dumps([*told, _retry_after(OSError())]))
+        """,
+    )
+    assert found == [0.0, 0.0, 60.0, 0.0, 0.0]
+
+
+def test_requests_of_all_threads_are_spaced_and_repeated_ones_count(model_server):
+    model_server.refusals += [429, 500]
+    found, _ = run(
+        model_server,
+        """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        lm = model("openai/gpt-4o-mini", per_minute=300)
+        began = time.monotonic()
+        with ThreadPoolExecutor(4) as threads:
+            texts = list(threads.map(lm, ["a", "b", "c", "d"]))
+        print(json.dumps([texts, time.monotonic() - began]))
+        """,
+    )
+    texts, took = found
+    assert texts == ["A", "B", "C", "D"]
+    assert len(model_server.requests) == 6
+    assert took >= 5 * 60 / 300
+
+
+def test_a_halted_model_makes_no_further_request(model_server):
+    model_server.refusals += [500]
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.errors import Interrupted
+        from gepa_client.halt import Halt
+        halt = Halt()
+        lm = model("openai/gpt-4o-mini", halt=halt)
+        import litellm
+        made = litellm.completion
+        def completion(**arguments):
+            halt.pull(Interrupted("paused", "stopped by hand"))  # while the first request is under way
+            return made(**arguments)
+        litellm.completion = completion
+        try:
+            lm("hello")
+        except Interrupted as interrupted:
+            print(json.dumps(interrupted.reason))
+        """,
+    )
+    assert found == "stopped by hand"
+    assert len(model_server.requests) == 1

@@ -9,8 +9,9 @@ import pytest
 from gepa.api import optimize
 
 from gepa_client.run.config import REPLACED, RunConfig
-from gepa_client.run.settings import SettingsError, load
-from gepa_client.run.strategies import BUILT, PASSED
+from gepa_client.run.same_run import IDENTITY, MAY_CHANGE, identity_settings
+from gepa_client.run.settings import SettingsError, from_record, load
+from gepa_client.run.strategies import BUILT, ENFORCED, PASSED
 
 URL = "http://127.0.0.1:1"
 
@@ -37,8 +38,7 @@ def test_every_parameter_of_gepa_optimize_is_a_setting_or_is_replaced_for_a_stat
 
 def test_every_reachable_parameter_reaches_gepa() -> None:
     reachable = set(RunConfig.model_fields) & set(inspect.signature(optimize).parameters)
-    assert set(PASSED) | set(BUILT) == reachable
-    assert not set(PASSED) & set(BUILT)
+    assert sorted([*PASSED, *BUILT, *ENFORCED]) == sorted(reachable)
 
 
 def test_defaults_that_gepa_shares_are_gepas_own() -> None:
@@ -122,6 +122,23 @@ def test_a_wrong_value_is_named_by_flag_or_by_file_and_key(tmp_path: Path) -> No
         ({"wandb_api_key": "secret"}, "@file"),
         ({"merge_val_overlap_floor": 3}, "use_merge"),
         ({"reflection_lm": "x", "reflection_prompt_template": "@nowhere.txt"}, "nowhere.txt"),
+        ({"proposals": "0"}, "P or PxN"),
+        ({"proposals": "2x"}, "P or PxN"),
+        ({"proposals": "-3"}, "P or PxN"),
+        ({"proposals": "4", "sampling_strategy": "independent:4"}, "leave one of them out"),
+        ({"failure_stop": 0.0}, "--failure-stop"),
+        ({"failure_stop": 1.5}, "--failure-stop"),
+        ({"max_cost_usd": 0.0}, "--max-cost-usd"),
+        ({"max_seconds": -1.0}, "--max-seconds"),
+        ({"patience": 0}, "--patience"),
+        ({"target_score": float("inf")}, "--target-score"),
+        ({"reflection_workers": 0}, "--reflection-workers"),
+        ({"reflection_per_minute": 5.0}, "no reflection_lm"),
+        ({"max_outage_s": 0.0}, "--max-outage-s"),
+        ({"lease_s": 0.0}, "--lease-s"),
+        ({"score_token_file": "x"}, "score_with"),
+        ({"url": [URL, f"{URL}/rpc/"]}, "given twice"),
+        ({"url": [], "fleet": "f", "token_file": "x"}, "fleet file names its own"),
     ],
 )
 def test_settings_that_contradict_or_mean_nothing_are_refused(given: dict[str, Any], said: str) -> None:
@@ -133,6 +150,39 @@ def test_a_run_needs_an_end_and_a_check_does_not() -> None:
         load(None, {"url": URL})
     assert load(None, {"url": URL}, must_end=False).max_metric_calls is None
     assert load(None, {"url": URL, "stop_callbacks": ["timeout:1"]}).ends
+
+
+@pytest.mark.parametrize(
+    "budget", [{"max_cost_usd": 1.0}, {"max_seconds": 5.0}, {"patience": 3}, {"target_score": 0.0}]
+)
+def test_each_of_the_budgets_is_an_end(budget: dict[str, Any]) -> None:
+    assert load(None, {"url": URL, **budget}).ends
+
+
+def test_a_run_needs_a_server_by_its_url_or_in_a_fleet_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--fleet"):
+        load(None, {"url": [], "max_metric_calls": 5})
+    path = written(tmp_path, 'fleet = "fleet.txt"\nscore_with = "http://127.0.0.1:2"\nstore = "my.db"\nproposals = 4\n')
+    settings = load(path, {"max_metric_calls": 5})
+    assert (settings.url, settings.fleet) == ((), tmp_path / "fleet.txt")
+    assert settings.score_with == ("http://127.0.0.1:2",)
+    assert settings.store == str(tmp_path / "my.db")
+    assert settings.proposals == "4"
+
+
+def test_servers_in_a_file_are_one_text_or_several(tmp_path: Path) -> None:
+    assert load(written(tmp_path, f'url = "{URL}"\npatience = 1\n'), {}).url == (URL,)
+    several = load(written(tmp_path, f'url = ["{URL}", "http://127.0.0.1:2"]\npatience = 1\n'), {})
+    assert several.url == (URL, "http://127.0.0.1:2")
+
+
+def test_a_flag_takes_the_place_of_what_says_the_same_in_another_way(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, f'url = "{URL}"\ntoken_file = "token"\npatience = 1\nsampling_strategy = "same_parent:2"\n'
+    )
+    settings = load(path, {"fleet": "fleet.txt", "proposals": "2x4"})
+    assert (settings.url, settings.token_file, settings.fleet) == ((), None, Path("fleet.txt"))
+    assert settings.sampling == "pxn:2x4"
 
 
 def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -166,3 +216,155 @@ def test_what_may_be_a_secret_is_not_recorded(tmp_path: Path) -> None:
     assert settings.wandb_api_key == "hush"
     assert "hush" not in json.dumps(settings.recorded())
     assert settings.recorded()["reflection_lm_kwargs"]["max_tokens"] == 9
+
+
+def test_numbers_of_tokens_and_prompts_are_no_secrets_but_addresses_with_passwords_are() -> None:
+    settings = load(
+        None,
+        {
+            "url": URL,
+            "patience": 1,
+            "store": "mongodb://me:hush@somewhere/runs",
+            "reflection_lm": "x",
+            "reflection_lm_kwargs": '{"thinking": {"budget_tokens": 9}, "credentials": {"client": "hush"}}',
+            "reflection_prompt_template": '{"key_points": "<curr_param> <side_info>"}',
+        },
+    )
+    recorded = settings.recorded()
+    assert "hush" not in json.dumps(recorded)
+    assert recorded["reflection_lm_kwargs"]["thinking"] == {"budget_tokens": 9}
+    assert recorded["reflection_prompt_template"] == {"key_points": "<curr_param> <side_info>"}
+
+
+def test_recorded_settings_give_the_run_again_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load(
+        None,
+        {
+            "url": [URL, "http://127.0.0.1:2"],
+            "token_file": Path("token"),
+            "trainset": "train.jsonl",
+            "valset": "val",
+            "max_metric_calls": 5,
+            "stop_callbacks": ["file:stop", "timeout:9"],
+            "proposals": "2x2",
+            "reflection_lm": "x",
+            "reflection_lm_kwargs": '{"temperature": 0.5}',
+            "output": Path("out"),
+            "seed": 3,
+        },
+    )
+    recorded = json.loads(json.dumps(settings.recorded()))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = from_record(recorded, {})
+    assert again.recorded() == recorded
+    assert again.token_file == tmp_path / "token"
+    assert again.trainset == str(tmp_path / "train.jsonl")
+    assert again.valset == "val"
+    assert again.stop_callbacks == (f"file:{tmp_path / 'stop'}", "timeout:9")
+    assert again.output == tmp_path / "out"
+    assert again.sampling == "pxn:2x2"
+    assert from_record(recorded, {}, without=("output",)).output is None
+
+
+def test_flags_go_over_recorded_settings_and_over_what_says_the_same(tmp_path: Path) -> None:
+    recorded = load(
+        None,
+        {
+            "url": URL,
+            "max_metric_calls": 5,
+            "use_merge": True,
+            "merge_val_overlap_floor": 3,
+            "proposals": "4",
+            "reflection_lm": "x",
+            "reflection_lm_kwargs": '{"api_key": "hush"}',
+        },
+    ).recorded()
+    flags = {"fleet": tmp_path / "f", "max_metric_calls": 9, "use_merge": False, "sampling_strategy": "same_parent:2"}
+    settings = from_record(recorded, {**flags, "reflection": "program"})
+    assert (settings.url, settings.fleet, settings.max_metric_calls) == ((), tmp_path / "f", 9)
+    assert (settings.proposals, settings.reflection_lm, settings.use_merge) == (None, None, False)
+
+
+def test_a_secret_that_was_not_recorded_must_be_given_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    recorded = load(
+        None,
+        {
+            "url": URL,
+            "max_metric_calls": 5,
+            "reflection_lm": "x",
+            "reflection_lm_kwargs": '{"headers": {"Authorization": "hush"}}',
+        },
+    ).recorded()
+    with pytest.raises(SettingsError, match=r"reflection_lm_kwargs\.headers\.Authorization.*--reflection-lm-kwargs"):
+        from_record(recorded, {})
+    again = from_record(recorded, {"reflection_lm_kwargs": '{"temperature": 1}'})
+    assert again.reflection_lm_kwargs == {"temperature": 1}
+
+    (tmp_path / "key").write_text("hush")
+    tracked = {"url": URL, "max_metric_calls": 5, "use_wandb": True, "wandb_api_key": f"@{tmp_path / 'key'}"}
+    recorded = load(None, tracked).recorded()
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(SettingsError, match="WANDB_API_KEY"):
+        from_record(recorded, {})
+    monkeypatch.setenv("WANDB_API_KEY", "hush")
+    assert from_record(recorded, {}).wandb_api_key is None
+
+
+def test_recorded_settings_of_another_version_are_named() -> None:
+    recorded = load(None, {"url": URL, "max_metric_calls": 5}).recorded()
+    with pytest.raises(SettingsError, match="other_thing, wonder"):
+        from_record({**recorded, "wonder": 1, "other_thing": 2}, {})
+    with pytest.raises(SettingsError, match="the run's record: seed: "):
+        from_record({**recorded, "seed": "first"}, {})
+    with pytest.raises(SettingsError, match="--patience"):
+        from_record(recorded, {"patience": 0})
+
+
+def test_the_store_is_the_one_the_record_came_from() -> None:
+    recorded = load(None, {"url": URL, "max_metric_calls": 5, "store": "old.db"}).recorded()
+    assert from_record(recorded, {}).store is None
+    assert from_record(recorded, {"store": "new.db"}).store == "new.db"
+
+
+def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
+    assert sorted([*MAY_CHANGE, *IDENTITY]) == sorted(RunConfig.model_fields)
+    assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY - {"proposals"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"proposals": "4"}, {"sampling_strategy": "independent:4"}),
+        ({"proposals": "2x4"}, {"sampling_strategy": "pxn:2x4"}),
+        ({"proposals": "1"}, {}),
+        ({"reflection": "program"}, {}),
+        ({"reflection_lm": "x", "reflection_lm_kwargs": {}}, {"reflection_lm": "x", "reflection": "model"}),
+        (
+            {"reflection_lm": "x", "reflection_lm_kwargs": {"api_key": "hush", "api_base": "http://a", "top_p": 1}},
+            {"reflection_lm": "x", "reflection_lm_kwargs": {"top_p": 1}},
+        ),
+        ({"max_metric_calls": 9, "trainset": "a.jsonl", "fleet": "f", "name": "x"}, {}),
+    ],
+)
+def test_settings_that_mean_the_same_have_the_same_identity(one: dict[str, Any], other: dict[str, Any]) -> None:
+    first, second = RunConfig(url=(URL,), **one), RunConfig(url=(URL,), **other)
+    assert identity_settings(first) == identity_settings(second)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"proposals": "2"},
+        {"seed": 1},
+        {"reflection_lm": "x"},
+        {"failure_score": 0.5},
+        {"use_merge": True},
+        {"cache_evaluation": True},
+        {"reflection_minibatch_size": 4},
+        {"acceptance_criterion": "improvement_or_equal"},
+    ],
+)
+def test_settings_a_replay_depends_on_change_the_identity(other: dict[str, Any]) -> None:
+    assert identity_settings(RunConfig(url=(URL,), **other)) != identity_settings(RunConfig(url=(URL,)))

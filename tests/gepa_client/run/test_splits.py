@@ -12,7 +12,7 @@ from gepa_client.run.settings import SettingsError
 
 
 def config(**given: str) -> RunConfig:
-    return RunConfig(url="http://127.0.0.1:1", max_metric_calls=5, **given)
+    return RunConfig(url=("http://127.0.0.1:1",), max_metric_calls=5, **given)
 
 
 async def held(split: str) -> list[AnyRow]:

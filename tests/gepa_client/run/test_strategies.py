@@ -5,13 +5,32 @@ from typing import Any
 
 import pytest
 from gepa.api import optimize
-from gepa.strategies.proposal_sampling import IndependentSampling, PxNSampling, SameParentSampling
+from gepa.strategies.proposal_sampling import (
+    IndependentSampling,
+    PxNSampling,
+    SameParentSampling,
+    SingleMutationSampling,
+)
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
-from gepa_client.run.config import STOPPERS, RunConfig
-from gepa_client.run.strategies import arguments, sampling, selection, stopper
+from gepa_client.run.config import RunConfig
+from gepa_client.run.notation import STOPPERS
+from gepa_client.run.strategies import ExternalStop, arguments, external_stops, sampling, selection, stoppers
 
-CONFIG = RunConfig(url="http://127.0.0.1:1", max_metric_calls=5)
+URL = ("http://127.0.0.1:1",)
+CONFIG = RunConfig(url=URL, max_metric_calls=5)
+
+
+class State:
+    """As much of GEPA's state as stoppers look at."""
+
+    i = 0
+    program_full_scores_val_set = (0.5,)
+    program_candidates: tuple[dict[str, str], ...] = ({},)
+
+
+def stops(config: RunConfig) -> list[bool]:
+    return [stopper(State()) for stopper in stoppers(config)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -28,6 +47,20 @@ def test_a_sampling_strategy_is_built_from_its_name_and_numbers(text: str, kind:
     assert vars(built) == fields
 
 
+@pytest.mark.parametrize(
+    ("proposals", "kind", "fields"),
+    [
+        ("1", SingleMutationSampling, {}),
+        ("3", IndependentSampling, {"n": 3}),
+        ("2x4", PxNSampling, {"p": 2, "n": 4}),
+    ],
+)
+def test_proposals_are_a_sampling_strategy_in_short(proposals: str, kind: type, fields: dict[str, int]) -> None:
+    built = arguments(RunConfig(url=URL, max_metric_calls=5, proposals=proposals))["sampling_strategy"]
+    assert type(built) is kind
+    assert vars(built) == fields
+
+
 def test_a_selection_strategy_is_built_from_its_name() -> None:
     assert isinstance(selection("best"), BestImprovement)
     top = selection("top_k:2")
@@ -36,13 +69,28 @@ def test_a_selection_strategy_is_built_from_its_name() -> None:
 
 
 @pytest.mark.parametrize("kind", STOPPERS)
-def test_every_stopper_can_be_built(kind: str) -> None:
-    class State:
-        i = 0
-        program_full_scores_val_set = (0.5,)
-        program_candidates: tuple[dict[str, str], ...] = ({},)
+def test_every_stopper_is_built_or_left_to_the_run(kind: str) -> None:
+    config = RunConfig(url=URL, max_metric_calls=5, stop_callbacks=(f"{kind}:9",))
+    assert len(stoppers(config)) + len(external_stops(config)) == 1
+    assert stops(config) in ([], [False])
 
-    assert stopper(f"{kind}:9")(State()) in (True, False)  # type: ignore[arg-type]
+
+def test_what_reads_the_clock_or_the_disk_is_left_to_the_run() -> None:
+    config = RunConfig(url=URL, stop_callbacks=("timeout:9", "no_improvement:3", "file:/stop:here"))
+    assert external_stops(config) == [ExternalStop("timeout", 9.0), ExternalStop("file", "/stop:here")]
+    assert len(stoppers(config)) == 1
+
+
+def test_patience_and_a_target_score_are_stoppers() -> None:
+    assert stops(RunConfig(url=URL, target_score=0.5)) == [True]
+    assert stops(RunConfig(url=URL, target_score=0.6)) == [False]
+    [patience] = stoppers(RunConfig(url=URL, patience=2))
+    assert [patience(State()) for _ in range(3)] == [False, False, True]  # type: ignore[arg-type]
+
+
+def test_a_run_that_only_the_clock_ends_gets_the_stopper_gepa_insists_on() -> None:
+    for budget in ({"max_seconds": 5.0}, {"max_cost_usd": 5.0}, {"stop_callbacks": ("timeout:9",)}):
+        assert stops(RunConfig(url=URL, **budget)) == [False]
 
 
 def test_the_arguments_are_ones_gepa_takes() -> None:

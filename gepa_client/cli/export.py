@@ -1,0 +1,58 @@
+"""`gepa-client export RUN`: everything a store keeps of a run, as one JSON file that another store can take in."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gepa_client.cli.console import make, safe_line, say
+from gepa_client.cli.stored import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
+from gepa_client.journal.transfer import export_run
+
+STDOUT = "-"
+
+
+def export(
+    run: RunName,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to (default RUN.json; - for stdout).")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run to one JSON file: its record, its journal, its candidates. Nothing is written over."""
+    with opened_run(store, run) as (kept, found):
+        path = Path(output or f"{found.id}.json")
+        if output != STDOUT and path.exists():
+            refuse(f"{path} is there already, and nothing is written over: give another --output")
+        document = export_run(kept, found.id)
+    if output == STDOUT:
+        print_json(document)
+        return
+    try:
+        size = _write(path, json.dumps(document, ensure_ascii=False) + "\n")
+    except FileExistsError:
+        refuse(f"{path} is there already, and nothing is written over: give another --output")
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror or error}")
+    if as_json:
+        print_json({"run": found.id, "file": str(path), "bytes": size})
+        return
+    console = make()
+    say(console, f"{safe_line(found.id)} is in {safe_line(str(path))} ({size:,} bytes); it holds your rows and outputs")
+    say(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
+
+
+def _write(path: Path, text: str) -> int:
+    """Write a new file that its owner alone may read, whole or not at all; returns its size in bytes."""
+    data = text.encode("utf-8", "backslashreplace")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except BaseException:
+        path.unlink()
+        raise
+    return len(data)

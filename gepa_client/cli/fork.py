@@ -1,0 +1,119 @@
+"""`gepa-client fork RUN --at N`: a run of its own that begins with what another one was told up to N."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from gepa_client.cli import flags
+from gepa_client.cli.console import make, safe_line, say
+from gepa_client.cli.stored import AsJson, RunName, command, opened_run, print_json, refuse, run_as_json
+from gepa_client.journal.entries import SEARCH, Claim, Entry, StoredRun
+from gepa_client.journal.store import Store
+from gepa_client.recorded import entries
+from gepa_client.run.config import RunConfig
+from gepa_client.run.naming import new_id
+from gepa_client.run.secrets import left_out
+from gepa_client.run.settings import SettingsError, from_record
+
+COMMAND = flags.SettingsCommand
+STOP = "stop"
+OF_ITS_OWN = ("name", "output")
+"""Settings that the new run does not take over."""
+
+
+def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) -> None:
+    """Begin a new run with the first N entries of another one's journal, with any of its settings changed.
+
+    Nothing that is recorded there is paid for again. The rows and the server's description are asked for anew.
+    """
+    store: str | None = given["store"]
+    with opened_run(store, run) as (kept, found):
+        _refuse_beyond(kept, found, at)
+        try:
+            config, record = _settings(found.config, {**given, "url": url or None})
+        except SettingsError as error:
+            refuse(str(error))
+        forked = _new(found, at, config, record)
+        kept.create(forked, _copied(kept, found.id, at))
+        taken = kept.parts(forked.id).get(SEARCH, 0)
+    if as_json:
+        print_json(run_as_json(forked) | {"entries": taken})
+        return
+    console = make()
+    say(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
+    say(console, f"next: {safe_line(command('resume', forked.id, store=store))}")
+
+
+def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
+    if at == 0 or store.entries(run.id, SEARCH, at - 1, 1):
+        return
+    count = store.parts(run.id).get(SEARCH, 0)
+    last = max((entry.number for entry in entries(store, run.id, SEARCH, max(count - 1, 0))), default=-1)
+    refuse(
+        f"--at {at} lies beyond the journal of {run.id}, which has {last + 1:,} entries: give 0 to {last + 1}"
+        if last >= 0
+        else f"the journal of {run.id} is empty: there is nothing to fork from but --at 0"
+    )
+
+
+def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """The settings of the new run, and their record.
+
+    What may be a secret is not in the old record; `resume` asks for it, so it may be left out here too.
+    """
+    secret = {key: value for key, value in recorded.items() if given.get(key) in (None, []) and left_out(key, value)}
+    open_part = {key: value for key, value in recorded.items() if key not in secret}
+    config = from_record(open_part, given, without=OF_ITS_OWN, must_end=False)
+    return config, {**config.recorded(), **secret}
+
+
+def _new(origin: StoredRun, at: int, config: RunConfig, record: dict[str, Any]) -> StoredRun:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return StoredRun(
+        id=new_id(config.name),
+        name=config.name,
+        status="pending",
+        reason=None,
+        config=record,
+        identity=None,
+        counters={},
+        best=None,
+        output=None,
+        parent={"run": origin.id, "at": at},
+        wish=None,
+        claim=Claim(None, 0),
+        driver=None,
+        created=now,
+        updated=now,
+    )
+
+
+def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:
+    """The entries below `at`; a stop belongs to the run it ended."""
+    for entry in entries(store, run_id, SEARCH):
+        if entry.number >= at:
+            return
+        if entry.kind != STOP:
+            yield entry
+
+
+def _with_flags() -> None:
+    """Give the command its signature: typer reads the flags from it."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    number = Annotated[
+        int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")
+    ]
+    servers = Annotated[list[str] | None, typer.Argument(help="Other servers than the run's.")]
+    own = [
+        inspect.Parameter("run", keyword, annotation=RunName),
+        inspect.Parameter("url", keyword, default=None, annotation=servers),
+        inspect.Parameter("at", keyword, annotation=number),
+        inspect.Parameter("as_json", keyword, default=False, annotation=AsJson),
+    ]
+    fork.__signature__ = inspect.Signature([*own, *flags.parameters(flags.setting_names())])  # type: ignore[attr-defined]
+
+
+_with_flags()

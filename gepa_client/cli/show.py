@@ -1,0 +1,148 @@
+"""`gepa-client show RUN`: what is known of a run: its facts, its candidates as a tree, outcomes, money, changes."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gepa_client.cli.console import make, safe_line, say
+from gepa_client.cli.runs import COLOURS
+from gepa_client.cli.shown_candidate import show_candidate, show_changes
+from gepa_client.cli.shown_facts import facts
+from gepa_client.cli.stored import (
+    AsJson,
+    RunName,
+    StoreUrl,
+    count,
+    money,
+    next_command,
+    opened_run,
+    print_json,
+    refuse,
+    run_as_json,
+)
+from gepa_client.cli.tree import tree
+from gepa_client.journal.entries import Kept, Spending, StoredRun
+from gepa_client.journal.store import Store
+from gepa_client.recorded import discovery, row_counts, validation_rows
+from gepa_client.report import fronts
+
+LONGEST_FACT = 2000
+
+WITHOUT_ANSWER = ("lost", None)
+"""Outcomes of attempts that nobody heard the end of: what they cost is not known."""
+
+
+def show(
+    run: RunName,
+    candidate: Annotated[
+        int | None,
+        typer.Option("--candidate", min=0, metavar="K", help="Its texts, what it changed, and its score on each row."),
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its candidates as a tree, what became of its calls, what it cost, what the best one changed."""
+    console = make()
+    with opened_run(store, run) as (kept, found):
+        candidates = kept.candidates(found.id)
+        if candidate is not None and candidate >= len(candidates):
+            there = f"it has 0 to {len(candidates) - 1}" if candidates else "it has none yet"
+            refuse(f"run {found.id} has no candidate {candidate}: {there}")
+        if as_json:
+            print_json(_as_json(kept, found, candidates), indent=2)
+            return
+        if candidate is None:
+            _show_run(console, kept, found, candidates)
+        else:
+            show_candidate(console, candidates, candidate, validation_rows(kept, found.id))
+        say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
+
+
+def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> dict[str, Any]:
+    front, best = _front(run, candidates), fronts.best(candidates)
+    spending = store.spending(run.id)
+    return {
+        **run_as_json(run),
+        "discovery": discovery(store, run.id),
+        "rows": row_counts(store, run.id),
+        "entries": store.parts(run.id),
+        "best_index": best.index if best is not None else None,
+        "candidates": [asdict(kept) | {"front": kept.index in front} for kept in candidates],
+        "spending": [asdict(spent) for spent in spending],
+        "spent_usd": sum(spent.cost_usd for spent in spending),
+        "unpriced": sum(spent.unpriced for spent in spending),
+        "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
+    }
+
+
+def _front(run: StoredRun, candidates: Sequence[Kept]) -> set[int]:
+    return fronts.front(candidates, run.config.get("frontier_type", "instance"))
+
+
+def _show_run(console: Console, store: Store, run: StoredRun, candidates: Sequence[Kept]) -> None:
+    colour = COLOURS.get(run.status, "default")
+    say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
+    _show_facts(console, facts(store, run, candidates))
+    best = fronts.best(candidates)
+    if best is not None:
+        say(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
+        console.print(tree(candidates, _front(run, candidates), best.index, console.width))
+    spending = store.spending(run.id)
+    if spending:
+        _show_spending(console, spending, running=run.status == "running")
+    if best is not None and best.index != candidates[0].index:
+        say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
+        show_changes(console, candidates[0], best)
+
+
+def _show_facts(console: Console, lines: Sequence[tuple[str, str]]) -> None:
+    if not console.is_terminal:
+        for label, text in lines:
+            say(console, f"{label:<12} {safe_line(text, LONGEST_FACT)}")
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in lines:
+        table.add_row(label, safe_line(text, LONGEST_FACT))
+    console.print(table)
+
+
+def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
+    say(console, "\n[bold]calls[/]")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("kind", "outcome"):
+        table.add_column(column, no_wrap=True)
+    for column in ("attempts", "results", "seconds", "cost"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
+        answered = spent.outcome not in WITHOUT_ANSWER
+        table.add_row(
+            safe_line(spent.kind, 40),
+            _outcome(spent.outcome),
+            f"{spent.attempts:,}",
+            f"{spent.examples:,}" if answered else "-",
+            f"{spent.seconds:,.1f}",
+            money(spent.cost_usd, spent.unpriced) if answered else "not known",
+        )
+    console.print(table)
+    usd, unpriced = (sum(getattr(spent, name) for spent in spending) for name in ("cost_usd", "unpriced"))
+    tokens_in, tokens_out = (
+        sum(getattr(spent, name) for spent in spending) for name in ("input_tokens", "output_tokens")
+    )
+    say(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
+    if unpriced:
+        say(console, f"[yellow]{count(unpriced, 'result')} came without a price: what they cost is not in the sum[/]")
+    lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
+    if lost:
+        say(console, f"[yellow]{count(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
+
+
+def _outcome(outcome: str | None) -> str:
+    if outcome is None:
+        return "[yellow]no answer yet[/]"
+    return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"

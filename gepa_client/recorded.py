@@ -1,0 +1,122 @@
+"""What a store recorded of a run, read back: the server, the rows, each candidate's result on each row."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gepa_client.journal.entries import SEARCH, START, Entry, Kept
+from gepa_client.journal.requests import evaluate_digest
+from gepa_client.journal.store import Store
+
+DISCOVERY, TRAIN, VAL = 0, 1, 2
+EVALUATE = "evaluate"
+PAGE = 512
+
+Results = dict[tuple[int, int], dict[str, Any]]
+"""The recorded `ExampleResult` by candidate index and GEPA's row id."""
+
+
+@dataclass(frozen=True)
+class RecordedRow:
+    """A validation row. `row_id`: GEPA's; `example`: as it went over the wire; `data`: None where it was not shown."""
+
+    row_id: int
+    example: dict[str, Any]
+    data: Any
+
+    @property
+    def id(self) -> str:
+        """The row's own id: its place in its file, or its name on the server."""
+        return str(self.example["id"])
+
+
+def discovery(store: Store, run_id: str) -> dict[str, Any] | None:
+    """What the server said of itself when the run began (`DiscoverResult` as JSON); None before the first start."""
+    said = _start(store, run_id).get(DISCOVERY)
+    return said if isinstance(said, dict) else None
+
+
+def row_counts(store: Store, run_id: str) -> dict[str, int]:
+    """How many rows the run has of `train`, `val` and `test`; splits it has no rows of are absent."""
+    start = _start(store, run_id)
+    return {
+        name: len(start[number])
+        for number, name in enumerate(("train", "val", "test"), start=TRAIN)
+        if isinstance(start.get(number), list)
+    }
+
+
+def validation_rows(store: Store, run_id: str) -> list[RecordedRow]:
+    """The rows candidates are selected by, in their order; empty before the run has fetched them."""
+    start = _start(store, run_id)
+    train, val = start.get(TRAIN), start.get(VAL)
+    if train is None or VAL not in start:
+        return []
+    rows, first = (train, 0) if val is None else (val, len(train))  # ids as `gepa_client.run.splits` gives them
+    return [_row(first + position, row) for position, row in enumerate(rows)]
+
+
+def results(store: Store, run_id: str, candidates: Sequence[Kept], rows: Sequence[RecordedRow]) -> Results:
+    """Each candidate's recorded result on each row; pairs nothing is recorded of are absent.
+
+    A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
+    where no score tells, the last before the candidate entered the pool. Traced runs count where there are no others.
+    """
+    wanted: dict[str, tuple[int, int, bool]] = {}
+    for kept in candidates:
+        for row in rows:
+            for trace in (True, False):
+                digest = evaluate_digest(kept.texts, row.example, trace)
+                wanted.setdefault(digest, (kept.index, row.row_id, trace))
+    by_index = {kept.index: kept for kept in candidates}
+    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], Entry]] = {}
+    for entry in entries(store, run_id, SEARCH):
+        asked = wanted.get(entry.digest)
+        if asked is None or entry.kind != EVALUATE:
+            continue
+        index, row_id, trace = asked
+        kept = by_index[index]
+        early = entry.number < kept.number
+        rank = (_gave(entry, kept.scores.get(str(row_id))), early, not trace, entry.number if early else -entry.number)
+        before = found.get((index, row_id))
+        if before is None or rank > before[0]:
+            found[index, row_id] = (rank, entry)
+    result = {place: orjson.loads(entry.answer) for place, (_, entry) in found.items()}
+    return result | _of_the_same_texts(candidates, rows, result)
+
+
+def entries(store: Store, run_id: str, part: str, start: int = 0) -> Iterator[Entry]:
+    """Every entry of a part from `start` on, fetched page by page."""
+    while page := store.entries(run_id, part, start, PAGE):
+        yield from page
+        start = page[-1].number + 1
+
+
+def _gave(entry: Entry, score: float | None) -> bool:
+    """Whether this answer may be the one behind a recorded score: a failure has none of its own."""
+    answer = orjson.loads(entry.answer)
+    given = answer.get("score")
+    return score is not None and (given is None or given == score)
+
+
+def _of_the_same_texts(candidates: Iterable[Kept], rows: Sequence[RecordedRow], known: Results) -> Results:
+    """Results of candidates whose texts another one has too: requests tell them not apart."""
+    first: dict[tuple[tuple[str, str], ...], int] = {}
+    more: Results = {}
+    for kept in candidates:
+        index = first.setdefault(tuple(sorted(kept.texts.items())), kept.index)
+        if index != kept.index:
+            more |= {(kept.index, row.row_id): known[index, row.row_id] for row in rows if (index, row.row_id) in known}
+    return more
+
+
+def _start(store: Store, run_id: str) -> dict[int, Any]:
+    return {entry.number: orjson.loads(entry.answer) for entry in entries(store, run_id, START)}
+
+
+def _row(row_id: int, row: dict[str, Any]) -> RecordedRow:
+    if "split" in row:
+        return RecordedRow(row_id, {"id": row["id"], "split": row["split"]}, row.get("data"))
+    return RecordedRow(row_id, {"id": row["id"], "data": row["data"]}, row["data"])

@@ -1,0 +1,267 @@
+"""Drives a recorded run: claims it, puts its journal in front, and leaves its record as it ended."""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from gepa_client.adapter import RemoteAdapter
+from gepa_client.causes import details
+from gepa_client.errors import ClientError, Interrupted, JournalError
+from gepa_client.fleet import FleetEvent
+from gepa_client.halt import Halt
+from gepa_client.journal.entries import SEARCH, StoredRun
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.lease import Heartbeat, take
+from gepa_client.journal.opening import open_store
+from gepa_client.journal.redact import Secrets
+from gepa_client.journal.spend import Spend
+from gepa_client.journal.store import Store
+from gepa_client.journal.tape import StoredTape
+from gepa_client.run import beginning as beginnings
+from gepa_client.run import folder as files
+from gepa_client.run import splits as rows_of
+from gepa_client.run.beginning import Beginning
+from gepa_client.run.config import RunConfig
+from gepa_client.run.counters import Counters
+from gepa_client.run.events import Emit, Finished, FleetChanged, Phase, Started, Warned
+from gepa_client.run.identity import AnotherRun, check_same, identity_of
+from gepa_client.run.job import Job
+from gepa_client.run.known_secrets import known_secrets
+from gepa_client.run.optimizer import Optimization, reason_of
+from gepa_client.run.pulse import Pulse
+from gepa_client.run.settings import SettingsError
+from gepa_client.run.stops import BetweenExamples, FailureStop
+from gepa_client.window import ExampleDone
+from protocol import DiscoverResult
+from protocol.errors import RpcError
+
+Drainable = Callable[[bool], None]
+"""Told True while a stop should let what is in flight come to its end, False while nothing worth that is."""
+
+
+def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable) -> None:
+    """Do what the job says; the last event is always `finished`."""
+    finished: Finished | None = None
+    try:
+        store = open_store(job.store)
+        try:
+            if job.replays:
+                finished = _replay(job, store, emit, halt)
+            else:
+                finished = _Drive(job, store, emit, halt, drainable).go()
+        finally:
+            store.close()
+    except Interrupted as interrupted:
+        finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+    except (SettingsError, ClientError, RpcError) as error:
+        finished = Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
+    emit(finished)
+
+
+class _Drive:
+    def __init__(self, job: Job, store: Store, emit: Emit, halt: Halt, drainable: Drainable) -> None:
+        self.job = job
+        self.store = store
+        self.emit = emit
+        self.halt = halt
+        self.drainable = drainable
+        self.config = RunConfig(**job.config)
+
+    def go(self) -> Finished:
+        """Claim the run, drive it, and let go of it with its status written."""
+        job, config = self.job, self.config
+        recorded_lease_s = self.store.run(job.run_id).config.get("lease_s") or 0.0
+        take(
+            self.store,
+            job.run_id,
+            owner=job.owner,
+            driver=f"pid {os.getpid()} on {socket.gethostname()}",
+            lease_s=max(config.lease_s, recorded_lease_s),  # whoever drives it may be slower to show itself
+            on_wait=lambda driver, seconds: self.emit(
+                Warned(message=f"the run was driven by {driver}; waiting {seconds:g} s for a sign of life")
+            ),
+        )
+        run = self.store.run(job.run_id)
+        resumed = run.identity is not None
+        before = {"status": run.status, "reason": run.reason}
+        spend = Spend(self.store.spending(job.run_id))
+        counters = Counters(run.counters, spend)
+        finished: Finished | None = None
+        try:
+            self._mark_running(run, counters)
+            with Heartbeat(self.store, job.run_id, job.owner, config.lease_s, counters.changes, self._wish, self._lost):
+                finished = self._with_journal(run, spend, counters, resumed=resumed)
+        except Interrupted as interrupted:
+            finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+        except AnotherRun:
+            self._leave(counters, **before)
+            raise
+        except (SettingsError, ClientError, RpcError) as error:
+            status = before if resumed else {"status": "failed", "reason": reason_of(error)}
+            self._leave(counters, **status)
+            raise
+        self._leave(counters, status=finished.status, reason=finished.reason)
+        return finished
+
+    def _mark_running(self, run: StoredRun, counters: Counters) -> None:
+        """Say that the run goes on, from before whatever had ended it."""
+        stopped_at = run.counters.get("stopped_at")
+        if stopped_at is not None:
+            self.store.drop(run.id, SEARCH, stopped_at)
+            counters.set(stopped_at=None)
+        budget = {"max_metric_calls": self.config.max_metric_calls}
+        counters.set(**budget)
+        changes = {"status": "running", "reason": None, "wish": None, "config": self.config.recorded()}
+        self.store.update(run.id, {**changes, **counters.changes()}, owner=self.job.owner)
+
+    def _leave(self, counters: Counters, **last: Any) -> None:
+        """Write the last of it and let go; say so where the run is somebody else's by now, or the store is gone."""
+        try:
+            self.store.update(self.job.run_id, {**counters.changes(), **last}, owner=self.job.owner)
+            self.store.release(self.job.run_id, self.job.owner)
+        except JournalError as error:
+            self.emit(Warned(message=f"the run's last state could not be written: {reason_of(error)}"))
+
+    def _wish(self, wish: str) -> None:
+        self.halt.pull(Interrupted("cancelled", f"somebody asked to {wish} the run"))
+
+    def _lost(self, error: JournalError) -> None:
+        self.halt.pull(Interrupted("paused", reason_of(error)))
+
+    # --- with everything in place ------------------------------------------------------------------------------------
+
+    def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
+        tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
+        journal = Journal(run.id, tape, spend, self.halt, Secrets(known_secrets(self.config)))
+        failure_stop = FailureStop(self.config.failure_stop, self.halt)
+        self.emit(Phase(phase="connecting"))
+        try:
+            with (
+                self._adapter(journal, failure_stop.done) as adapter,
+                Pulse(adapter, self.emit),
+                BetweenExamples(self.config, self.halt, spend, counters),
+            ):
+                beginning = self._begin(run, journal, adapter)
+                optimization = Optimization(self.config, self.job.output, self.emit, adapter, beginning, counters)
+                emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
+                self.drainable(True)
+                try:
+                    return optimization.go()
+                finally:
+                    self.drainable(False)
+        finally:
+            tape.close()
+            if journal.stopped_at is not None:
+                counters.set(stopped_at=journal.stopped_at)
+
+    def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
+        config = self.config
+
+        one_server = len(config.url) == 1 and config.fleet is None
+
+        def tell(event: FleetEvent) -> None:
+            if one_server and event.kind == "joined":
+                return  # nobody needs to be told of the only one
+            self.emit(FleetChanged(kind=event.kind, url=event.url, detail=event.detail, after=event.seconds))
+
+        def used(discovery: DiscoverResult) -> list[str]:
+            held = {name: info.size for name, info in discovery.datasets.items()}
+            return [name for name in rows_of.sources(config, held).values() if name in held]
+
+        return RemoteAdapter(
+            config.url,
+            fleet_file=config.fleet,
+            token_file=config.token_file,
+            allow_insecure=config.allow_insecure,
+            failure_score=config.failure_score,
+            max_attempts=config.max_attempts,
+            max_outage_s=config.max_outage_s,
+            score_with=config.score_with,
+            score_token_file=config.score_token_file,
+            on_example=on_example,
+            on_fleet=tell,
+            splits=used,
+            journal=journal,
+        )
+
+    def _begin(self, run: StoredRun, journal: Journal, adapter: RemoteAdapter) -> Beginning:
+        """The run's rows, and that they and everything else are those it was recorded with."""
+        before = beginnings.recorded(journal)
+        if before is None:
+            beginning = beginnings.begin(journal, self.config, adapter)
+        else:
+            beginning = beginnings.go_on(self.config, adapter, before)
+        scorer = adapter.scorers.discovery if adapter.scorers is not None else None
+        found = identity_of(self.config, beginning.discovery, scorer, beginning.data)
+        if run.identity is None:
+            self.store.update(run.id, {"identity": found}, owner=self.job.owner)
+        else:
+            check_same(run.id, run.identity, found, self.store.parts(run.id).get(SEARCH, 0))
+        for message in [*rows_of.warnings(beginning.splits), *budget_warnings(self.config, beginning)]:
+            self.emit(Warned(message=message))
+        for path in beginning.missing:
+            self.emit(Warned(message=f"{path} is gone: the run goes on with the rows it recorded"))
+        if beginning.discovery.program.version is None and beginning.discovery.program.digest is None:
+            self.emit(
+                Warned(
+                    message="the program declares no version, so a change to it between two starts would go unnoticed"
+                )
+            )
+        return beginning
+
+
+def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
+    """Tell a recorded run again, from its record alone."""
+    run = store.run(job.run_id)
+    config = RunConfig(**job.config)
+    tape = StoredTape(store, run.id, job.owner, halt.pull, reads_only=True)
+    spend = Spend(store.spending(run.id))
+    journal = Journal(run.id, tape, spend, halt, Secrets(), replays=True, until=job.until)
+    beginning = beginnings.recorded(journal)
+    if beginning is None or run.identity is None:
+        raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
+    scorer = run.identity["scorer"]
+    found = identity_of(config, beginning.discovery, None, run.identity["data"]) | {"scorer": scorer}
+    check_same(run.id, run.identity, found, store.parts(run.id).get(SEARCH, 0))
+    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=beginning.discovery) as adapter:
+        optimization = Optimization(config, job.output, emit, adapter, beginning, Counters({}, spend))
+        emit_started(emit, job, store, config, optimization, resumed=True)
+        return optimization.go()
+
+
+def budget_warnings(config: RunConfig, beginning: Beginning) -> list[str]:
+    """What the reader should know of the budget beside these rows."""
+    budget, rows = config.max_metric_calls, len(beginning.splits.val)
+    if budget is not None and budget <= rows:
+        return [
+            f"max_metric_calls is {budget}, and scoring the seed on {rows} validation rows uses it up: "
+            "no candidate will be tried"
+        ]
+    return []
+
+
+def emit_started(
+    emit: Emit, job: Job, store: Store, config: RunConfig, optimization: Optimization, *, resumed: bool
+) -> None:
+    """Tell what the run consists of, and write its settings beside its results."""
+    if job.output is not None:
+        files.write_json(job.output / files.CONFIG, config.recorded())
+    discovery = optimization.beginning.discovery
+    emit(
+        Started(
+            run_id=job.run_id,
+            store=store.url,
+            resumed=resumed,
+            url=", ".join(config.url) or str(config.fleet),
+            program=discovery.program.name,
+            program_version=discovery.program.version,
+            server=f"{discovery.server.name} {discovery.server.version} ({discovery.server.language})",
+            components=list(discovery.program.seed_candidate),
+            splits=optimization.beginning.splits.sizes,
+            max_metric_calls=config.max_metric_calls,
+            proposer=optimization.proposer,
+            config=config.recorded(),
+            hash_seed=os.environ.get("PYTHONHASHSEED"),
+        )
+    )

@@ -1,0 +1,80 @@
+"""What must be the same for a recorded run to be gone on with, and how two such records differ."""
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from gepa_client.journal.requests import digest_of
+from gepa_client.run.config import RunConfig
+from gepa_client.run.same_run import identity_settings
+from gepa_client.run.settings import SettingsError
+from protocol import DiscoverResult
+
+REPLAY_VERSION = 1
+"""Grows when requests, their numbers or their digests change, so that older journals cannot be replayed."""
+
+
+class AnotherRun(SettingsError):
+    """What was found is not what the run was recorded with; the record is left as it was."""
+
+
+def identity_of(
+    config: RunConfig, discovery: DiscoverResult, scorer: DiscoverResult | None, data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """As JSON; `data`: per split what tells its rows from others."""
+    return {
+        "gepa": version("gepa"),
+        "replay": REPLAY_VERSION,
+        "hash_seed": os.environ.get("PYTHONHASHSEED"),
+        "settings": identity_settings(config),
+        "program": _program(discovery),
+        "seed_candidate": digest_of(discovery.program.seed_candidate),
+        "components": list(discovery.program.seed_candidate),
+        "whole_batches": discovery.limits.whole_batches,
+        "scorer": None if scorer is None else _program(scorer),
+        "data": dict(data),
+    }
+
+
+def _program(discovery: DiscoverResult) -> dict[str, Any]:
+    """The version a program declares, else a digest of its code and configuration; a version is its author's word."""
+    program = discovery.program
+    if program.version is not None:
+        return {"version": program.version}
+    return {"digest": program.digest}
+
+
+def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """`settings.seed: 0 -> 1`, one for each that differs."""
+    before, after = _flat(recorded), _flat(found)
+    return [
+        f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+
+
+def check_same(run_id: str, recorded: Mapping[str, Any], found: Mapping[str, Any], entries: int) -> None:
+    """Raise `AnotherRun` where they differ, naming how, and what to type instead."""
+    if different := differences(recorded, found):
+        listed = "\n".join(f"  {line}" for line in different)
+        raise AnotherRun(
+            f"run {run_id} was recorded with something else, and going on would mix two runs:\n{listed}\n"
+            f"Put it back as it was, or let a run of its own go on from the record: "
+            f"gepa-client fork {run_id} --at {entries}"
+        )
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {path: value}
+    flat: dict[str, Any] = {}
+    for key, part in value.items():
+        flat |= _flat(part, f"{path}.{key}" if path else str(key))
+    return flat
+
+
+def _shown(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,24 @@
+"""What the optimizer's process is told to do: drive a run from where it stopped, or tell a recorded one again."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Job(BaseModel):
+    """`owner`: the claim it takes the run with. `config`: the settings, secrets included; it travels over a pipe.
+
+    `output`: the folder for results; None writes none. `replays`: tell the recorded run again, without server or model,
+    and only up to `until` where that is given.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str
+    run_id: str
+    owner: str
+    config: dict[str, Any]
+    output: Path | None
+    replays: bool = False
+    until: int | None = None

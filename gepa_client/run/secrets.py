@@ -1,0 +1,51 @@
+"""Which settings may hold secrets, and how a record is kept free of them."""
+
+import re
+from typing import Any
+
+NOT_RECORDED = "(not recorded)"
+"""Stands in a record where the value may have been a secret."""
+
+_SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.IGNORECASE)
+_NOT_SECRET = frozenset({"token_file", "score_token_file", "tracking_key_prefix"})
+_COUNT = re.compile(r"tokens$", re.IGNORECASE)
+_TEXTS = frozenset({"reflection_prompt_template"})
+"""Settings whose inner keys are names of components: one called `key_points` is no secret."""
+
+_URL_WITH_CREDENTIALS = re.compile(r"[\w+.-]+://[^/\s]*@\S*")
+
+
+def without_secrets(key: str, value: Any) -> Any:
+    """`value`, the setting of name `key` as JSON, with whatever may be a secret in it left out."""
+    if value is None or key in _TEXTS:
+        return value
+    if is_secret(key, value):
+        return NOT_RECORDED
+    if isinstance(value, dict):
+        return {inner: without_secrets(str(inner), part) for inner, part in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(key, part) for part in value]
+    return value
+
+
+def is_secret(key: str, value: Any) -> bool:
+    """Whether this value, under this name, may be a secret as a whole."""
+    if isinstance(value, str) and _URL_WITH_CREDENTIALS.fullmatch(value):
+        return True
+    count = isinstance(value, int) and _COUNT.search(key)  # max_tokens, budget_tokens
+    return bool(_SECRET.search(key)) and key not in _NOT_SECRET and not count
+
+
+def left_out(key: str, value: Any) -> str | None:
+    """Where in a recorded setting something was left out, as `reflection_lm_kwargs.api_key`; None where nothing was."""
+    if value == NOT_RECORDED:
+        return key
+    inside = value.items() if isinstance(value, dict) else [("", part) for part in value] if _is_list(value) else ()
+    for inner, part in inside:
+        if found := left_out(f"{key}.{inner}" if inner else key, part):
+            return found
+    return None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)

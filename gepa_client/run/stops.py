@@ -1,0 +1,132 @@
+"""What ends or pauses a run besides GEPA's own stoppers: money, time, files, failures. A replay reads none of them."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gepa_client.causes import plain_error
+from gepa_client.errors import Interrupted
+from gepa_client.halt import Halt
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.spend import Spend
+from gepa_client.run.config import RunConfig
+from gepa_client.run.counters import Counters
+from gepa_client.run.strategies import external_stops
+from gepa_client.window import ExampleDone
+
+FAILURE_WINDOW = 50
+"""Examples that `failure_stop` looks at: the last so many."""
+
+Reason = Callable[[], str | None]
+"""Why the run is over, None while it is not."""
+
+
+class BetweenIterations:
+    """A GEPA stopper for what GEPA's state does not tell; what it decides is recorded, and replays read the record."""
+
+    def __init__(self, journal: Journal, reasons: list[Reason]) -> None:
+        self._journal = journal
+        self._reasons = reasons
+
+    def __call__(self, _state: Any) -> bool:
+        """Whether the search is over."""
+        recorded = self._journal.recorded_stop()
+        if recorded is not None:
+            if recorded.gracefully:
+                return True
+            raise recorded.interrupted
+        if self._journal.replaying:
+            return False
+        for reason in self._reasons:
+            if (why := reason()) is not None:
+                self._journal.stop(Interrupted("completed", why), gracefully=True)
+                return True
+        return False
+
+
+def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> list[Reason]:
+    """What the settings say is to be looked at between iterations."""
+    reasons: list[Reason] = []
+    for stop in external_stops(config):
+        if isinstance(stop.value, str):
+            path = Path(stop.value)
+            reasons.append(lambda path=path: f"{path} is there" if path.exists() else None)  # type: ignore[misc]
+        else:
+            seconds = stop.value
+            reasons.append(
+                lambda seconds=seconds: (  # type: ignore[misc]
+                    f"timeout:{seconds:g} is over" if counters.active_seconds > seconds else None
+                )
+            )
+    limit = config.max_reflection_cost
+    if limit is not None:
+        reasons.append(
+            lambda: (
+                f"max_reflection_cost of ${limit:g} is reached: ${spend['completion'].cost_usd:.4f} spent"
+                if spend["completion"].cost_usd >= limit
+                else None
+            )
+        )
+    return reasons
+
+
+class BetweenExamples:
+    """Stops a run as soon as its money or its time is spent: what is in flight ends, nothing new begins."""
+
+    def __init__(self, config: RunConfig, halt: Halt, spend: Spend, counters: Counters) -> None:
+        self._halt = halt
+        self._spend = spend
+        self._max_cost_usd = config.max_cost_usd
+        self._timer: threading.Timer | None = None
+        if config.max_seconds is not None:
+            reason = f"max_seconds of {config.max_seconds:g} is reached"
+            left = max(config.max_seconds - counters.active_seconds, 0.0)
+            self._timer = threading.Timer(left, halt.pull, [Interrupted("completed", reason)])
+            self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if self._max_cost_usd is not None:
+            self._spend.watch(self._look)
+            self._look()
+        if self._timer is not None:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        spent = self._spend.cost_usd
+        if self._max_cost_usd is not None and spent >= self._max_cost_usd:
+            reason = f"max_cost_usd of ${self._max_cost_usd:g} is reached: ${spent:.4f} spent"
+            self._halt.pull(Interrupted("completed", reason))
+
+
+class FailureStop:
+    """Pauses a run whose program fails on more than a share of its last examples, with the first of those failures."""
+
+    def __init__(self, share: float, halt: Halt) -> None:
+        self._share = share
+        self._halt = halt
+        self._last: deque[dict[str, Any] | None] = deque(maxlen=FAILURE_WINDOW)
+
+    def done(self, example: ExampleDone) -> None:
+        """An example has its result."""
+        failed = example.status in ("program_error", "timeout")
+        told = {"id": example.id, "status": example.status, **(example.error or {})}
+        self._last.append(told if failed else None)
+        failures = [failure for failure in self._last if failure is not None]
+        if len(self._last) == FAILURE_WINDOW and len(failures) > self._share * FAILURE_WINDOW:
+            self._halt.pull(
+                Interrupted(
+                    "paused",
+                    f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
+                    f"--failure-stop {self._share:g} allows; the first: {plain_error(failures[0])}",
+                )
+            )

@@ -1,0 +1,111 @@
+"""A new scorer over the outputs a run recorded."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from protocol.errors import Overloaded
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.stored_run import RUN_ID, URL, Made, put
+from tests.gepa_client.words import Script
+
+Cli = Callable[..., Ran]
+Serve = Callable[[Script], str]
+
+
+def shorter(params: dict[str, Any]) -> dict[str, Any]:
+    """The fewer words an output has, the better; none at all is a mistake."""
+    [result] = params["results"]
+    assert result["status"] == "rollout"
+    words = len(result["output"].split())
+    if not words:
+        error = {"type": "ValueError", "message": "nothing said"}
+        return {"results": [{**result, "status": "program_error", "error": error}]}
+    return {"results": [{**result, "status": "ok", "score": 1.0 / words}]}
+
+
+def scorer(score: Callable[[dict[str, Any]], Any] = shorter) -> Script:
+    return Script(capabilities=("scoring", "idempotency", "async"), replies={"score": score})
+
+
+def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made(broken=frozenset({(4, 1)})))
+    script = scorer()
+    ended = cli("rescore", "last", "--with", serve(script))
+    assert ended.status == 0, ended.stderr
+    rows = [line.split() for line in ended.stdout.splitlines()]
+    assert ["0", "0.0000", "0.0000", "4"] in rows  # the scorer fails on its empty outputs
+    assert ["1", "0.5000", "1.0000", "4"] in rows
+    assert ["4", "0.7500", "0.2500", "3", "1"] in rows
+    assert "best by the old scores: candidate 2; by the new ones: candidate 1" in ended.stdout
+    assert (
+        "the scorer failed on 4 outputs, which score 0; for instance:\n  row 0: ValueError: nothing said"
+        in ended.stdout
+    )
+    assert ended.stdout.splitlines()[-1] == f"next: gepa-client show {RUN_ID} --candidate 1"
+    assert len(script.calls("score")) == 19
+    assert not script.calls("evaluate")
+    assert {len(params["batch"]) for params in script.calls("score")} == {1}
+
+
+def test_all_scores_are_json_and_may_go_into_a_file(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made(absent=frozenset({(1, 2), (3, 0)}), held=True))
+    ended = cli("rescore", "last", "--with", serve(scorer()), "--json", "--output", "scores.json")
+    told = json.loads(ended.stdout)
+    assert told == json.loads((tmp_path / "scores.json").read_text())
+    assert (told["run"], told["best_by_old"], told["best_by_new"]) == (RUN_ID, 4, 2)
+    one = told["candidates"][1]
+    assert (one["scored"], one["failed"], one["missing"], one["new"]) == (3, 0, 1, 1.0)
+    assert one["rows"][2] == {"row": "2", "status": "missing", "old": 0.0, "new": None}
+    again = cli("rescore", "last", "--with", URL, "--output", "scores.json")
+    assert again.status == 2
+    assert "is there already" in again.stderr
+
+
+def test_rows_without_a_recorded_output_are_said(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made(absent=frozenset({(1, 2)})))
+    ended = cli("rescore", "last", "--with", serve(scorer()))
+    assert "nothing is recorded for these rows" in ended.stdout
+    assert "by the new ones: candidate 3" in ended.stdout  # 1 has fewer rows, and is not compared
+
+
+def test_a_scorer_that_is_busy_is_asked_again(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made())
+    asked: list[str] = []
+
+    def busy_at_first(params: dict[str, Any]) -> Any:
+        asked.append(params["batch"][0]["id"])
+        if len(asked) == 1:
+            raise Overloaded(retry_after_s=0.01)
+        if len(asked) == 2:
+            error = {"type": "Oops", "message": "later"}
+            return {"results": [{**params["results"][0], "status": "infra_error", "error": error}]}
+        return shorter(params)
+
+    ended = cli("rescore", "last", "--with", serve(scorer(busy_at_first)), "--json")
+    assert ended.status == 0, ended.stderr
+    assert [one["missing"] for one in json.loads(ended.stdout)["candidates"]] == [0] * 5
+    assert len(asked) == 22
+
+
+def test_a_server_that_does_not_score_or_is_not_there_is_named(
+    cli: Cli, serve: Serve, words: Script, tmp_path: Path
+) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made())
+    url = serve(words)
+    ended = cli("rescore", "last", "--with", url)
+    assert ended.status == 2
+    assert f"{url} does not score" in ended.stderr
+    absent = cli("rescore", "last", "--with", "http://127.0.0.1:9")
+    assert absent.status == 2
+    assert "cannot connect to http://127.0.0.1:9" in absent.stderr
+    assert "use https" in cli("rescore", "last", "--with", "http://example.org").stderr
+
+
+def test_the_token_of_the_scorer_comes_from_a_file(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made())
+    (tmp_path / "old").write_text("old")
+    ended = cli("rescore", "last", "--with", serve(scorer()), "--token-file", "old")
+    assert ended.status == 2
+    assert "the server refused the token from old" in ended.stderr

@@ -1,0 +1,373 @@
+"""The commands that list, show, cancel and fork the runs of a store, as a user types them."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gepa_client.errors import JournalError
+from gepa_client.journal.entries import SEARCH, Claim, Ended, Entry, Sent, StoredRun
+from gepa_client.journal.lease import Heartbeat
+from gepa_client.journal.opening import find_run, open_store
+from tests.gepa_client.cli.test_start_up import HEAVY, loaded
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.stored_run import RUN_ID, Made, put
+from tests.gepa_client.story import NASTY
+from tests.gepa_client.words import Script
+
+Cli = Callable[..., Ran]
+STORE = Path("runs") / "evolverpc.db"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where the commands look by themselves."""
+    return tmp_path / STORE
+
+
+def stored(path: Path, name: str) -> StoredRun:
+    opened = open_store(str(path))
+    try:
+        return find_run(opened, name)
+    finally:
+        opened.close()
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first_with_score_calls_and_cost(cli: Cli, store: Path) -> None:
+    put(store, Made(), Made(run_id="20260103-000000-aaaa-tickets", name="tickets", status="paused"))
+    ended = cli("runs")
+    assert ended.status == 0, ended.stderr
+    header, newest, oldest, following = ended.stdout.splitlines()
+    assert header.split() == ["run", "name", "status", "score", "iter", "calls", "cost", "seen"]
+    assert newest.split()[:9] == [
+        "20260103-000000-aaaa",
+        "tickets",
+        "paused",
+        "0.00",
+        "->",
+        "1.00",
+        "4",
+        "30/40",
+        "$0.21",
+    ]
+    assert oldest.split()[:2] == [RUN_ID, "completed"]
+    assert following == "next: gepa-client resume 20260103-000000-aaaa-tickets"
+
+
+def test_runs_can_be_filtered_by_status_and_are_json_lines_for_machines(cli: Cli, store: Path) -> None:
+    put(store, Made(), Made(run_id="other", status="failed", reason="why"))
+    [line] = cli("runs", "--status", "failed", "--json").stdout.splitlines()
+    run = json.loads(line)
+    assert (run["id"], run["status"], run["reason"], run["driven"]) == ("other", "failed", "why", False)
+    assert (run["seed_score"], run["best"]["score"]) == (0.0, 1.0)
+    assert "no cancelled run" in cli("runs", "--status", "cancelled").stdout
+
+
+def test_an_empty_store_says_what_to_type_and_reading_makes_no_file(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("runs")
+    assert ended.status == 0
+    assert "next: gepa-client optimize http" in ended.stdout
+    assert cli("runs", "--json").stdout == ""
+    failed = cli("show", "last")
+    assert failed.status == 2
+    assert "no store at runs/evolverpc.db" in failed.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["runs"], ["show", "last"], ["cancel", "last"], ["export", "last"]])
+def test_reading_a_store_loads_nothing_heavy(
+    cli: Cli, store: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put(store, Made())
+    monkeypatch.chdir(tmp_path)
+    assert not loaded(*arguments) & {*HEAVY, "pymongo"}
+
+
+def test_a_store_that_is_no_store_is_named(cli: Cli, store: Path) -> None:
+    store.parent.mkdir()
+    store.write_text("these are not the runs you are looking for, and no database either\n" * 20)
+    ended = cli("runs")
+    assert ended.status == 2
+    assert "evolverpc.db" in ended.stderr
+
+
+def test_a_run_that_says_it_runs_but_gives_no_sign_of_life_is_doubted(cli: Cli, store: Path) -> None:
+    put(store, Made(status="running", claim=Claim("somebody", 3)))
+    opened = open_store(str(store))
+    run = opened.run(RUN_ID)
+    opened.close()
+    told = cli("runs").stdout
+    assert run.updated.startswith("2026-01-02")
+    assert f"{RUN_ID} gave no sign of life for" in told
+    assert f"gepa-client resume {RUN_ID} takes it over" in told
+    assert cli("show", "last").stdout.splitlines()[-1] == f"next: gepa-client resume {RUN_ID}"
+
+
+def test_every_command_over_stored_runs_has_help(cli: Cli) -> None:
+    for name in ("runs", "show", "cancel", "fork", "export", "import", "rescore"):
+        ended = cli(name, "--help")
+        assert ended.status == 0, ended.stderr
+        assert f"Usage: gepa-client {name}" in ended.stdout
+        assert "--store" in ended.stdout
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+def test_show_tells_the_facts_the_tree_the_outcomes_and_what_changed(cli: Cli, store: Path) -> None:
+    put(store, Made(broken=frozenset({(1, 1)})))
+    told = cli("show", "last").stdout
+    for part in (
+        f"{RUN_ID} completed",
+        "score        0 -> 1 (candidate 4, 4 validation rows)",
+        "metric calls 30 of 40, iteration 4",
+        "rows         3 train, 4 val",
+        "program      words, version 2, behind scripted 0 (python)",
+        "settings     seed 3",
+        "4 1.0000 front best merge of 2 and 3 at 24",
+        "the best candidate (4) against the seed",
+        "+red\n+green\n+blue",
+        f"next: gepa-client replay {RUN_ID}",
+    ):
+        assert part in told
+    rows = [line.split() for line in told.splitlines()]
+    assert ["evaluate", "program_error", "1", "1", "0.1", "$0.0100"] in rows
+    assert ["evaluate", "ok", "19", "19", "1.9", "$0.1900"] in rows
+    assert ["completion", "ok", "4", "4", "0.4", "$0.0080"] in rows
+
+
+def test_prices_nobody_said_and_attempts_nobody_heard_of_again_are_told_and_not_counted_as_zero(
+    cli: Cli, store: Path
+) -> None:
+    made = Made(cost_usd=None, run_id="x")
+    opened = open_store(str(store))
+    more = [
+        Sent(SEARCH, 90, 1, "evaluate", "u", None),
+        Ended(SEARCH, 90, 1, "lost"),
+        Sent(SEARCH, 91, 1, "evaluate", "u", None),
+    ]
+    opened.create(made.run(), [*made.rows(), *more])
+    opened.close()
+    told = cli("show", "x").stdout
+    assert "unknown (20 unpriced)" in told
+    assert "20 results came without a price" in told
+    assert "2 attempts never heard of again" in told
+    shown = json.loads(cli("show", "x", "--json").stdout)
+    assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.008), 20, 2)
+
+
+def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:
+    put(store, Made(broken=frozenset({(4, 0)}), held=True))
+    told = cli("show", RUN_ID[:12], "--candidate", "4").stdout
+    assert "candidate 4, from 2 and 3: score 0.7500" in told
+    assert "against candidate 2 (score 0.7500)\nrules\n@@ -1,2 +1,3 @@\n red\n green\n+blue\n" in told
+    assert "rows against candidate 2: 1 better, 1 worse, 2 the same" in told
+    assert ["0", "0", "1", "0"] in [line.split() for line in told.splitlines()]
+    failed = cli("show", RUN_ID, "--candidate", "5")
+    assert failed.status == 2
+    assert "has no candidate 5: it has 0 to 4" in failed.stderr
+
+
+def test_show_as_json_has_everything(cli: Cli, store: Path) -> None:
+    put(store, Made())
+    shown = json.loads(cli("show", "last", "--json").stdout)
+    assert shown["entries"] == {"start": 3, "search": 24}
+    assert shown["rows"] == {"train": 3, "val": 4}
+    assert [kept["front"] for kept in shown["candidates"]] == [False, True, True, True, True]
+    assert shown["candidates"][4]["scores"] == {"3": 1.0, "4": 1.0, "5": 1.0, "6": 1.0}
+    assert {spent["kind"] for spent in shown["spending"]} == {"evaluate", "completion"}
+    assert "claim" not in shown
+
+
+def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) -> None:
+    texts = ("", NASTY, f"{NASTY}\nmore", "blue", NASTY * 2)
+    put(store, Made(name=NASTY, reason=NASTY, status="paused", texts=texts))
+    for arguments in (["runs"], ["show", "last"], ["show", "last", "--candidate", "2"], ["show", "last", "--json"]):
+        ended = cli(*arguments)
+        assert ended.status == 0, ended.stderr
+        assert not {"\x1b", "\u202e"} & set(ended.stdout)
+    assert "[red]x[/]" in cli("show", "last").stdout
+    assert json.loads(cli("show", "last", "--json").stdout)["candidates"][2]["texts"]["rules"] == texts[2]
+
+
+def test_a_branch_too_deep_for_the_terminal_goes_on_at_the_left(cli: Cli, store: Path) -> None:
+    [first] = [row for row in Made().rows() if getattr(row, "index", None) == 0]
+    chain = [replace(first, index=at, parents=[at - 1] if at else [], score=at / 40) for at in range(40)]  # type: ignore[type-var]
+    opened = open_store(str(store))
+    opened.create(Made().run(), chain)  # type: ignore[arg-type]
+    opened.close()
+    told = cli("show", "last").stdout
+    assert max(map(len, told.splitlines())) <= 100
+    assert any(line[0] != "│" and " from " in line for line in told.splitlines() if line)
+    assert "39 0.9750 front best" in told
+
+
+def test_a_run_nobody_has_is_named_with_those_there_are(cli: Cli, store: Path) -> None:
+    put(store, Made())
+    for command in (
+        ["show"],
+        ["cancel"],
+        ["export"],
+        ["fork", "--at", "1"],
+        ["rescore", "--with", "http://127.0.0.1:9"],
+    ):
+        ended = cli(*command, "nope")
+        assert ended.status == 2
+        assert "'nope'" in ended.stderr
+        assert RUN_ID in ended.stderr
+
+
+# --- cancel ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["pending", "paused", "failed"])
+def test_a_run_nobody_drives_is_cancelled_at_once(cli: Cli, store: Path, status: str) -> None:
+    put(store, Made(status=status))
+    ended = cli("cancel", RUN_ID)
+    assert ended.status == 0, ended.stderr
+    assert "is cancelled" in ended.stdout
+    run = stored(store, RUN_ID)
+    assert (run.status, run.wish, run.claim.owner) == ("cancelled", None, None)
+    assert cli("cancel", RUN_ID).status == 0
+
+
+def test_a_completed_run_is_not_cancelled(cli: Cli, store: Path) -> None:
+    put(store, Made())
+    ended = cli("cancel", RUN_ID)
+    assert ended.status == 2
+    assert "nothing to cancel" in ended.stderr
+    assert stored(store, RUN_ID).wish is None
+
+
+def test_whoever_drives_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: Path) -> None:
+    put(store, Made(status="running"))
+    driven = open_store(str(store))
+    assert driven.claim(RUN_ID, driven.run(RUN_ID).claim, "me", "pid 7 on here")
+    wished: list[str] = []
+    asked = threading.Event()
+
+    def stop(wish: str) -> None:
+        wished.append(wish)
+        asked.set()
+
+    def drive() -> None:
+        lost: list[JournalError] = []
+        with Heartbeat(driven, RUN_ID, "me", 2.0, dict, stop, lost.append):
+            assert asked.wait(20)
+        driven.update(RUN_ID, {"status": "cancelled", "reason": "as was wished"}, owner="me")
+        driven.release(RUN_ID, "me")
+        assert not lost
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    ended = cli("cancel", RUN_ID)
+    driver.join(20)
+    driven.close()
+    assert wished == ["cancel"]
+    assert ended.status == 0, ended.stderr
+    assert "asking pid 7 on here to stop" in ended.stdout
+    assert "is cancelled: as was wished" in ended.stdout
+    assert stored(store, RUN_ID).wish is None
+
+
+def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store: Path) -> None:
+    put(store, Made(status="running", claim=Claim("dead", 3), config={"lease_s": 0.5}))
+    ended = cli("cancel", RUN_ID, "--json")
+    assert ended.status == 0, ended.stderr
+    assert json.loads(ended.stdout) == {
+        "run": RUN_ID, "status": "cancelled", "reason": "cancelled by hand", "stopped": True,
+    }  # fmt: skip
+
+
+def test_a_driver_that_takes_its_time_is_not_waited_for_without_end(cli: Cli, store: Path) -> None:
+    put(store, Made(status="running", claim=Claim("somebody", 3), config={"lease_s": 600.0}))
+    ended = cli("cancel", RUN_ID, "--wait", "0.3")
+    assert ended.status == 1
+    assert "has not stopped yet" in ended.stdout
+    assert (stored(store, RUN_ID).wish, stored(store, RUN_ID).status) == ("cancel", "running")
+
+
+# --- fork ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_begins_with_the_entries_below_n_and_the_settings_changed(cli: Cli, store: Path) -> None:
+    put(store, Made(name="first", config={"output": "/somewhere/runs/first", "store": "elsewhere.db"}))
+    ended = cli("fork", RUN_ID, "--at", 11, "--seed", 9, "--name", "second try", "--json")
+    assert ended.status == 0, ended.stderr
+    new = json.loads(ended.stdout)
+    assert new["id"].endswith("-second-try")
+    assert (new["status"], new["identity"], new["entries"]) == ("pending", None, 11)
+    assert new["parent"] == {"run": RUN_ID, "at": 11}
+    assert (new["config"]["seed"], new["config"]["max_metric_calls"]) == (9, 40)
+    assert new["config"]["output"] is None
+    opened = open_store(str(store))
+    assert opened.entries(new["id"], SEARCH) == opened.entries(RUN_ID, SEARCH, 0, 11)
+    assert opened.parts(new["id"]) == {SEARCH: 11}
+    assert opened.spending(new["id"]) == []
+    assert opened.candidates(new["id"]) == []
+    assert opened.run(RUN_ID).name == "first"
+    opened.close()
+    assert f"{RUN_ID} at 11" in cli("show", new["id"]).stdout
+
+
+def test_a_fork_says_how_to_go_on_and_takes_other_servers(cli: Cli, store: Path) -> None:
+    put(store, Made(name="first"))
+    ended = cli("fork", "first", "http://127.0.0.1:5", "--at", 24)
+    assert ended.status == 0, ended.stderr
+    new = stored(store, "last")
+    assert ended.stdout.splitlines()[-1] == f"next: gepa-client resume {new.id}"
+    assert new.config["url"] == ["http://127.0.0.1:5"]
+    assert new.name is None
+
+
+def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cli: Cli, store: Path) -> None:
+    put(store, Made())
+    beyond = cli("fork", RUN_ID, "--at", 25)
+    assert beyond.status == 2
+    assert "has 24 entries: give 0 to 24" in beyond.stderr
+    wrong = cli("fork", RUN_ID, "--at", 2, "--failure-stop", 7)
+    assert wrong.status == 2
+    assert "--failure-stop" in wrong.stderr
+    opened = open_store(str(store))
+    assert len(opened.runs()) == 1
+    opened.close()
+
+
+def test_a_fork_leaves_out_the_stop_that_ended_the_run_and_secrets_stay_unrecorded(cli: Cli, store: Path) -> None:
+    made = Made(
+        config={"reflection_lm": "openai/x", "reflection_lm_kwargs": {"api_key": "(not recorded)", "top_p": 0.5}}
+    )
+    opened = open_store(str(store))
+    opened.create(made.run(), [*made.rows(), Entry(SEARCH, 24, "stop", "", "stopped", b'{"status":"completed"}')])
+    opened.close()
+    new = json.loads(cli("fork", RUN_ID, "--at", 25, "--json").stdout)
+    assert new["entries"] == 24
+    assert new["config"]["reflection_lm_kwargs"] == {"api_key": "(not recorded)", "top_p": 0.5}
+
+
+def test_a_fork_goes_on_from_what_was_recorded_and_ends_as_the_run_it_came_from(
+    cli: Cli, serve: Callable[[Script], str], words: Script
+) -> None:
+    url = serve(words)
+    assert cli("optimize", url, "--max-metric-calls", 90, "--no-check").status == 0
+    before, evaluated = json.loads(cli("show", "last", "--json").stdout), len(words.calls("evaluate"))
+    forked = cli("fork", "last", "--at", 60, "--name", "again", "--json")
+    assert forked.status == 0, forked.stderr
+    ended = cli("resume", "again")
+    assert ended.status == 0, ended.stderr
+    after = json.loads(cli("show", "again", "--json").stdout)
+    assert [kept["scores"] for kept in after["candidates"]] == [kept["scores"] for kept in before["candidates"]]
+    assert [kept["texts"] for kept in after["candidates"]] == [kept["texts"] for kept in before["candidates"]]
+    recorded = sum(entry < 60 for entry in _evaluations(before["id"], cli))
+    assert len(words.calls("evaluate")) - evaluated == evaluated - recorded
+
+
+def _evaluations(run_id: str, cli: Cli) -> list[int]:
+    document = json.loads(cli("export", run_id, "--output", "-").stdout)
+    return [entry["number"] for entry in document["entries"] if (entry["part"], entry["kind"]) == (SEARCH, "evaluate")]

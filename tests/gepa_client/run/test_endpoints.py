@@ -1,0 +1,39 @@
+"""The servers of a run are those of its URLs and of its fleet file, each with its own token."""
+
+from pathlib import Path
+
+import pytest
+
+from gepa_client.errors import Refused
+from gepa_client.run.config import RunConfig
+from gepa_client.run.endpoints import endpoints, scorers
+from gepa_client.run.settings import SettingsError
+
+FIRST, SECOND, THIRD = (f"http://127.0.0.1:{port}" for port in (1, 2, 3))
+
+
+def test_urls_come_first_then_the_fleet_file(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.txt"
+    fleet.write_text(f"{THIRD} token-file=third\n")
+    found = endpoints(RunConfig(url=(FIRST, SECOND), token_file=Path("mine"), fleet=fleet))
+    assert [(address.url, address.token_file) for address in found] == [
+        (FIRST, Path("mine")),
+        (SECOND, Path("mine")),
+        (THIRD, tmp_path / "third"),
+    ]
+
+
+def test_a_fleet_file_that_is_absent_or_names_nobody_is_said(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.txt"
+    with pytest.raises(Refused, match="no such file"):
+        endpoints(RunConfig(fleet=fleet))
+    fleet.write_text("# nobody yet\n")
+    with pytest.raises(SettingsError, match="names no server"):
+        endpoints(RunConfig(fleet=fleet))
+    assert len(endpoints(RunConfig(url=(FIRST,), fleet=fleet))) == 1
+
+
+def test_scorers_have_a_token_of_their_own() -> None:
+    config = RunConfig(url=(FIRST,), token_file=Path("mine"), score_with=(SECOND,), score_token_file=Path("theirs"))
+    assert [(address.url, address.token_file) for address in scorers(config)] == [(SECOND, Path("theirs"))]
+    assert scorers(RunConfig(url=(FIRST,))) == []

@@ -1,0 +1,169 @@
+"""A run as a store keeps it, written by hand through the store, for tests of everything that reads one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gepa_client.journal.entries import SEARCH, START, Claim, Ended, Entry, Kept, Row, Sent, StoredRun
+from gepa_client.journal.opening import open_store
+from gepa_client.journal.requests import evaluate_digest
+from gepa_client.journal.store import Store
+from gepa_client.run.config import RunConfig
+
+RUN_ID = "20260102-030405-1f3a"
+URL = "http://127.0.0.1:9"
+DISCOVERY = {
+    "protocol_versions": ["1"],
+    "server": {"name": "scripted", "version": "0", "language": "python", "instance_id": "first"},
+    "program": {"name": "words", "version": "2", "components": [{"name": "rules"}], "seed_candidate": {"rules": ""}},
+    "capabilities": [],
+    "limits": {"max_concurrency": 8, "max_batch_size": 100, "max_request_bytes": 2**24},
+}
+TEXTS = ("", "red", "red\ngreen", "blue", "red\ngreen\nblue")
+PARENTS: tuple[list[int], ...] = ([], [0], [1], [0], [2, 3])
+NEEDS = ("red", "green", "blue", "red")
+"""What each validation row needs in the text; candidates score 1 where they hold it."""
+
+
+NOBODY = Claim(None, 0)
+
+
+@dataclass
+class Made:
+    """Builds a run of five candidates on four validation rows, after three training rows."""
+
+    run_id: str = RUN_ID
+    name: str | None = None
+    status: str = "completed"
+    reason: str | None = None
+    claim: Claim = NOBODY
+    wish: str | None = None
+    identity: dict[str, Any] | None = field(default_factory=lambda: {"gepa": "0.1.4", "hash_seed": "0"})
+    config: dict[str, Any] = field(default_factory=dict)
+    texts: Sequence[str] = TEXTS
+    held: bool = False
+    broken: frozenset[tuple[int, int]] = frozenset()
+    """(candidate, row position) on which the program failed."""
+
+    absent: frozenset[tuple[int, int]] = frozenset()
+    """(candidate, row position) of which nothing is recorded."""
+
+    cost_usd: float | None = 0.01
+
+    def row(self, position: int) -> dict[str, Any]:
+        """A validation row as `start` records it."""
+        data = {"need": NEEDS[position], "text": f"row {position}"}
+        return {"id": str(position), "split": "val", "data": data} if self.held else {"id": str(position), "data": data}
+
+    def wire(self, position: int) -> dict[str, Any]:
+        """The same as it goes over the wire."""
+        row = self.row(position)
+        return {"id": row["id"], "split": "val"} if self.held else row
+
+    def score(self, index: int, position: int) -> float:
+        if (index, position) in self.broken:
+            return 0.0
+        return 1.0 if NEEDS[position] in self.texts[index].split() else 0.0
+
+    def result(self, index: int, position: int) -> dict[str, Any]:
+        """An `ExampleResult`."""
+        if (index, position) in self.broken:
+            return {
+                "status": "program_error", "score": None, "output": None, "seconds": 0.1,
+                "error": {"type": "ValueError", "message": "no"},
+            }  # fmt: skip
+        score = self.score(index, position)
+        return {"status": "ok", "score": score, "output": self.texts[index], "seconds": 0.1}
+
+    def rows(self) -> list[Row]:
+        """The journal, the attempts, and the candidates."""
+        training = [{"id": str(at), "data": {"need": "red"}} for at in range(3)]
+        rows: list[Row] = [
+            _entry(START, 0, "discover", "d", DISCOVERY),
+            _entry(START, 1, "rows", "t", training),
+            _entry(START, 2, "rows", "v", [self.row(position) for position in range(len(NEEDS))]),
+        ]
+        number = 0
+        for index, text in enumerate(self.texts):
+            if index:
+                rows.append(_entry(SEARCH, number, "proposal", f"p{index}", {"texts": {"rules": text}}))
+                rows += _attempt(
+                    number, "completion", "ok", {"input_tokens": 50, "output_tokens": 9, "cost_usd": 0.002}
+                )
+                number += 1
+            for position in range(len(NEEDS)):
+                if (index, position) in self.absent:
+                    continue
+                digest = evaluate_digest({"rules": text}, self.wire(position), False)
+                result = self.result(index, position)
+                rows.append(_entry(SEARCH, number, "evaluate", digest, result))
+                usage = {"cost_usd": self.cost_usd} if self.cost_usd is not None else None
+                rows += _attempt(number, "evaluate", result["status"], usage)
+                number += 1
+            rows.append(
+                Kept(
+                    index=index,
+                    texts={"rules": text},
+                    parents=PARENTS[index],
+                    iteration=index,
+                    number=number,
+                    score=sum(self.score(index, position) for position in range(len(NEEDS))) / len(NEEDS),
+                    scores={str(3 + position): self.score(index, position) for position in range(len(NEEDS))},
+                    metric_calls=index * 6,
+                )
+            )
+        return rows
+
+    def run(self) -> StoredRun:
+        """The run's own record."""
+        rows = self.rows()
+        kept = [row for row in rows if isinstance(row, Kept)]
+        best = max(kept, key=lambda one: one.score)
+        config = RunConfig(url=(URL,), max_metric_calls=40, seed=3).recorded() | self.config
+        return StoredRun(
+            id=self.run_id,
+            name=self.name,
+            status=self.status,
+            reason=self.reason,
+            config=config,
+            identity=self.identity,
+            counters={"iteration": 4, "metric_calls": 30, "spent_usd": 0.208, "active_seconds": 12.5},
+            best={"index": best.index, "score": best.score, "texts": best.texts},
+            output=None,
+            parent=None,
+            wish=self.wish,
+            claim=self.claim,
+            driver="pid 12 on here" if self.claim.owner else None,
+            created="2026-01-02T03:04:05+00:00",
+            updated="2026-01-02T04:04:05+00:00",
+        )
+
+    def into(self, store: Store) -> StoredRun:
+        """Write it; returns what the store then says."""
+        store.create(self.run(), self.rows())
+        return store.run(self.run_id)
+
+
+def put(path: Path | str, *runs: Made) -> None:
+    """Write runs into the store at `path`."""
+    store = open_store(str(path))
+    try:
+        for run in runs:
+            run.into(store)
+    finally:
+        store.close()
+
+
+def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:
+    return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))
+
+
+def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any] | None) -> list[Row]:
+    unpriced = int(usage is None or usage.get("cost_usd") is None)
+    return [
+        Sent(SEARCH, number, 1, kind, URL, "first"),
+        Ended(SEARCH, number, 1, outcome, 0.1, dict(usage) if usage else None, 1, unpriced),
+    ]
