@@ -276,6 +276,8 @@ class RemoteAdapter:
 
     async def _ask_to_make(self, slot: Slot, params: Mapping[str, Any], pin: Pin) -> JsonValue:
         async def send(client: RpcClient, call_id: str | None) -> Answered[JsonValue]:
+            if client.offers(STATE_KEY):
+                await client.discover()  # another instance may answer since the last call, and know of no state
             state = self._state.params_for(client.instance_id)
             made = await client.make_reflective_dataset(
                 {**params, **state}, call_id=call_id, timeout_s=self.call_timeout_s

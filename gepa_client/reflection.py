@@ -155,6 +155,9 @@ class ConcurrentReflection:
         except Exception:
             attempts.ended("error", seconds=time.monotonic() - began, examples=0)
             raise
+        if not isinstance(text, str):
+            attempts.ended("error", seconds=time.monotonic() - began, usage=usage, examples=0)
+            raise BadResponse(f"the model answered {type(text).__name__} instead of text")
         unpriced = int(usage is None or usage["cost_usd"] is None)
         attempts.ended("ok", seconds=time.monotonic() - began, usage=usage, unpriced=unpriced)
         self.journal.spend.done(COMPLETION, 1)

@@ -14,7 +14,15 @@ from gepa_client.fleet.slots import Slots
 from gepa_client.fleet.stops import Stops
 from gepa_client.fleet.work import Answered, Attempts, NoVerdict, Pin
 from gepa_client.rpc import RpcClient
-from protocol.errors import CallNotFound, Overloaded, ProgramFailed, RpcError, Unauthorized
+from protocol.errors import (
+    CallIdConflict,
+    CallNotFound,
+    Overloaded,
+    ProgramFailed,
+    RpcError,
+    TrajectoryExpired,
+    Unauthorized,
+)
 
 T = TypeVar("T")
 
@@ -174,6 +182,8 @@ class Call(Generic[T]):
                 unpriced=error.unpriced,
             )
             await self._back_off(endpoint, error, rests)
+        elif isinstance(error, CallIdConflict) and self.reached:  # what an earlier process sent was another request
+            self.attempts.ended("lost", examples=0)
         elif isinstance(error, CallNotFound):  # nobody knows what became of it, and nobody will
             self.attempts.ended("lost", examples=0)
             await self._back_off(endpoint, error, rests)
@@ -184,6 +194,8 @@ class Call(Generic[T]):
             elif error.retryable:
                 await self._back_off(endpoint, error, rests)
             else:
+                if isinstance(error, TrajectoryExpired):  # most often another instance answers now
+                    self.members.recheck(endpoint, summary(error), rests=rests)
                 raise error
 
     def _overloaded(self, endpoint: Endpoint, error: Overloaded, rests: int, *, idempotent: bool) -> None:

@@ -74,7 +74,7 @@ class Journal:
     """One number line of one run. Without a tape nothing is kept, and every request is new.
 
     `replays`: it tells what is recorded and never goes on, at the latest before `until`. `live` tells which of the two:
-    it is asked before anything is really done, and calls `on_live`.
+    it is asked before anything is really done.
     """
 
     run_id: str
@@ -85,9 +85,8 @@ class Journal:
     part: str = SEARCH
     replays: bool = False
     until: int | None = None
-    on_live: Callable[[], None] | None = None
     next_number: int = field(default=0, init=False)
-    stopped_at: int | None = field(default=None, init=False)
+    _when_live: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
     _failures: list[Entry] = field(default_factory=list, init=False)
 
@@ -108,9 +107,7 @@ class Journal:
         first = self.next_number
         if self.until is not None and first + len(requests) > self.until:
             raise Interrupted("paused", f"replayed up to {first}, as asked")
-        if self._failures:  # GEPA went on from them, so they are part of the run
-            self.tape.write(*self._failures)
-            self._failures = []
+        self.gone_on()
         slots = [Slot(first + at, request) for at, request in enumerate(requests)]
         for slot in slots:
             slot.entry = self._recorded(slot)
@@ -124,13 +121,18 @@ class Journal:
         Raises:
             Interrupted: this is a replay, and the record ends here.
         """
+        waiting, self._when_live = self._when_live, []
+        for begin in waiting:
+            begin()
         self.halt.check()
-        if self.on_live is not None:
-            self.on_live()
         if self.replays:
             raise Interrupted("paused", f"the record ends here, at {min(self._open, default=self.next_number)}")
         for slot in self._open.values():
             slot.attempts = max((made.attempt for made in self.tape.attempts(self.part, slot.number)), default=0)
+
+    def when_live(self, begin: Callable[[], None]) -> None:
+        """Have `begin` called once, when something is first really done; from any thread."""
+        self._when_live.append(begin)
 
     def recorded_stop(self) -> "RecordedStop | None":
         """Why the run was stopped at this number, if it was."""
@@ -176,13 +178,21 @@ class Journal:
         rpc = {"rpc": error.to_wire()} if isinstance(error, RpcError) else {}
         self._failures.append(self._entry(slot, FAILURE, {**told, **rpc}))
 
+    def gone_on(self) -> None:
+        """GEPA went on from the failures it got, so they are part of the run."""
+        if self._failures:
+            self.tape.write(*self._failures)
+            self._failures = []
+
     def stop(self, interrupted: Interrupted, *, gracefully: bool = False) -> None:
         """Write that the run ended here by a limit that a replay cannot work out.
 
         `gracefully`: GEPA was between iterations, and is told so rather than interrupted.
         """
+        if gracefully:
+            self.gone_on()
+            self._open.clear()
         number = min(self._open, default=self.next_number)
-        self.stopped_at = number
         answer = {"status": interrupted.status, "reason": interrupted.reason, "gracefully": gracefully}
         slot = Slot(number, Request(STOP, "", f"stopped: {interrupted.reason}"))
         self.tape.write(self._entry(slot, STOP, answer))

@@ -130,10 +130,9 @@ class MongoStore:
         found = self._server.tried(lambda: list(self._server["entries"].aggregate(steps)))
         return {group["_id"]: group["count"] for group in sorted(found, key=lambda group: str(group["_id"]))}
 
-    def drop(self, run_id: str, part: str, number: int) -> None:
-        where = {"run": self._key(run_id), "part": part, "number": number}
-        dropped = self._server.tried(lambda: self._server["entries"].find_one_and_delete(where))
-        if dropped is not None:
+    def drop(self, run_id: str, part: str, kind: str) -> None:
+        where = {"run": self._key(run_id), "part": part, "kind": kind}
+        while (dropped := self._server.tried(lambda: self._server["entries"].find_one_and_delete(where))) is not None:
             self._drop_chunks([dropped])
 
     def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:

@@ -131,11 +131,11 @@ class SqliteStore:
         )
         return dict(rows)
 
-    def drop(self, run_id: str, part: str, number: int) -> None:
+    def drop(self, run_id: str, part: str, kind: str) -> None:
         self._file.transaction(
             lambda connection: connection.execute(
-                "DELETE FROM entries WHERE run = ? AND part = ? AND number = ?",
-                [self._key(connection, run_id), part, number],
+                "DELETE FROM entries WHERE run = ? AND part = ? AND kind = ?",
+                [self._key(connection, run_id), part, kind],
             )
         )
 

@@ -67,8 +67,8 @@ class Store(Protocol):
         """Every part that has entries, with how many."""
         ...
 
-    def drop(self, run_id: str, part: str, number: int) -> None:
-        """Take one entry out: a stop that is over."""
+    def drop(self, run_id: str, part: str, kind: str) -> None:
+        """Take the entries of a kind out of a part: a stop that is over."""
         ...
 
     def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:

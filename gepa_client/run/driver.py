@@ -11,7 +11,7 @@ from gepa_client.errors import ClientError, Interrupted, JournalError
 from gepa_client.fleet import FleetEvent
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, StoredRun
-from gepa_client.journal.journal import Journal
+from gepa_client.journal.journal import STOP, Journal
 from gepa_client.journal.lease import Heartbeat, take
 from gepa_client.journal.opening import open_store
 from gepa_client.journal.redact import Secrets
@@ -106,10 +106,7 @@ class _Drive:
 
     def _mark_running(self, run: StoredRun, counters: Counters) -> None:
         """Say that the run goes on, from before whatever had ended it."""
-        stopped_at = run.counters.get("stopped_at")
-        if stopped_at is not None:
-            self.store.drop(run.id, SEARCH, stopped_at)
-            counters.set(stopped_at=None)
+        self.store.drop(run.id, SEARCH, STOP)
         budget = {"max_metric_calls": self.config.max_metric_calls}
         counters.set(**budget)
         changes = {"status": "running", "reason": None, "wish": None, "config": self.config.recorded()}
@@ -140,7 +137,7 @@ class _Drive:
             with (
                 self._adapter(journal, failure_stop.done) as adapter,
                 Pulse(adapter, self.emit),
-                BetweenExamples(self.config, self.halt, spend, counters),
+                BetweenExamples(self.config, journal, counters),
             ):
                 beginning = self._begin(run, journal, adapter)
                 optimization = Optimization(self.config, self.job.output, self.emit, adapter, beginning, counters)
@@ -152,8 +149,6 @@ class _Drive:
                     self.drainable(False)
         finally:
             tape.close()
-            if journal.stopped_at is not None:
-                counters.set(stopped_at=journal.stopped_at)
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
         config = self.config

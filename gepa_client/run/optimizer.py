@@ -145,9 +145,9 @@ class Optimization:
                 callbacks=cast("list[GEPACallback]", [*self.adapter.callbacks, *map(Loud, [watcher, guard, prices])]),
                 **arguments,
             )
-        except Interrupted as interrupted:
-            if interrupted.status == "completed" and not journal.replays:
-                journal.stop(interrupted)
+            journal.gone_on()
+        except Interrupted as stopped:
+            interrupted = self._recorded(stopped)
             cause = guard.cause if interrupted.status == "failed" else None
             return _Ending(
                 interrupted.status, watcher.result(), interrupted.reason, cause.details if cause is not None else None
@@ -155,6 +155,16 @@ class Optimization:
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
             return _Ending("failed", watcher.result(), reason_of(error), details(error))
         return _Ending("completed", result)
+
+    def _recorded(self, stopped: Interrupted) -> Interrupted:
+        """The same, once a replay will know of it; or why that cannot be written."""
+        journal = self.adapter.journal
+        if stopped.status == "completed" and not journal.replays:
+            try:
+                journal.stop(stopped)
+            except Interrupted as lost:
+                return lost
+        return stopped
 
     def _best(self, candidate: dict[str, str]) -> None:
         if self.output is not None:

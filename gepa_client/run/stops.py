@@ -74,26 +74,35 @@ def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> l
 
 
 class BetweenExamples:
-    """Stops a run as soon as its money or its time is spent: what is in flight ends, nothing new begins."""
+    """Stops a run as soon as its money or its time is spent: what is in flight ends, nothing new begins.
 
-    def __init__(self, config: RunConfig, halt: Halt, spend: Spend, counters: Counters) -> None:
-        self._halt = halt
-        self._spend = spend
+    It looks from when the run goes live on: what is recorded is told again however much was spent.
+    """
+
+    def __init__(self, config: RunConfig, journal: Journal, counters: Counters) -> None:
+        self._journal = journal
+        self._counters = counters
         self._max_cost_usd = config.max_cost_usd
+        self._max_seconds = config.max_seconds
         self._timer: threading.Timer | None = None
-        if config.max_seconds is not None:
-            reason = f"max_seconds of {config.max_seconds:g} is reached"
-            left = max(config.max_seconds - counters.active_seconds, 0.0)
-            self._timer = threading.Timer(left, halt.pull, [Interrupted("completed", reason)])
-            self._timer.daemon = True
 
     def __enter__(self) -> Self:
-        if self._max_cost_usd is not None:
-            self._spend.watch(self._look)
-            self._look()
-        if self._timer is not None:
-            self._timer.start()
+        self._journal.when_live(self._begin)
         return self
+
+    def _begin(self) -> None:
+        if self._max_cost_usd is not None:
+            self._journal.spend.watch(self._look)
+            self._look()
+        if self._max_seconds is not None:
+            reason = Interrupted("completed", f"max_seconds of {self._max_seconds:g} is reached")
+            left = self._max_seconds - self._counters.active_seconds
+            if left <= 0:
+                self._journal.halt.pull(reason)
+                return
+            self._timer = threading.Timer(left, self._journal.halt.pull, [reason])
+            self._timer.daemon = True
+            self._timer.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -102,10 +111,10 @@ class BetweenExamples:
             self._timer.cancel()
 
     def _look(self) -> None:
-        spent = self._spend.cost_usd
+        spent = self._journal.spend.cost_usd
         if self._max_cost_usd is not None and spent >= self._max_cost_usd:
             reason = f"max_cost_usd of ${self._max_cost_usd:g} is reached: ${spent:.4f} spent"
-            self._halt.pull(Interrupted("completed", reason))
+            self._journal.halt.pull(Interrupted("completed", reason))
 
 
 class FailureStop:

@@ -65,7 +65,7 @@ class RunWatcher:
     def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
         """The seed is scored first."""
         self._enter("replaying" if self._journal.replaying else "seed")
-        self._journal.on_live = self._goes_live
+        self._journal.when_live(self._goes_live)
 
     def on_iteration_start(self, event: IterationStartEvent) -> None:
         """The state is complete here."""

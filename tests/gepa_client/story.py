@@ -9,6 +9,8 @@ NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"
 def started(**given: object) -> Started:
     facts = {
         "run_id": "r1",
+        "store": "runs/evolverpc.db",
+        "resumed": False,
         "url": "http://127.0.0.1:1",
         "program": "tickets",
         "program_version": None,

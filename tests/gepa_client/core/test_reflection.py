@@ -8,6 +8,7 @@ import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client.litellm_model import Completion
 from protocol.errors import MethodNotFound, ProgramFailed
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
@@ -126,15 +127,20 @@ def test_a_template_without_its_placeholders_is_refused():
         ConcurrentReflection(model, {"a": "only <curr_param>"})
 
 
-def test_the_cost_is_the_models_own():
+def test_what_its_answers_cost_is_added_up_and_a_price_nobody_says_is_unknown():
     class Priced:
-        total_cost = 1.5
+        def complete(self, prompt):
+            return Completion("x", 0.5 if "first" in prompt else None, 3, 1)
 
-        def __call__(self, _prompt):
-            return "x"
-
-    assert ConcurrentReflection(Priced()).total_cost == 1.5
-    assert ConcurrentReflection(model).total_cost == 0.0
+    asked = [({"a": text}, {"a": [{"x": 1}]}, ["a"]) for text in ("first", "second", "first again")]
+    reflection = ConcurrentReflection(Priced())
+    reflection.reflect_many(asked)
+    spent = reflection.journal.spend["completion"]
+    assert reflection.total_cost == spent.cost_usd == 1.0
+    assert (spent.calls, spent.examples, spent.input_tokens, spent.output_tokens, spent.unreported) == (3, 3, 9, 3, 1)
+    silent = ConcurrentReflection(model)
+    silent.reflect_many(asked)
+    assert (silent.total_cost, silent.journal.spend.unpriced) == (0.0, {"completion": 3})
 
 
 @pytest.fixture

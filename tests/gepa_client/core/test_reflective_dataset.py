@@ -11,7 +11,7 @@ ROWS = [Row(str(number), {"n": number}) for number in range(3)]
 @pytest.fixture
 def adapter(server):
     server.capabilities.append("adapter_state")
-    with RemoteAdapter(server.url, first_backoff_s=0.001) as made:
+    with RemoteAdapter(server.url, first_backoff_s=0.001, max_outage_s=0.3) as made:
         yield made
 
 
@@ -30,11 +30,10 @@ def test_refs_go_back_with_the_examples_and_records_come_in_their_order(server, 
     assert [server.traces[ref][1] for ref in refs] == ["0", "1", "2"]
 
 
-def test_trajectories_travel_inline_where_the_server_keeps_none(server, adapter):
+def test_trajectories_travel_inline_where_the_server_keeps_none(server):
     server.capabilities.remove("refs")
-    adapter.client.discovery = None
-    adapter.wait_for(adapter.client.discover())
-    adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
+    with RemoteAdapter(server.url) as adapter:
+        adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
     [sent] = server.called("make_reflective_dataset")
     assert [result["trajectory"] for result in sent["eval_batch"]["results"]] == [{"of": row.id} for row in ROWS]
     assert all("group" not in params["_meta"] for params in server.called("evaluate"))
@@ -52,7 +51,7 @@ def test_expired_trajectories_are_traced_once_more_while_the_scores_stand(server
     assert [record["Feedback"] for record in dataset["system"]] == ["0.5"] * 3
     assert batch.scores == [1.0] * 3
     assert (adapter.retraced.examples, adapter.tally.examples) == (3, 3)
-    assert adapter.client.instance_id == "second"
+    assert adapter.fleet.clients[0].instance_id == "second"
 
 
 def test_trajectories_that_expire_again_at_once_pause_the_run(server, adapter):

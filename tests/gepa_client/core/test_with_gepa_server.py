@@ -72,8 +72,8 @@ def test_a_full_queue_is_waited_out(gepa_server, counted, eventually):
 def test_a_server_that_is_gone_pauses_the_run(gepa_server, counted):
     _, path = counted
     with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:
-        adapter = RemoteAdapter(url, max_attempts=2, first_backoff_s=0.01)
-    with adapter, pytest.raises(Interrupted) as caught:
+        adapter = RemoteAdapter(url, max_attempts=2, first_backoff_s=0.01, max_outage_s=0.5)
+    with adapter, pytest.raises(Interrupted, match="no endpoint left") as caught:
         adapter.evaluate(rows(3), adapter.seed_candidate)
     assert caught.value.status == "paused"
 

@@ -16,11 +16,18 @@ SLOW_S = 10.0
 def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable[[], Store]) -> None:
     driven(store)
     huge = os.urandom(40_000_000)
-    rows: list[Row] = [sent(0), ended(0), entry(0, b"1"), entry(1, huge), entry(2, huge[:2_000_000]), entry(3, b"3")]
+    rows: list[Row] = [
+        sent(0),
+        ended(0),
+        entry(0, b"1"),
+        entry(1, huge, kind="stop"),
+        entry(2, huge[:2_000_000]),
+        entry(3, b"3"),
+    ]
     store.write(RUN.id, OWNER, rows)
     store.write(RUN.id, OWNER, rows)
     assert [found.answer for found in another().entries(RUN.id, SEARCH)] == [b"1", huge, huge[:2_000_000], b"3"]
-    store.drop(RUN.id, SEARCH, 1)
+    store.drop(RUN.id, SEARCH, "stop")
     assert [found.number for found in store.entries(RUN.id, SEARCH)] == [0, 2, 3]
 
 

@@ -42,7 +42,7 @@ def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -
         lambda store: store.write("x", OWNER, [entry(0)]),
         lambda store: store.entries("x", SEARCH),
         lambda store: store.parts("x"),
-        lambda store: store.drop("x", SEARCH, 0),
+        lambda store: store.drop("x", SEARCH, "stop"),
         lambda store: store.attempts("x", SEARCH),
         lambda store: store.spending("x"),
         lambda store: store.candidates("x"),
@@ -186,11 +186,12 @@ def test_entries_are_read_in_order_part_by_part_and_page_by_page(store: Store) -
     assert store.parts(RUN.id) == {SEARCH: 20, "start": 1}
 
 
-def test_one_entry_can_be_taken_out_and_written_anew(store: Store) -> None:
+def test_entries_of_a_kind_can_be_taken_out_and_their_numbers_written_anew(store: Store) -> None:
     driven(store)
-    store.write(RUN.id, OWNER, [entry(0), entry(1)])
-    store.drop(RUN.id, SEARCH, 1)
-    store.drop(RUN.id, SEARCH, 1)
+    store.write(RUN.id, OWNER, [entry(0), entry(1, kind="stop"), entry(0, kind="stop", part="test-0")])
+    store.drop(RUN.id, SEARCH, "stop")
+    store.drop(RUN.id, SEARCH, "stop")
+    assert len(store.entries(RUN.id, "test-0")) == 1
     assert store.entries(RUN.id, SEARCH) == [entry(0)]
     store.write(RUN.id, OWNER, [entry(1, b"2")])
     assert store.entries(RUN.id, SEARCH, 1) == [entry(1, b"2")]

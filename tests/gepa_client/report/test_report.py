@@ -7,7 +7,7 @@ from tests.gepa_client.story import NASTY, started, story
 
 
 def test_the_report_shows_each_accepted_candidates_diff_against_each_parent() -> None:
-    text = report.markdown(story(Finished(status="finished", metric_calls=120)))
+    text = report.markdown(story(Finished(status="completed", metric_calls=120)))
     assert "### Candidate 1, score 0.5" in text
     assert "`rules` against candidate 0:\n\n```diff\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n```" in text
     assert "`rules` against candidate 1:\n\n```diff\n@@ -1,2 +1,3 @@\n a\n c\n+d\n```" in text

@@ -1,6 +1,5 @@
 """The guards end what GEPA would let run on: iterations that keep failing, and a cost limit that cannot hold."""
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -8,6 +7,8 @@ from gepa.core.callbacks import IterationEndEvent
 
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
+from gepa_client.journal.journal import Journal
+from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Event, StepFailed, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
 from gepa_client.run.watch import Loud
@@ -91,32 +92,49 @@ def test_the_first_cause_is_told_in_full() -> None:
     assert run.guard.cause.details == "stage: make_reflective_dataset\nlog_tail: line 1\nline 2"
 
 
-@dataclass
-class Model:
-    name: str = "openai/x"
-    unpriced_calls: int = 0
-
-
 END = cast("IterationEndEvent", {"iteration": 1})
+
+
+def limited(**limits: Any) -> RunConfig:
+    return RunConfig(url=("http://127.0.0.1:1",), reflection_lm="openai/x", **limits)
 
 
 def test_a_cost_limit_for_a_model_without_a_price_is_warned_of_once() -> None:
     told: list[Event] = []
-    model = Model()
-    guard = PriceGuard(model, told.append, only_limit=False)
+    journal = Journal("r")
+    guard = PriceGuard(limited(max_reflection_cost=1.0, max_metric_calls=10), journal, told.append)
+    journal.spend.ended("evaluate", None, unpriced=5)  # that limit is none of the program's
     guard.on_iteration_end(END)
     assert told == []
-    model.unpriced_calls = 3
+    journal.spend.ended("completion", None, unpriced=3)
     guard.on_iteration_end(END)
     guard.on_iteration_end(END)
-    [warned] = told
-    assert isinstance(warned, Warned)
+    assert [event.message for event in told if isinstance(event, Warned)] == [
+        "no price is known for openai/x, so max_reflection_cost cannot hold"
+    ]
 
 
-def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run() -> None:
-    guard = PriceGuard(Model(unpriced_calls=1), lambda _: None, only_limit=True)
-    with pytest.raises(Interrupted, match="max_metric_calls"):
-        guard.on_iteration_end(END)
+def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price() -> None:
+    told: list[Event] = []
+    journal = Journal("r")
+    guard = PriceGuard(limited(max_cost_usd=1.0), journal, told.append)
+    journal.spend.ended("completion", {"cost_usd": 0.25}, unpriced=0)
+    journal.spend.ended("evaluate", {"cost_usd": None}, unpriced=1)
+    journal.spend.ended("score", None, unpriced=1)
+    guard.on_iteration_end(END)
+    assert [event.message for event in told if isinstance(event, Warned)] == [
+        "no price is known for the program's examples, so max_cost_usd cannot hold",
+        "no price is known for scores made elsewhere, so max_cost_usd cannot hold",
+    ]
+
+
+@pytest.mark.parametrize("limit", ["max_cost_usd", "max_reflection_cost"])
+def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: str) -> None:
+    journal = Journal("r")
+    journal.spend.ended("completion", None, unpriced=1)
+    with pytest.raises(Interrupted, match="max_metric_calls") as ended:
+        PriceGuard(limited(**{limit: 1.0}), journal, lambda _: None).on_iteration_end(END)
+    assert ended.value.status == "failed"
 
 
 def test_a_fault_in_a_callback_of_ours_is_not_swallowed_by_gepa() -> None:

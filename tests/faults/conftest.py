@@ -1,0 +1,112 @@
+"""Rounds of accidents, the undisturbed runs they are measured against, and servers that tests share.
+
+`FAULT_ROUNDS` says how many seeded rounds each fault gets: 5 as part of the tests, 30 by `make faults`. A round is
+repeated by its number: `FAULT_ROUNDS=30 pytest 'tests/faults/test_killed_optimizer.py::test_...[17]'`.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.checking import Undisturbed
+from tests.faults.mongo import Mongo
+from tests.faults.optimizing import Run
+from tests.faults.runs import Setup
+from tests.faults.serving import Server
+
+ROUNDS = int(os.environ.get("FAULT_ROUNDS", "5"))
+ALL_ROUNDS = 30
+"""From so many on each form of a fault gets all rounds to itself."""
+
+Serve = Callable[[int], Server]
+Runs = Callable[..., Run]
+Expected = Callable[[Setup], Undisturbed]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "variant(index, of): one of several forms of a fault; few rounds are shared out")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "number" not in metafunc.fixturenames:
+        return
+    variant = metafunc.definition.get_closest_marker("variant")
+    index, of = variant.args if variant is not None and ROUNDS < ALL_ROUNDS else (0, 1)
+    metafunc.parametrize("number", range(index, ROUNDS, of))
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[Serve]:
+    """`shared_server(components)`: a server that tests share, as nothing happens to it."""
+    servers: dict[int, Server] = {}
+
+    def serve(components: int) -> Server:
+        if components not in servers:
+            servers[components] = stack.enter_context(Server(components))
+        return servers[components]
+
+    with ExitStack() as stack:
+        yield serve
+
+
+@pytest.fixture
+def own_server() -> Iterator[Serve]:
+    """`own_server(components)`: a server of the test's own, which may be killed; it may be called again."""
+    with ExitStack() as stack:
+        yield lambda components: stack.enter_context(Server(components))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Runs]:
+    """`run(setup, urls, ...)`: a run in the test's own folder; whatever still drives it ends with the test."""
+    runs: list[Run] = []
+
+    def make(setup: Setup, urls: list[str], **given: Any) -> Run:
+        runs.append(Run(setup, tmp_path / f"run{len(runs)}", urls, **given))
+        return runs[-1]
+
+    yield make
+    for one in runs:
+        one.end()
+
+
+@pytest.fixture
+def mongo(tmp_path: Path) -> Iterator[Mongo]:
+    """A MongoDB of the test's own, or `MONGODB_URI`."""
+    with Mongo(tmp_path / "mongo") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def undisturbed(shared_server: Serve, tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """`undisturbed(setup)`: what this run comes to when nothing happens; done once, for all processes of the tests."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def expect(setup: Setup) -> Undisturbed:
+        kept = shared / f"undisturbed-{setup.name}.json"
+        with (shared / f"undisturbed-{setup.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                folder = Path(tempfile.mkdtemp(prefix="undisturbed-", dir=shared))
+                kept.write_text(_run_quietly(setup, folder, shared_server(setup.components)).as_json())
+        return Undisturbed.from_json(json.loads(kept.read_text()))
+
+    return expect
+
+
+def _run_quietly(setup: Setup, folder: Path, server: Server) -> Undisturbed:
+    run = Run(setup, folder, [server.url])
+    try:
+        ended = run.start().wait()
+        assert ended.status == 0, str(ended)
+        return Undisturbed.of(run)
+    finally:
+        run.end()

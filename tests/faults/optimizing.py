@@ -1,0 +1,232 @@
+"""Drives one run by the command line as a user would: starts it, kills it, resumes it until it has ended."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.opening import open_store
+from tests.faults import noted
+from tests.faults.outcome import Executions, Outcome, executions_of, outcome_of
+from tests.faults.runs import Setup
+from tests.faults.serving import TOKEN
+
+LEASE_S = 1.0
+COMPLETED, PAUSED = 0, 3
+Victim = Literal["both", "parent", "child"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended. `reason`: of the run's end, as its last event said."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended, in the words of its last event; empty where it said nothing."""
+        for line in reversed(self.stdout.splitlines()):
+            event = json.loads(line)
+            if event["event"] == "finished":
+                return str(event["reason"])
+        return ""
+
+    def __str__(self) -> str:
+        return f"status {self.status}\n{self.stdout[-3000:]}\n{self.stderr[-3000:]}"
+
+
+class Driver:
+    """One process of `gepa-client` that drives, or tries to drive, a run."""
+
+    def __init__(self, arguments: Sequence[object], folder: Path, environment: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", "gepa_client", *map(str, arguments), "--json"]
+        self._out = (folder / f"stdout-{time.monotonic_ns()}").open("w+b")
+        self._err = (folder / f"stderr-{time.monotonic_ns()}").open("w+b")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GEPA_")}
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**kept, "GEPA_TOKEN": TOKEN, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+        )
+        self._family: dict[int, str | None] = {}
+
+    @property
+    def child(self) -> int | None:
+        """The optimizer's own process, if it has been started."""
+        if self.process.poll() is not None:
+            return None
+        found = noted.children(self.process.pid)
+        self._family.update({pid: noted.born(pid) for pid in found})
+        return found[0] if found else None
+
+    def kill(self, victim: Victim) -> bool:
+        """`kill -9`; returns False where nothing was left to kill."""
+        child = self.child
+        parent = self.process.pid if self.process.poll() is None else None
+        targets = {"both": [parent, child], "parent": [parent], "child": [child]}[victim]
+        hit = False
+        for pid in targets:
+            if pid is not None and noted.alive(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    hit = True
+        if victim != "parent" and child is not None:
+            noted.until(lambda: not noted.alive(child), "a killed process to be gone")
+        return hit
+
+    def wait(self, timeout_s: float = noted.LONGEST_WAIT_S) -> Ended:
+        """Wait for its end, and for that of the process it started."""
+        child = self.child
+        status = self.process.wait(timeout_s)
+        if child is not None:
+            noted.until(lambda: not noted.alive(child), "the optimizer's own process to end", timeout_s)
+        texts = []
+        for stream in (self._out, self._err):
+            stream.seek(0)
+            texts.append(stream.read().decode())
+        return Ended(status, texts[0], texts[1])
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        _ = self.child
+        self.process.kill()
+        self.process.wait(10)
+        for pid, born in self._family.items():
+            if born is not None and noted.born(pid) == born and noted.alive(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self._out.close()
+        self._err.close()
+
+
+class Run:
+    """One run in a folder of its own, from its start to its end, however many processes that takes.
+
+    `store`: as `--store` takes it. `urls`: the servers. `log`: where the program notes its executions.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        folder: Path,
+        urls: Sequence[str],
+        *,
+        store: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        self.setup = setup
+        self.folder = folder
+        self.urls = list(urls)
+        self.store = store or str(folder / "store.db")
+        self.environment = dict(environment or {})
+        self.lease_s = lease_s
+        self.log = folder / "executions"
+        self.drivers: list[Driver] = []
+        self.id = ""
+        folder.mkdir(parents=True, exist_ok=True)
+        setup.write_rows(folder, self.log)
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def start(self, *more: object) -> Driver:
+        """`gepa-client optimize`."""
+        flags = [*self.setup.flags(), "--store", self.store, "--lease-s", self.lease_s, "--no-check"]
+        return self._drive("optimize", *self.urls, *flags, *more)
+
+    def resume(self, *more: object, environment: Mapping[str, str] | None = None) -> Driver:
+        """`gepa-client resume`."""
+        return self._drive("resume", self.find(), "--store", self.store, *more, environment=environment)
+
+    def _drive(self, *arguments: object, environment: Mapping[str, str] | None = None) -> Driver:
+        driver = Driver(arguments, self.folder, {**self.environment, **(environment or {})})
+        self.drivers.append(driver)
+        return driver
+
+    def begin_again(self) -> Driver:
+        """Go on with the run, or start it where the accident came before there was one."""
+        return self.resume() if self.find() else self.start()
+
+    def end(self) -> None:
+        """Kill whatever still drives."""
+        for driver in self.drivers:
+            driver.end()
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    def find(self) -> str:
+        """The run's id; empty while the store has none."""
+        if not self.id:
+            if not self.store.startswith("mongodb") and not Path(self.store).exists():
+                return ""
+            store = open_store(self.store)
+            try:
+                found = [run.id for run in store.runs() if run.output and self.folder in Path(run.output).parents]
+            finally:
+                store.close()
+            assert len(found) <= 1, f"one run was started, and there are {found}"
+            self.id = found[0] if found else ""
+        return self.id
+
+    def status(self) -> str:
+        """The run's status, as the store has it."""
+        return str(self._stored().status)
+
+    def claimed(self) -> bool:
+        """Whether somebody drives it, or died driving it."""
+        return self._stored().claim.owner is not None
+
+    def retracing(self) -> bool:
+        """Whether examples run only for traces that were lost."""
+        store = open_store(self.store)
+        try:
+            attempts = store.attempts(self.find(), SEARCH)
+        finally:
+            store.close()
+        return any(attempt.kind == "retrace" and attempt.outcome is None for attempt in attempts)
+
+    def _stored(self) -> Any:
+        store = open_store(self.store)
+        try:
+            return store.run(self.find())
+        finally:
+            store.close()
+
+    def reached(self, executions: int) -> bool:
+        """Whether so much has been noted by the program."""
+        return noted.noted(self.log) >= executions
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self, driver: Driver, *, resumes: int = 6) -> Ended:
+        """Wait for the end of the run, resuming it while somebody else seems to drive it or it has paused."""
+        for _ in range(resumes):
+            ended = driver.wait()
+            if ended.status == COMPLETED:
+                return ended
+            busy = "is driven by pid " in ended.reason
+            assert busy or ended.status == PAUSED, str(ended)
+            driver = self.begin_again()
+        raise AssertionError(f"the run would not end: {ended}")
+
+    def outcome(self) -> Outcome:
+        """What the run came to."""
+        output = self._stored().output
+        return outcome_of(self.store, self.find(), self.folder / output)
+
+    def executions(self) -> Executions:
+        """What really ran."""
+        return executions_of(self.store, self.find(), self.log)

@@ -1,0 +1,152 @@
+"""What a run came to, what it cost in executions, and how two runs differ."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gepa_client.journal.opening import open_store
+from tests.faults import noted
+from tests.faults.noted import Execution
+
+RAN = re.compile(rb'"ran":\s*"([0-9a-f]{16})"')
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must not depend on accidents.
+
+    `scores`: per candidate, by GEPA's row id. `entries`: how many answers the journal holds, by part and kind.
+    """
+
+    status: str
+    candidates: list[dict[str, str]]
+    parents: list[list[int | None]]
+    scores: list[dict[str, float]]
+    found_at: list[int]
+    metric_calls: int
+    test_scores: dict[str, float]
+    entries: dict[str, int]
+
+    def as_json(self) -> str:
+        """For keeping it; `Outcome(**json.loads(...))` reads it."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Executions:
+    """What really ran. `recorded`: the executions whose answers are in the journal; `retraces`: attempts for traces."""
+
+    ran: Sequence[Execution]
+    recorded: frozenset[str]
+    retraces: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def repeated(self) -> list[Execution]:
+        """Executions whose answers nobody kept: fresh traces, and what accidents had cost."""
+        return [execution for execution in self.ran if execution.ran not in self.recorded]
+
+    @property
+    def needless(self) -> list[Execution]:
+        """Of these, the ones that no recorded execution of the same example and candidate came after.
+
+        What an accident costs is run again and recorded then; what runs again though it was recorded is not.
+        """
+        last: dict[tuple[str, int], float] = {}
+        for execution in self.ran:
+            if execution.ran in self.recorded:
+                key = (execution.candidate, execution.row)
+                last[key] = max(execution.at, last.get(key, execution.at))
+        return [one for one in self.repeated if last.get((one.candidate, one.row), -1.0) <= one.at]
+
+
+def differences(expected: Outcome, found: Outcome) -> list[str]:
+    """Everything in which a run differs from the undisturbed one, in words."""
+    told = []
+    for name, wanted in asdict(expected).items():
+        got = getattr(found, name)
+        if got == wanted:
+            continue
+        if isinstance(wanted, list):
+            at = next((n for n, pair in enumerate(zip(wanted, got, strict=False)) if pair[0] != pair[1]), len(wanted))
+            told.append(f"{name}: {len(wanted)} expected, {len(got)} found; the first to differ is number {at}")
+        else:
+            told.append(f"{name}: {wanted!r} expected, {got!r} found")
+    return told
+
+
+def faults(executions: Executions, *, in_flight: int) -> list[str]:
+    """Everything that ran though it need not have; `in_flight`: examples that accidents may have cost, at most."""
+    told = []
+    known = {execution.ran for execution in executions.ran}
+    twice = [ran for ran, times in Counter(execution.ran for execution in executions.ran).items() if times > 1]
+    if twice:
+        told.append(f"{len(twice)} executions were noted twice")
+    if unknown := executions.recorded - known:
+        told.append(f"{len(unknown)} recorded answers come from executions that never were")
+    needless = executions.needless
+    if len(needless) > executions.retraces:
+        told.append(
+            f"{len(needless)} examples ran again though their results were recorded ({executions.retraces} fresh "
+            f"traces among them): {needless[:3]}"
+        )
+    lost = len(executions.repeated) - executions.retraces
+    if lost > in_flight:
+        told.append(f"{lost} examples ran again, but only {in_flight} can have been in flight")
+    return told
+
+
+def outcome_of(store_url: str, run_id: str, folder: Path) -> Outcome:
+    """What a run came to, by its store and by `result.json` in its folder, which must agree."""
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    store = open_store(store_url)
+    try:
+        run = store.run(run_id)
+        kept = store.candidates(run_id)
+        entries = Counter(
+            f"{part} {entry.kind}" for part in store.parts(run_id) for entry in _entries(store, run_id, part)
+        )
+    finally:
+        store.close()
+    found = Outcome(
+        status=run.status,
+        candidates=result["candidates"],
+        parents=result["parents"],
+        scores=result["val_subscores"],
+        found_at=result["discovery_eval_counts"],
+        metric_calls=result["total_metric_calls"],
+        test_scores=result["test_scores"],
+        entries=dict(sorted(entries.items())),
+    )
+    assert [candidate.texts for candidate in kept] == found.candidates
+    assert [candidate.scores for candidate in kept] == found.scores
+    assert run.counters["metric_calls"] == found.metric_calls
+    return found
+
+
+def executions_of(store_url: str, run_id: str, log: Path) -> Executions:
+    """What ran for a run, and which of it the store keeps."""
+    store = open_store(store_url)
+    try:
+        parts = list(store.parts(run_id))
+        answers = [entry.answer for part in parts for entry in _entries(store, run_id, part)]
+        retraces = sum(attempt.kind == "retrace" for part in parts for attempt in store.attempts(run_id, part))
+    finally:
+        store.close()
+    return Executions(
+        ran=noted.executions(log),
+        recorded=frozenset(ran.decode() for answer in answers for ran in RAN.findall(answer)),
+        retraces=retraces,
+        calls={what: noted.calls(log, what) for what in ("reflective_dataset", "proposal")},
+    )
+
+
+def _entries(store: Any, run_id: str, part: str) -> list[Any]:
+    found: list[Any] = []
+    while page := store.entries(run_id, part, len(found)):
+        found += page
+    return found

@@ -1,0 +1,37 @@
+"""A wall clock that jumps by hours, both ways: no lease, limit or order depends on it."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.faults.checking import check
+from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.runs import Setup
+from tests.faults.serving import PROCESSES
+from tests.faults.test_killed_optimizer import kill_and_resume
+
+CLOCK = Path(__file__).parent / "jumping_clock"
+
+
+def test_a_clock_that_jumps_changes_nothing(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    made = run(setup, [shared_server(setup.components).url], environment={"PYTHONPATH": str(CLOCK)})
+    kills = kill_and_resume(made, expected.lines, number)
+    check(made, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
+
+
+def test_the_clock_does_jump() -> None:
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", "import time; print(max(time.time() for _ in range(50)))"],
+        env={**os.environ, "PYTHONPATH": str(CLOCK)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert float(told.stdout) > time.time() + 3600

@@ -1,0 +1,83 @@
+"""The comparison itself: it must see every way in which a run can differ, or run something twice."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.faults.noted import Execution
+from tests.faults.outcome import Executions, Outcome, differences, faults
+
+OUTCOME = Outcome(
+    status="completed",
+    candidates=[{"part0": "start"}, {"part0": "start red"}],
+    parents=[[None], [0]],
+    scores=[{"12": 0.2}, {"12": 0.6}],
+    found_at=[8, 26],
+    metric_calls=40,
+    test_scores={"0": 0.25, "1": 0.5},
+    entries={"search evaluate": 40},
+)
+
+
+def ran(name: str, at: float, row: int = 1, candidate: str = "a") -> Execution:
+    return Execution(name, row, candidate, at)
+
+
+def test_a_run_is_equal_to_itself() -> None:
+    assert differences(OUTCOME, replace(OUTCOME)) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"status": "paused"},
+        {"candidates": [{"part0": "start"}, {"part0": "start green"}]},
+        {"candidates": OUTCOME.candidates[::-1]},
+        {"candidates": OUTCOME.candidates[:1]},
+        {"parents": [[None], [None]]},
+        {"scores": [{"12": 0.2}, {"12": 0.6000001}]},
+        {"found_at": [8, 27]},
+        {"metric_calls": 41},
+        {"test_scores": {"0": 0.25}},
+        {"entries": {"search evaluate": 41}},
+    ],
+)
+def test_a_run_that_differs_in_anything_is_told(other: dict[str, object]) -> None:
+    [told] = differences(OUTCOME, replace(OUTCOME, **other))  # type: ignore[arg-type]
+    assert told.startswith(next(iter(other)))
+
+
+def test_what_was_lost_and_run_again_is_what_an_accident_may_cost() -> None:
+    executions = Executions([ran("lost", 1.0), ran("kept", 2.0)], frozenset({"kept"}))
+    assert faults(executions, in_flight=1) == []
+
+
+def test_more_runs_than_were_in_flight_are_told() -> None:
+    lost = [ran(f"lost{row}", 1.0, row) for row in range(3)]
+    kept = [ran(f"kept{row}", 2.0, row) for row in range(3)]
+    executions = Executions([*lost, *kept], frozenset(one.ran for one in kept))
+    assert faults(executions, in_flight=3) == []
+    [told] = faults(executions, in_flight=2)
+    assert told.startswith("3 examples ran again")
+
+
+def test_a_recorded_example_that_runs_again_is_told_even_where_something_was_in_flight() -> None:
+    executions = Executions([ran("kept", 1.0), ran("again", 2.0)], frozenset({"kept"}))
+    [told] = faults(executions, in_flight=4)
+    assert "though their results were recorded" in told
+
+
+def test_the_same_row_with_another_candidate_is_another_example() -> None:
+    executions = Executions([ran("lost", 1.0), ran("kept", 2.0, candidate="b")], frozenset({"kept"}))
+    [told] = faults(executions, in_flight=4)
+    assert "though their results were recorded" in told
+
+
+def test_fresh_traces_are_counted_apart() -> None:
+    executions = Executions([ran("kept", 1.0), ran("traced", 2.0)], frozenset({"kept"}), retraces=1)
+    assert faults(executions, in_flight=0) == []
+
+
+def test_an_answer_that_nobody_made_is_told() -> None:
+    [told] = faults(Executions([], frozenset({"invented"})), in_flight=0)
+    assert "never were" in told

@@ -1,0 +1,42 @@
+"""`kill -9` of the optimizer at random moments, resumed each time: the same run, and nothing paid twice."""
+
+import time
+from typing import cast
+
+from tests.faults import noted
+from tests.faults.checking import check
+from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.optimizing import Run, Victim
+from tests.faults.runs import Setup, seeded
+from tests.faults.serving import PROCESSES
+
+VICTIMS = ("both", "parent", "child")
+MOST_KILLS = 3
+
+
+def test_a_killed_optimizer_is_resumed_to_the_same_end(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    kills = kill_and_resume(run_ := run(setup, [shared_server(setup.components).url]), expected.lines, number)
+    check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
+
+
+def kill_and_resume(run: Run, lines: int, number: int) -> int:
+    """Kill whoever drives the run, up to three times, and resume it; returns how often something was killed."""
+    rng = seeded("optimizer", number)
+    first, *others = (rng.randint(0, lines - 1) for _ in range(rng.randint(1, MOST_KILLS)))
+    moments = sorted([min(first, int(lines * 0.9)), *others])  # the last ones may come too late
+    kills = 0
+    driver = run.start()
+    for moment in moments:
+        noted.until(lambda at=moment, by=driver: run.reached(at) or by.process.poll() is not None, f"line {moment}")
+        time.sleep(rng.uniform(0, 0.05))  # between two lines, too
+        if driver.kill(cast("Victim", rng.choice(VICTIMS))):
+            kills += 1
+            driver.process.wait(noted.LONGEST_WAIT_S)
+            driver = run.begin_again()
+    run.finish(driver)
+    assert kills > 0
+    return kills

@@ -1,0 +1,157 @@
+"""SQLite on a full disk or locked, MongoDB restarted: the run goes on, or pauses saying why and is resumed."""
+
+import ctypes
+import os
+import resource
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults import noted
+from tests.faults.checking import check
+from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.mongo import Mongo
+from tests.faults.optimizing import LEASE_S, PAUSED, Driver
+from tests.faults.runs import Setup, seeded
+from tests.faults.serving import PROCESSES
+
+DISK_BYTES = 64 * 2**20
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own at `folder`; skips the test where this user may not mount one."""
+    folder.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"size={DISK_BYTES}".encode()
+    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options) != 0:
+        pytest.skip(f"no file system can be mounted here: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield folder
+    finally:
+        libc.umount2(os.fsencode(folder), 2)  # MNT_DETACH: whatever still holds a file does not keep it
+
+
+def fill(disk: Path) -> Path:
+    """Use up all the room there is; returns the file to delete."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(2**20))
+    with filler.open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(512))
+    return filler
+
+
+@pytest.mark.variant(0, 2)
+def test_a_full_disk_pauses_the_run_until_there_is_room(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected, tmp_path: Path
+) -> None:
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    moment = seeded("disk", number).randint(1, int(expected.lines * 0.8))
+    with small_disk(tmp_path / "disk") as disk:
+        made = run(setup, [shared_server(setup.components).url], store=str(disk / "store.db"))
+        driver = made.start()
+        noted.until(lambda: made.reached(moment), f"line {moment}")
+        filler = fill(disk)
+        ended = driver.wait()
+        assert ended.status == PAUSED, str(ended)
+        assert "no room left" in ended.reason
+        filler.unlink()
+        made.finish(made.resume())
+        check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
+
+
+@pytest.mark.variant(1, 2)
+def test_a_file_that_may_not_grow_pauses_the_run_until_it_may(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    moment = seeded("quota", number).randint(1, int(expected.lines * 0.8))
+    made = run(setup, [shared_server(setup.components).url])
+    driver = made.start()
+    noted.until(lambda: made.reached(moment), f"line {moment}")
+    limit_files(driver, Path(made.store + "-wal").stat().st_size)
+    ended = driver.wait()
+    assert ended.status == PAUSED, str(ended)
+    assert "cannot be read or written" in ended.reason or "no room left" in ended.reason
+    made.finish(made.resume())
+    check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
+
+
+def limit_files(driver: Driver, size: int) -> None:
+    """No file that the optimizer's own process writes may become larger, in bytes."""
+    assert driver.child is not None
+    resource.prlimit(driver.child, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@contextmanager
+def locked(store: str) -> Iterator[None]:
+    """Keep everybody else from writing."""
+    with closing(sqlite3.connect(store, timeout=10, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+@pytest.mark.variant(0, 2)
+def test_a_store_locked_for_a_moment_is_waited_for(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    rng = seeded("short lock", number)
+    moment = rng.randint(1, int(expected.lines * 0.8))
+    made = run(setup, [shared_server(setup.components).url], lease_s=10)
+    driver = made.start()
+    noted.until(lambda: made.reached(moment), f"line {moment}")
+    with locked(made.store):
+        time.sleep(rng.uniform(0.1, 0.6))
+    ended = driver.wait()
+    assert ended.status == 0, str(ended)
+    check(made, expected, lost_examples=0)
+
+
+@pytest.mark.variant(1, 2)
+def test_a_store_locked_beyond_the_lease_pauses_the_run(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    moment = seeded("long lock", number).randint(1, int(expected.lines * 0.8))
+    made = run(setup, [shared_server(setup.components).url])
+    driver = made.start()
+    noted.until(lambda: made.reached(moment), f"line {moment}")
+    with locked(made.store):
+        time.sleep(2 * LEASE_S)
+    ended = driver.wait()
+    assert ended.status == PAUSED, str(ended)
+    assert "sign of life" in ended.reason
+    made.finish(made.resume())
+    check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
+
+
+def test_a_mongodb_that_restarts_costs_nothing_but_time(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected, mongo: Mongo
+) -> None:
+    if not mongo.restarts:
+        pytest.skip("MONGODB_URI names a server that is not ours to restart")
+    setup = Setup(seed=number // 10)
+    expected = undisturbed(setup)
+    rng = seeded("mongo", number)
+    moment = rng.randint(1, int(expected.lines * 0.8))
+    made = run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=10)
+    driver = made.start()
+    noted.until(lambda: made.reached(moment), f"line {moment}")
+    mongo.kill()
+    time.sleep(rng.uniform(0.0, 0.5))
+    mongo.start()
+    made.finish(driver)
+    check(made, expected, lost_examples=PROCESSES, lost_calls=PROCESSES)
