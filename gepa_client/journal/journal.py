@@ -89,10 +89,13 @@ class Journal:
     _when_live: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
     _failures: list[Entry] = field(default_factory=list, init=False)
+    _waiting: "asyncio.Future[None] | None" = field(default=None, init=False)
 
     def line(self, part: str) -> "Journal":
         """Another number line of the same run, from 0."""
-        return Journal(self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays)
+        line = Journal(self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays)
+        line._when_live = self._when_live
+        return line
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -121,9 +124,8 @@ class Journal:
         Raises:
             Interrupted: this is a replay, and the record ends here.
         """
-        waiting, self._when_live = self._when_live, []
-        for begin in waiting:
-            begin()
+        while self._when_live:
+            self._when_live.pop(0)()
         self.halt.check()
         if self.replays:
             raise Interrupted("paused", f"the record ends here, at {min(self._open, default=self.next_number)}")
@@ -203,8 +205,21 @@ class Journal:
             self.tape.write(candidate)
 
     async def settled(self) -> None:
-        """Wait until everything recorded is in the store."""
-        await asyncio.wrap_future(self.tape.written())
+        """Wait until everything recorded is in the store.
+
+        Whoever asks in the same turn of the event loop shares one wait: each costs a change of threads.
+        """
+        if self._waiting is None:
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_future()
+            loop.call_soon(self._flush, loop, self._waiting)
+        await asyncio.shield(self._waiting)
+
+    def _flush(self, loop: asyncio.AbstractEventLoop, waiting: "asyncio.Future[None]") -> None:
+        self._waiting = None
+        self.tape.written().add_done_callback(
+            lambda written: loop.call_soon_threadsafe(_hand_on, written.exception(), waiting)
+        )
 
     def settle(self) -> None:
         """`settled`, for a thread without an event loop."""
@@ -212,7 +227,8 @@ class Journal:
 
     def _entry(self, slot: Slot, kind: str, answer: Any) -> Entry:
         data = self.secrets.redact(orjson.dumps(answer))
-        return Entry(self.part, slot.number, kind, slot.request.digest, slot.request.about, data)
+        about = self.secrets.redact_text(slot.request.about)
+        return Entry(self.part, slot.number, kind, slot.request.digest, about, data)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -288,6 +304,14 @@ class SlotAttempts:
         journal.tape.write(
             Ended(journal.part, self.slot.number, self._current, outcome, seconds, kept, examples, unpriced)
         )
+
+
+def _hand_on(error: BaseException | None, waiting: "asyncio.Future[None]") -> None:
+    if error is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(error)
+        waiting.exception()  # whoever waited may have been cancelled meanwhile
 
 
 def first_failure(slots: Iterable[Slot]) -> Exception | None:

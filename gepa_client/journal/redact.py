@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import orjson
 
 SHORTEST = 8
-"""Characters below which a value is no secret worth the name, and would be found in innocent text."""
+WORD = 20
+"""Characters below which a value, or one of letters alone, is no secret worth the name: innocent text has it too."""
 
 REDACTED = b"[redacted]"
 NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE)
@@ -20,8 +21,9 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        found = {value for value in values if len(value) >= SHORTEST}
+        found = {value for value in values if len(value) >= (WORD if value.isalpha() else SHORTEST)}
         longest_first = sorted(found, key=len, reverse=True)  # one may contain another
+        self._plain = longest_first
         self._encoded = [orjson.dumps(value)[1:-1] for value in longest_first]
 
     def redact(self, data: bytes) -> bytes:
@@ -30,6 +32,12 @@ class Secrets:
             if secret in data:
                 data = data.replace(secret, REDACTED)
         return data
+
+    def redact_text(self, text: str) -> str:
+        """The same for text that is not JSON."""
+        for secret in self._plain:
+            text = text.replace(secret, REDACTED.decode())
+        return text
 
 
 def secrets_of(environment: Mapping[str, str] | None = None) -> list[str]:

@@ -127,8 +127,10 @@ class StoredTape:
         with self._changed:
             if self._failed is not None:
                 raise Interrupted(self._failed.status, self._failed.reason)
+            idle, full = not self._rows, len(self._rows) + len(rows) >= GROUP_ROWS
             self._rows += rows
-            self._changed.notify()
+            if idle or full:  # waking the thread takes the interpreter away from whoever writes
+                self._changed.notify()
 
     def written(self) -> "Future[None]":
         """Done when everything queued by now is in the store."""

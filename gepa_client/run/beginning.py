@@ -1,7 +1,7 @@
 """What a run begins with, recorded so that it can go on, or be told again, where its files and servers are gone."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,21 @@ from gepa_client.run import splits as rows_of
 from gepa_client.run.config import RunConfig
 from gepa_client.run.paths import is_file
 from gepa_client.run.splits import Splits
-from protocol import DatasetInfo, DiscoverResult
+from protocol import Candidate, DatasetInfo, DiscoverResult
 
 NAMES = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """`data`: per split what tells its rows from others, for the run's identity. `missing`: files that are gone."""
+    """What GEPA starts from.
+
+    `seed_candidate`: as it was recorded. `data`: per split what tells its rows from others, for the run's identity.
+    `missing`: files that are gone.
+    """
 
     discovery: DiscoverResult
+    seed_candidate: Candidate
     splits: Splits
     data: dict[str, Any]
     missing: list[str]
@@ -32,13 +37,7 @@ class Beginning:
 def recorded(journal: Journal) -> Beginning | None:
     """What the record says; None where nothing was recorded yet."""
     slots = _slots(journal.line(START))
-    if not all(slot.recorded for slot in slots):
-        return None
-    discovery: Any = slots[0].answer
-    train, val, test = (_rows(slot.answer) for slot in slots[1:])
-    if train is None:
-        raise ValueError("a run has training rows")
-    return Beginning(DiscoverResult.model_validate(discovery), rows_of.loaders(train, val, test), {}, [])
+    return _from_record([slot.answer for slot in slots], {}) if all(slot.recorded for slot in slots) else None
 
 
 def begin(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> Beginning:
@@ -54,24 +53,33 @@ def begin(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> Beginn
     line = journal.line(START)
     slots = _slots(line)
     answers = [discovery.model_dump(mode="json", exclude_none=True), *wire]
-    line.record(*zip(slots, answers, strict=True))
+    seen = line.record(*zip(slots, answers, strict=True))  # as a replay will see it, secrets replaced
     line.settle()
-    return Beginning(discovery, splits, _data(config, discovery.datasets, _digest_of_rows(splits)), [])
+    return _from_record(seen, _data(config, discovery.datasets, _digest_of_rows(splits)))
 
 
-def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning) -> Beginning:
+def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning, recorded_data: Mapping[str, Any]) -> Beginning:
     """The recorded rows with what the server says today; `data` tells what the settings name today."""
     missing: list[str] = []
-    known = _digest_of_rows(before.splits)
 
     def digest(name: str, source: str) -> str:
         if not Path(source).exists():
             missing.append(source)
-            return known(name, source)
+            return str(recorded_data.get(name))
         return _digest(load_rows(source))
 
     data = _data(config, adapter.discovery.datasets, digest)
-    return Beginning(adapter.discovery, before.splits, data, missing)
+    return replace(before, discovery=adapter.discovery, data=data, missing=missing)
+
+
+def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> Beginning:
+    discovery = DiscoverResult.model_validate(answers[0])
+    train, val, test = (_rows(answer) for answer in answers[1:])
+    if train is None:
+        raise ValueError("a run has training rows")
+    return Beginning(
+        discovery, dict(discovery.program.seed_candidate), rows_of.loaders(train, val, test), data, missing=[]
+    )
 
 
 def _slots(line: Journal) -> list[Slot]:

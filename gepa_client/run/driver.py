@@ -67,6 +67,7 @@ class _Drive:
         self.halt = halt
         self.drainable = drainable
         self.config = RunConfig(**job.config)
+        self.secrets = Secrets(known_secrets(self.config))
 
     def go(self) -> Finished:
         """Claim the run, drive it, and let go of it with its status written."""
@@ -84,7 +85,7 @@ class _Drive:
         )
         run = self.store.run(job.run_id)
         resumed = run.identity is not None
-        before = {"status": run.status, "reason": run.reason}
+        before = {"status": run.status, "reason": run.reason, "config": run.config}
         spend = Spend(self.store.spending(job.run_id))
         counters = Counters(run.counters, spend)
         finished: Finished | None = None
@@ -101,12 +102,13 @@ class _Drive:
             status = before if resumed else {"status": "failed", "reason": reason_of(error)}
             self._leave(counters, **status)
             raise
-        self._leave(counters, status=finished.status, reason=finished.reason)
+        self._leave(
+            counters, status=finished.status, reason=finished.reason and self.secrets.redact_text(finished.reason)
+        )
         return finished
 
     def _mark_running(self, run: StoredRun, counters: Counters) -> None:
-        """Say that the run goes on, from before whatever had ended it."""
-        self.store.drop(run.id, SEARCH, STOP)
+        """Say that the run goes on."""
         budget = {"max_metric_calls": self.config.max_metric_calls}
         counters.set(**budget)
         changes = {"status": "running", "reason": None, "wish": None, "config": self.config.recorded()}
@@ -130,7 +132,7 @@ class _Drive:
 
     def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
         tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
-        journal = Journal(run.id, tape, spend, self.halt, Secrets(known_secrets(self.config)))
+        journal = Journal(run.id, tape, spend, self.halt, self.secrets)
         failure_stop = FailureStop(self.config.failure_stop, self.halt)
         self.emit(Phase(phase="connecting"))
         try:
@@ -186,13 +188,14 @@ class _Drive:
         if before is None:
             beginning = beginnings.begin(journal, self.config, adapter)
         else:
-            beginning = beginnings.go_on(self.config, adapter, before)
+            beginning = beginnings.go_on(self.config, adapter, before, (run.identity or {}).get("data", {}))
         scorer = adapter.scorers.discovery if adapter.scorers is not None else None
         found = identity_of(self.config, beginning.discovery, scorer, beginning.data)
         if run.identity is None:
             self.store.update(run.id, {"identity": found}, owner=self.job.owner)
         else:
             check_same(run.id, run.identity, found, self.store.parts(run.id).get(SEARCH, 0))
+            self.store.drop(run.id, SEARCH, STOP)  # it goes on from before whatever had ended it
         for message in [*rows_of.warnings(beginning.splits), *budget_warnings(self.config, beginning)]:
             self.emit(Warned(message=message))
         for path in beginning.missing:

@@ -136,7 +136,7 @@ class Optimization:
         arguments["stop_callbacks"] = [*(arguments["stop_callbacks"] or ()), between]
         try:
             result: GEPAResult[Any, int] = optimize(
-                seed_candidate=dict(self.adapter.seed_candidate),
+                seed_candidate=dict(self.beginning.seed_candidate),
                 trainset=splits.train,
                 valset=splits.val,
                 adapter=cast("GEPAAdapter[AnyRow, Any, Any]", self.adapter),

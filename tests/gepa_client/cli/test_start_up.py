@@ -74,15 +74,25 @@ def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
     serve: Callable[[Script], str], words: Script
 ) -> None:
     probe = """
-import sys, json
+import sys, json, tempfile
 from pathlib import Path
+from gepa_client.cli.optimize import new_run
+from gepa_client.halt import Halt
+from gepa_client.journal.opening import open_store
 from gepa_client.run.config import RunConfig
-from gepa_client.run.optimizer import run
-import tempfile
+from gepa_client.run.driver import drive
+from gepa_client.run.job import Job
 events = []
+config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
 with tempfile.TemporaryDirectory() as folder:
-    run(RunConfig(url=sys.argv[1], max_metric_calls=60), Path(folder), events.append)
-assert events[-1].status == "finished", events[-1]
+    where = str(Path(folder) / "store.db")
+    store = open_store(where)
+    store.create(new_run("r", config, Path(folder)))
+    store.close()
+    settings = config.model_dump(mode="json", exclude_unset=True)
+    job = Job(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
+    drive(job, events.append, Halt(), lambda _: None)
+assert events[-1].status == "completed", events[-1]
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """
     ended = subprocess.run(

@@ -25,7 +25,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def only_run(folder: Path) -> Path:
-    [run] = (folder / "runs").iterdir()
+    """The folder of the one run; the store lies beside it."""
+    [run] = (path for path in (folder / "runs").iterdir() if path.is_dir())
     return run
 
 
@@ -53,7 +54,7 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert run.name.endswith("-python")
     assert set(json.loads((run / "best_candidate.json").read_text())["rules"].split()) >= {"red", "green", "blue"}
     result = json.loads((run / "result.json").read_text())
-    assert result["status"] == "finished"
+    assert result["status"] == "completed"
     assert (result["seed_score"], result["best_score"]) == (0.0, 1.0)
     assert result["test_scores"]["0"] == 0.0
     assert result["val_rows"]["30"] == "0"
@@ -179,8 +180,8 @@ def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_answer_with_one_
     assert "Traceback" in (only_run(tmp_path) / "run.log").read_text()
 
 
-def test_a_lost_server_is_told_while_it_lasts_and_ends_the_run_with_what_to_type(
-    serve: Serve, host: Host, cli: Cli, words: Script
+def test_a_lost_server_is_told_while_it_lasts_and_pauses_the_run_with_what_to_type(
+    serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     def gone(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         if candidate["rules"]:
@@ -190,11 +191,11 @@ def test_a_lost_server_is_told_while_it_lasts_and_ends_the_run_with_what_to_type
 
     words.evaluate = gone
     url = serve(words)
-    ended = cli("optimize", url, "--max-metric-calls", 500, "--max-attempts", 2, "--no-check")
+    ended = cli("optimize", url, "--max-metric-calls", 500, "--max-outage-s", 0.5, "--no-check")
     assert ended.status == 3, ended.stdout
-    assert ended.stdout.count("server unreachable, attempt 2 of 2") == 1
-    assert "stopped: server lost, example" in ended.stdout
-    assert f"next            gepa-client check {url} --max-metric-calls 500" in ended.stdout
+    assert ended.stdout.count("no server answers, waiting (up to 0:00)") == 1
+    assert "paused: no endpoint left for 0.5 s" in ended.stdout
+    assert f"next            gepa-client resume {only_run(tmp_path).name}" in ended.stdout
 
 
 def test_ctrl_c_keeps_what_was_found_and_the_exit_status_says_so(
@@ -206,21 +207,22 @@ def test_ctrl_c_keeps_what_was_found_and_the_exit_status_says_so(
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
-    assert "cancelled: stopped by hand" in stdout
-    assert re.search(r"next +less runs/\S+/report.md", stdout)
+    assert "paused: stopped by hand" in stdout
     run = only_run(tmp_path)
-    assert json.loads((run / "result.json").read_text())["status"] == "cancelled"
+    assert re.search(rf"next +gepa-client resume {run.name}\n", stdout)
+    assert json.loads((run / "result.json").read_text())["status"] == "paused"
     assert best_so_far(tmp_path)
     assert (run / "report.html").is_file()
     assert words.calls("finalize") == []
 
 
 def test_ctrl_c_while_the_seed_is_scored_says_that_nothing_was_found(serve: Serve, start: Start, words: Script) -> None:
-    words.delay_s = 30.0
+    words.delay_s = 0.5
     process = start("optimize", serve(words), "--max-metric-calls", 100, "--no-check")
     until(lambda: len(words.calls("evaluate")) > 0)
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=TIMEOUT_S)
+    assert len(words.calls("evaluate")) == 8  # those in flight
     assert process.returncode == 130
     assert "no score: the run ended before the seed was scored" in stdout
 
@@ -230,7 +232,7 @@ def test_ctrl_c_while_the_test_rows_are_scored_keeps_the_finished_search(
 ) -> None:
     def stuck_at_test(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         if int(data["text"].split()[1]) >= 200:
-            words.delay_s = 30.0
+            words.delay_s = 0.5
         return scored(data, candidate)
 
     words.evaluate = stuck_at_test
@@ -240,9 +242,9 @@ def test_ctrl_c_while_the_test_rows_are_scored_keeps_the_finished_search(
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout
-    assert "stopped by hand while the test rows were scored" in stdout
+    assert "paused: stopped by hand (while the test rows were scored)" in stdout
     assert stdout.splitlines()[-1].endswith("(12 validation rows)")
-    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "cancelled"
+    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "paused"
     assert words.calls("finalize") == []
 
 
@@ -269,8 +271,9 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
     [child] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
     os.kill(int(child), signal.SIGKILL)
     stdout, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 1
-    assert "the optimizer's process was ended by SIGKILL before its run was over" in stdout
+    assert process.returncode == 3
+    assert "paused: the optimizer's process was ended by SIGKILL before its run was over" in stdout
+    assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
     assert "the end of its log:" in stdout
     assert best_so_far(tmp_path)
     assert (only_run(tmp_path) / "report.md").is_file()
@@ -323,7 +326,7 @@ def test_infrastructure_that_stays_away_pauses_the_run_with_everything_kept(
     words.evaluate = flaky
     ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--max-attempts", 2, "--no-check")
     assert ended.status == 3, ended.stdout
-    assert "stopped: example" in ended.stdout
+    assert "paused: example" in ended.stdout
     assert "provider is away" in ended.stdout
     assert "score 0.00 -> 0.17" in ended.stdout.splitlines()[-1]
 
@@ -339,7 +342,7 @@ def test_a_finalize_that_hangs_or_fails_costs_neither_time_nor_result(
     ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--output", "second")
     assert ended.status == 0
     assert "the program could not be told" in ended.stdout
-    assert json.loads((tmp_path / "second" / "result.json").read_text())["status"] == "finished"
+    assert json.loads((tmp_path / "second" / "result.json").read_text())["status"] == "completed"
 
 
 def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(

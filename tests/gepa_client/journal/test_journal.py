@@ -1,0 +1,337 @@
+"""A journal answers GEPA as it did before, and stops where GEPA asks for something else."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gepa_client.errors import Interrupted, JournalMismatch
+from gepa_client.journal.entries import SEARCH, Ended, Entry, Kept, Sent
+from gepa_client.journal.journal import FAILURE, STOP, Journal, RecordedFailure, SlotAttempts
+from gepa_client.journal.requests import digest_of, evaluate_request
+from gepa_client.journal.store import Store
+from protocol.errors import ProgramFailed
+from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN
+from tests.gepa_client.journal.taped import asking, recording, replaying, watched
+
+
+def say(journal: Journal, *words: str) -> None:
+    """Ask for words and record each as its own answer."""
+    slots = journal.ask(asking(*words))
+    journal.record(*((slot, word) for slot, word in zip(slots, words, strict=True)))
+    journal.settle()
+
+
+def entries(store: Store) -> list[Entry]:
+    return store.entries(RUN.id, SEARCH)
+
+
+def test_numbers_are_given_in_the_order_asked_whatever_is_answered_first(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            slots = [*journal.ask(asking("a", "b")), *journal.ask(asking("c"))]
+            assert [slot.number for slot in slots] == [0, 1, 2]
+            first, second, third = slots
+            journal._open = {slot.number: slot for slot in slots}
+            journal.record((third, "C"))
+            journal.record((second, "B"), (first, "A"))
+        found = entries(store)
+    assert [(entry.number, entry.about, orjson.loads(entry.answer)) for entry in found] == [
+        (0, "say a", "A"),
+        (1, "say b", "B"),
+        (2, "say c", "C"),
+    ]
+
+
+def test_an_answer_is_the_same_live_and_replayed_with_its_keys_in_their_own_order(tmp_path: Path) -> None:
+    answer = {"z": 1, "a": {"y": [1.0, 2, None, "é \x00"], "b": True}, "m": 1e-7, "k": 3.0}
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            [slot] = journal.ask(asking("x"))
+            [live] = journal.record((slot, answer))
+        [again] = replaying(store).ask(asking("x"))
+    assert again.recorded
+    assert orjson.dumps(again.answer) == orjson.dumps(live) == orjson.dumps(answer)
+    assert isinstance(live, dict)
+    assert live is not answer
+    assert list(live) == ["z", "a", "m", "k"]
+
+
+def test_what_json_cannot_say_reaches_gepa_as_the_record_will_say_it(tmp_path: Path) -> None:
+    with watched(tmp_path) as store, recording(store) as journal:
+        [slot] = journal.ask(asking("x"))
+        [seen] = journal.record((slot, {"score": float("nan"), "pair": (1, 2)}))
+    assert seen == {"score": None, "pair": [1, 2]}
+
+
+def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "red", "green")
+        with recording(store) as journal:
+            journal.ask(asking("red"))
+            with pytest.raises(Interrupted) as caught:
+                journal.ask(asking("blue"))
+    assert caught.value.status == "failed"
+    assert isinstance(caught.value.__cause__, JournalMismatch)
+    for named in ("at 1 ", "say blue", "say green", f"gepa-client fork {RUN.id} --at 1"):
+        assert named in caught.value.reason
+
+
+def test_words_alone_make_no_other_request_and_the_order_of_keys_none_either() -> None:
+    assert digest_of({"a": 1, "b": {"c": 2, "d": 3}}) == digest_of({"b": {"d": 3, "c": 2}, "a": 1})
+    untraced, traced = (evaluate_request("c" * 8, "e", "7", trace) for trace in (False, True))
+    assert untraced.digest != traced.digest
+    assert untraced.digest == evaluate_request("c" * 8, "e", "8", False).digest
+
+
+def test_a_run_that_goes_on_asks_for_new_things_only_behind_its_record(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "a", "b")
+        with recording(store) as journal:
+            assert journal.replaying
+            slots = journal.ask(asking("a", "b", "c"))
+            assert [slot.recorded for slot in slots] == [True, True, False]
+            journal.live()
+            assert not journal.replaying
+            journal.record((slots[2], "c"))
+        assert [entry.number for entry in entries(store)] == [0, 1, 2]
+
+
+def test_a_failure_is_written_only_once_gepa_asks_on(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            [slot] = journal.ask(asking("a"))
+            journal.fail(slot, ProgramFailed("no such column", stage="run"))
+            journal.settle()
+            assert entries(store) == []
+        with recording(store) as journal:  # the run ended there: it tries again
+            [slot] = journal.ask(asking("a"))
+            assert slot.entry is None
+            journal.fail(slot, ProgramFailed("no such column", stage="run"))
+            journal.ask(asking("b"))
+            journal.settle()
+            assert [entry.kind for entry in entries(store)] == [FAILURE]
+        [slot] = replaying(store).ask(asking("a"))
+    assert not slot.recorded
+    assert isinstance(slot.failure, ProgramFailed)
+    assert slot.failure.message == "no such column"
+
+
+def test_a_failure_that_is_no_servers_is_told_again_by_name(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            [slot] = journal.ask(asking("a"))
+            journal.fail(slot, ConnectionError("no answer"))
+            journal.ask(asking("b"))
+        [slot] = replaying(store).ask(asking("a"))
+    assert isinstance(slot.failure, RecordedFailure)
+    assert str(slot.failure) == "ConnectionError: no answer"
+
+
+def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "a")
+            journal.ask(asking("b"))
+            journal.stop(Interrupted("completed", "max_cost_usd of $1 is reached"))
+        assert [(entry.number, entry.kind) for entry in entries(store)] == [(0, "completion"), (1, STOP)]
+        told = replaying(store)
+        told.ask(asking("a"))
+        with pytest.raises(Interrupted) as caught:
+            told.ask(asking("b"))
+    assert (caught.value.status, caught.value.reason) == ("completed", "max_cost_usd of $1 is reached")
+
+
+def test_a_stop_in_the_middle_of_a_batch_stands_at_the_first_that_has_no_answer(tmp_path: Path) -> None:
+    with watched(tmp_path) as store, recording(store) as journal:
+        first, _, third = journal.ask(asking("a", "b", "c"))
+        journal.record((third, "c"), (first, "a"))
+        journal.stop(Interrupted("completed", "enough"))
+        journal.settle()
+        assert [(entry.number, entry.kind) for entry in entries(store)] == [
+            (0, "completion"),
+            (1, STOP),
+            (2, "completion"),
+        ]
+
+
+def test_a_graceful_stop_is_found_between_iterations(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "a")
+            assert journal.recorded_stop() is None
+            journal.stop(Interrupted("completed", "a file is there"), gracefully=True)
+        told = replaying(store)
+        assert told.recorded_stop() is None
+        told.ask(asking("a"))
+        stop = told.recorded_stop()
+    assert stop is not None
+    assert stop.gracefully
+    assert stop.interrupted.reason == "a file is there"
+
+
+def test_failures_that_gepa_went_on_from_are_in_the_record_before_a_graceful_stop(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            [slot] = journal.ask(asking("a"))
+            journal.fail(slot, ValueError("no proposal"))
+            journal.stop(Interrupted("completed", "nothing better for 3 iterations"), gracefully=True)
+        told = replaying(store)
+        [slot] = told.ask(asking("a"))
+        assert str(slot.failure) == "ValueError: no proposal"
+        assert told.recorded_stop() is not None
+
+
+def test_what_waits_for_a_run_to_go_live_is_called_once_before_anything_is_done(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "a")
+        with recording(store) as journal:
+            began: list[int] = []
+            journal.when_live(lambda: began.append(journal.next_number))
+            journal.when_live(lambda: journal.halt.pull(Interrupted("completed", "nothing left to spend")))
+            journal.ask(asking("a"))
+            assert began == []
+            journal.ask(asking("b"))
+            for _ in range(2):
+                with pytest.raises(Interrupted, match="nothing left to spend"):
+                    journal.live()
+            assert began == [2]
+
+
+def test_a_stop_that_is_dropped_lets_the_run_go_on_and_the_rest_of_its_batch_stays(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            _, last = journal.ask(asking("a", "b"))
+            journal.record((last, "b"))
+            journal.stop(Interrupted("completed", "enough"))
+        store.drop(RUN.id, SEARCH, STOP)
+        with recording(store) as journal:
+            assert [slot.recorded for slot in journal.ask(asking("a", "b"))] == [False, True]
+
+
+def test_a_replay_goes_only_as_far_as_was_asked_or_as_the_record_goes(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "a", "b")
+        told = replaying(store, until=1)
+        told.ask(asking("a"))
+        with pytest.raises(Interrupted, match="replayed up to 1"):
+            told.ask(asking("b"))
+        told = replaying(store)
+        told.ask(asking("a", "b", "c"))
+        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught:
+            told.live()
+        told.keep(KEPT)
+        assert store.candidates(RUN.id) == []
+    assert caught.value.status == "paused"
+
+
+def test_every_part_has_numbers_of_its_own(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            say(journal, "a")
+            say(journal.line("test-3"), "b", "c")
+            assert journal.line("test-3").name(1) == f"{RUN.id}/test-3/1"
+            assert journal.name(1) == f"{RUN.id}/1"
+        assert store.parts(RUN.id) == {SEARCH: 1, "test-3": 2}
+
+
+async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tmp_path: Path) -> None:
+    with watched(tmp_path) as store, recording(store) as journal:
+        [slot] = journal.ask(asking("a"))
+        journal.live()
+        attempts = journal.attempts(slot, "evaluate")
+        assert await attempts.sent("http://a", "one", again=False) == f"{RUN.id}/0/1"
+        [made] = store.attempts(RUN.id, SEARCH)
+        assert (made.endpoint, made.instance, made.outcome) == ("http://a", "one", None)
+        assert await attempts.sent("http://a", "one", again=True) == f"{RUN.id}/0/1"
+        attempts.ended("infra_error", seconds=0.5, usage={"cost_usd": 0.25})
+        assert await attempts.sent("http://b", "two", again=False) == f"{RUN.id}/0/2"
+        attempts.ended("ok", unpriced=1)
+        journal.settle()
+        assert [made.outcome for made in store.attempts(RUN.id, SEARCH)] == ["infra_error", "ok"]
+        spent = journal.spend["evaluate"]
+        assert (spent.calls, spent.cost_usd, spent.unreported) == (2, 0.25, 1)
+
+
+async def test_a_later_process_is_told_of_the_attempt_that_nobody_saw_end_and_counts_on(tmp_path: Path) -> None:
+    def open_again(journal: Journal) -> SlotAttempts:
+        [slot] = journal.ask(asking("a"))
+        journal.live()
+        assert journal.attempts(slot, "score").unfinished() is None  # that was for something else
+        return journal.attempts(slot, "evaluate")
+
+    with watched(tmp_path) as store:
+        with recording(store) as journal:
+            await open_again(journal).sent("http://a", "one", again=False)
+        with recording(store) as journal:
+            attempts = open_again(journal)
+            assert attempts.unfinished() == ("http://a", "one")
+            assert await attempts.sent("http://a", "one", again=True) == f"{RUN.id}/0/1"
+        with recording(store) as journal:  # now it is nowhere to be found
+            attempts = open_again(journal)
+            assert attempts.unfinished() == ("http://a", "one")
+            assert await attempts.sent("http://b", "two", again=False) == f"{RUN.id}/0/2"
+            attempts.ended("ok")
+        found = store.attempts(RUN.id, SEARCH)
+    assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok")]
+
+
+def test_after_a_halt_nothing_more_is_asked_for_and_no_attempt_begins(tmp_path: Path) -> None:
+    with watched(tmp_path) as store, recording(store) as journal:
+        [slot] = journal.ask(asking("a"))
+        attempts = journal.attempts(slot, "completion")
+        journal.halt.pull(Interrupted("paused", "stopped by hand"))
+        for refused in (lambda: journal.ask(asking("b")), journal.live, lambda: attempts.begin("model")):
+            with pytest.raises(Interrupted, match="stopped by hand"):
+                refused()
+        journal.record((slot, "it came all the same"))
+        journal.settle()
+        assert len(entries(store)) == 1
+        assert store.attempts(RUN.id, SEARCH) == []
+
+
+def test_candidates_are_written_as_often_as_they_are_found_and_stay_one(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        for _ in range(2):
+            with recording(store) as journal:
+                journal.keep(KEPT)
+        [found] = store.candidates(RUN.id)
+    assert isinstance(found, Kept)
+    assert found == KEPT
+
+
+def test_a_journal_without_a_store_keeps_nothing_and_works_all_the_same() -> None:
+    journal = Journal("free")
+    say(journal, "a", "b")
+    [slot] = journal.ask(asking("c"))
+    journal.live()
+    attempts = journal.attempts(slot, "completion")
+    assert attempts.unfinished() is None
+    assert attempts.begin("model") == "free/2/1"
+    attempts.ended("ok", usage={"cost_usd": 1.5, "input_tokens": 3})
+    assert (journal.spend.cost_usd, journal.spend.unpriced) == (1.5, {})
+    assert not journal.replaying
+
+
+def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) -> None:
+    with watched(tmp_path) as store:
+        assert store.claim(RUN.id, store.run(RUN.id).claim, OWNER, "x")
+        store.write(
+            RUN.id,
+            OWNER,
+            [
+                Sent(SEARCH, 0, 1, "evaluate", "http://a", None),
+                Ended(SEARCH, 0, 1, "ok", 0.1, {"cost_usd": 0.5, "output_tokens": 7}),
+                Sent(SEARCH, 1, 1, "completion", "model", None),
+                Ended(SEARCH, 1, 1, "ok", 0.1, None, 1, 1),
+            ],
+        )
+        store.release(RUN.id, OWNER)
+        with recording(store) as journal:
+            assert journal.spend["evaluate"].output_tokens == 7
+            journal.spend.ended("evaluate", {"cost_usd": 0.25}, 0)
+            assert (journal.spend.cost_usd, journal.spend.unpriced) == (0.75, {"completion": 1})
