@@ -40,6 +40,12 @@ class EchoProgram:
         for position, example in enumerate(batch):
             on_result(position, payload.result(example.data))
 
+    async def score(
+        self, batch: Sequence[Example], results: Sequence[ResultDict], *, on_result: Callable[[int, ResultDict], None]
+    ) -> None:
+        """Never asked here."""
+        raise AssertionError(batch, results, on_result)
+
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Never asked here."""
         del params

@@ -270,7 +270,11 @@ class SlotAttempts:
         """
         call_id = self.begin(url, instance, again=again)
         if not again:
-            await self.journal.settled()
+            try:
+                await self.journal.settled()
+            except asyncio.CancelledError:  # nobody waits any more; it never went out
+                self.ended("refused", examples=0)
+                raise
         return call_id
 
     def begin(self, endpoint: str, instance: str | None = None, *, again: bool = False) -> str:

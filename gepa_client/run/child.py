@@ -5,67 +5,13 @@ can be repeated only under a fixed hash seed. The first line of stdin is a `Job`
 stdin, which is also what a parent's death looks like, asks the run to stop.
 """
 
-import contextlib
 import os
-import queue
 import signal
 import sys
 import threading
-import time
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gepa_client.run.events import Event
 
 ENDED = 0
-
-
-class EventWriter:
-    """Stamps events and writes them, in order, to the parent and to a file anew, from a thread of its own.
-
-    An interruption of the main thread can so never cut a line in half.
-    """
-
-    def __init__(self, descriptor: int, path: Path | None) -> None:
-        self._descriptor = descriptor
-        self._path = path
-        self._began = time.monotonic()
-        self._lines: queue.SimpleQueue[tuple[bytes, bool] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="events", daemon=True)
-        self._thread.start()
-
-    def emit(self, event: "Event") -> None:
-        """Queue one event; may be called from any thread."""
-        stamped = event.model_copy(update={"seconds": round(time.monotonic() - self._began, 3)})
-        self._lines.put((stamped.model_dump_json().encode() + b"\n", event.event != "progress"))
-
-    def close(self) -> None:
-        """Write what is queued."""
-        self._lines.put(None)
-        self._thread.join()
-
-    def _write(self) -> None:
-        parent_listens = True
-        with contextlib.ExitStack() as stack:
-            story = stack.enter_context(self._path.open("wb")) if self._path is not None else None
-            while (entry := self._lines.get()) is not None:
-                line, kept = entry
-                if kept and story is not None:
-                    story.write(line)
-                    story.flush()
-                if parent_listens:
-                    parent_listens = self._send(line)
-
-    def _send(self, line: bytes) -> bool:
-        left = memoryview(line)
-        try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
-        except BrokenPipeError:
-            return False  # the parent is gone; the file goes on
-        return True
 
 
 def main() -> int:
@@ -76,6 +22,7 @@ def main() -> int:
     line = sys.stdin.readline()
 
     from gepa_client.run.driver import drive
+    from gepa_client.run.event_writer import EventWriter
     from gepa_client.run.folder import EVENTS
     from gepa_client.run.job import Job
 

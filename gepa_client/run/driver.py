@@ -28,7 +28,7 @@ from gepa_client.run.events import Emit, Finished, FleetChanged, Phase, Started,
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
-from gepa_client.run.optimizer import Optimization, reason_of
+from gepa_client.run.optimizer import Optimization, cannot_write, reason_of
 from gepa_client.run.pulse import Pulse
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenExamples, FailureStop
@@ -54,6 +54,8 @@ def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable) -> None:
             store.close()
     except Interrupted as interrupted:
         finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+    except OSError as error:
+        finished = Finished(status="paused", reason=cannot_write(error), metric_calls=0)
     except (SettingsError, ClientError, RpcError) as error:
         finished = Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
     emit(finished)
@@ -95,6 +97,8 @@ class _Drive:
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
         except Interrupted as interrupted:
             finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+        except OSError as error:
+            finished = Finished(status="paused", reason=cannot_write(error), metric_calls=0)
         except AnotherRun:
             self._leave(counters, **before)
             raise

@@ -152,6 +152,8 @@ class Optimization:
             return _Ending(
                 interrupted.status, watcher.result(), interrupted.reason, cause.details if cause is not None else None
             )
+        except OSError as error:
+            return _Ending("paused", watcher.result(), cannot_write(error))
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
             return _Ending("failed", watcher.result(), reason_of(error), details(error))
         return _Ending("completed", result)
@@ -233,6 +235,11 @@ class Optimization:
             self.emit(Finalized(error=reason_of(error)))
         else:
             self.emit(Finalized(message=message))
+
+
+def cannot_write(error: OSError) -> str:
+    """A full disk, most often; nothing is wrong with the run."""
+    return f"a file of the run cannot be written: {summary(error)}; make room, then resume"
 
 
 def reason_of(error: BaseException) -> str:

@@ -195,6 +195,8 @@ class Loud:
         def called(event: Any) -> None:
             try:
                 method(event)
+            except OSError as error:
+                raise Interrupted("paused", f"a file of the run cannot be written: {summary(error)}") from error
             except Exception as error:
                 raise Interrupted("failed", f"{name} failed: {summary(error)}") from error
 

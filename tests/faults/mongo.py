@@ -9,6 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Self
 
+from pymongo import MongoClient
+
 from tests.faults.noted import until
 
 START_S = 30.0
@@ -23,7 +25,7 @@ class Mongo:
         self._port = 0
         given = os.environ.get("MONGODB_URI")
         self.restarts = given is None
-        name = f"faults_{uuid.uuid4().hex[:12]}"
+        name = self._name = f"faults_{uuid.uuid4().hex[:12]}"
         if given is not None:
             base, _, options = given.partition("?")
             self.url = f"{base.rstrip('/')}/{name}" + (f"?{options}" if options else "")
@@ -38,6 +40,9 @@ class Mongo:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.restarts:
+            with MongoClient[dict[str, object]](self.url) as client:
+                client.drop_database(self._name)
         if self._process is not None:
             self._process.terminate()
             try:

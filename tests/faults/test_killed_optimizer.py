@@ -23,10 +23,10 @@ def test_a_killed_optimizer_is_resumed_to_the_same_end(
     check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
 
 
-def kill_and_resume(run: Run, lines: int, number: int) -> int:
-    """Kill whoever drives the run, up to three times, and resume it; returns how often something was killed."""
+def kill_and_resume(run: Run, lines: int, number: int, most: int = MOST_KILLS) -> int:
+    """Kill whoever drives the run, up to `most` times, and resume it; returns how often something was killed."""
     rng = seeded("optimizer", number)
-    first, *others = (rng.randint(0, lines - 1) for _ in range(rng.randint(1, MOST_KILLS)))
+    first, *others = (rng.randint(0, lines - 1) for _ in range(rng.randint(1, most)))
     moments = sorted([min(first, int(lines * 0.9)), *others])  # the last ones may come too late
     kills = 0
     driver = run.start()

@@ -19,7 +19,7 @@ from tests.faults.optimizing import LEASE_S, PAUSED, Driver
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
 
-DISK_BYTES = 64 * 2**20
+DISK_BYTES = 16 * 2**20
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.words import Script, rows
 
-TIMEOUT_S = 40.0
+TIMEOUT_S = 90.0
 
 
 @dataclass(frozen=True)

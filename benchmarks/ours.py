@@ -1,0 +1,65 @@
+"""The product as the benchmarks open it: the adapter over a fleet, and a run's journal in a store of its own."""
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.payload import TOKEN
+from gepa_client import RemoteAdapter
+from gepa_client.errors import Interrupted
+from gepa_client.journal.entries import Claim, StoredRun
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.opening import open_store
+from gepa_client.journal.records import now
+from gepa_client.journal.tape import StoredTape
+
+OWNER = "benchmark"
+
+
+@contextlib.contextmanager
+def journal(store: Path) -> Iterator[Journal]:
+    """The journal of a new run in a SQLite file, claimed as a run's driver claims it; written out at the end."""
+    opened = open_store(str(store))
+    failures: list[Interrupted] = []
+    try:
+        run = _new_run()
+        opened.create(run)
+        assert opened.claim(run.id, run.claim, OWNER, OWNER)
+        tape = StoredTape(opened, run.id, OWNER, failures.append)
+        try:
+            yield Journal(run.id, tape)
+        finally:
+            tape.close()
+        assert not failures, failures
+    finally:
+        opened.close()
+
+
+@contextlib.contextmanager
+def adapter(urls: Sequence[str], store: Path | None) -> Iterator[RemoteAdapter]:
+    """An adapter over these endpoints; `store`: the SQLite file of its journal, None for no record at all."""
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(journal(store)) if store is not None else None
+        yield stack.enter_context(RemoteAdapter(list(urls), token=TOKEN, journal=kept))
+
+
+def _new_run() -> StoredRun:
+    made = now()
+    return StoredRun(
+        id=uuid.uuid4().hex,  # a server would answer calls of a run it knows without running anything
+        name=None,
+        status="running",
+        reason=None,
+        config={},
+        identity=None,
+        counters={},
+        best=None,
+        output=None,
+        parent=None,
+        wish=None,
+        claim=Claim(None, 0),
+        driver=None,
+        created=made,
+        updated=made,
+    )

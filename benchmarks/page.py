@@ -1,0 +1,201 @@
+"""The text of `docs/benchmarks.md` around the figures that the benchmarks end with."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Figures = dict[str, Any]
+"""The last line of a benchmark."""
+
+AT_LEAST = ("busy_vs_bare",)
+"""The keys whose limit is a lower one; all others must stay below theirs."""
+
+BEFORE, AFTER = "<!-- figures\n", "\n-->\n"
+
+
+def page(found: Mapping[str, Figures], facts: Mapping[str, str]) -> str:
+    """The whole page. `found`: the figures of each benchmark that has any; `facts`: about the machine."""
+    sections = [INTRODUCTION, table(("machine", ""), facts.items()), "## Limits", _limits(found)]
+    for name, write in SECTIONS.items():
+        figures = found.get(name)
+        sections.append(f"## {name}")
+        if figures is None:
+            sections.append("Not run yet.")
+        else:
+            sections.append(f"Skipped: {figures['skipped']}." if "skipped" in figures else write(figures).strip())
+    raw = json.dumps({"machine": facts, "found": found}, indent=1)
+    return "\n\n".join(sections) + f"\n\n{BEFORE}{raw}{AFTER}"
+
+
+def held(text: str) -> dict[str, Figures]:
+    """The figures that a page holds."""
+    _, begun, rest = text.partition(BEFORE)
+    raw, ended, _ = rest.partition(AFTER)
+    found: dict[str, Figures] = json.loads(raw)["found"] if begun and ended else {}
+    return found
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def _limits(found: Mapping[str, Figures]) -> str:
+    rows = []
+    for name, figures in found.items():
+        for key, limit in figures.get("limits", {}).items():
+            least = key in AT_LEAST
+            kept = figures[key] >= limit if least else figures[key] <= limit
+            side = "at least" if least else "at most"
+            rows.append((f"`{key}`", name, f"{figures[key]:g}", f"{side} {limit:g}", "yes" if kept else "**no**"))
+    return table(("key", "benchmark", "measured", "limit", "kept"), rows)
+
+
+INTRODUCTION = """\
+# Benchmarks
+
+`make bench` runs these and rewrites this page. Each can be run alone (`.venv/bin/python benchmarks/NAME.py`), ends
+with a line of JSON, and leaves with status 1 where it misses a limit. Absolute times are those of one machine; so
+what is compared runs in turn, in one tree of processes, and is given as a ratio: the median over rounds of the ratio
+within a round. Everything speaks over loopback: a real network adds its own time to each call. No benchmark calls a
+model.
+
+Client and servers share the machine's cores, and whatever else it does takes its share from ours first: run this on
+an idle one. The figures below are from:"""
+
+
+def _call_overhead(figures: Figures) -> str:
+    sizes = list(figures["vs_raw"])
+    rows = [
+        (f"`{key}`", words, *(f"{figures[key][size]:g}" for size in sizes))
+        for key, words in (
+            ("vs_raw", "our server over bare aiohttp and orjson"),
+            ("with_stdio_hop_vs_raw", "the same with the program in a process of its own"),
+            ("vs_peer_style", "our server over `requests.post` to FastAPI"),
+            ("vs_peer_style_typed", "our server over the same with a typed answer"),
+        )
+    ]
+    return f"""
+One `evaluate` call with a body of the stated size in both directions.
+
+{table(("key", "", *sizes), rows)}
+
+`envelope_check_growth` {figures["envelope_check_growth"]:g}: what checking a request's envelope costs at 5 MB over
+what it costs at 2 KB. It does not look at the payload.
+"""
+
+
+def _banking77(figures: Figures) -> str:
+    rows = [
+        (name, f"{ran['seed_score']:.2f}", f"{ran['best_score']:.2f}", ran["metric_calls"], f"{ran['seconds']:g} s")
+        for name, ran in figures.items()
+        if isinstance(ran, dict)
+    ]
+    return f"""
+The tickets example on real messages of ten intents. Scores are on test rows, which neither proposals nor selection
+have seen.
+
+{table(("program", "seed", "best", "metric calls", "time"), rows)}
+
+The labels' own names as keywords score {figures["label_names"]:.2f} without any optimisation. Candidates of both
+languages: {"identical" if figures["identical"] else "DIFFERENT"}.
+"""
+
+
+def _gepa_loop(figures: Figures) -> str:
+    task, pxn, single = (figures[name] for name in ("task", "pxn_seconds", "single_seconds"))
+    rows = [
+        ("ours", f"{pxn['ours']:.2f} s", f"{single['ours']:.2f} s"),
+        ("in one process", f"{pxn['in_process']:.2f} s", f"{single['in_process']:.2f} s"),
+        ("gepa-rpc 0.2.2", f"{pxn['gepa_rpc']:.2f} s", ""),
+    ]
+    return f"""
+The same GEPA run three ways: {task["metric_calls"]} metric calls, examples of {task["example_ms"]} ms,
+{task["slots"]} at once, {task["val_rows"]} validation rows, minibatches of 3; once with PxN(2,4), eight proposals an
+iteration, and once with a single one. Scores and proposals are digests of the texts they depend on, and the
+benchmark fails unless all ways find the same candidates ({figures["candidates"]["pxn"]} and
+{figures["candidates"]["single"]} of them). Medians of {figures["rounds"]} rounds:
+
+{table(("", "PxN(2,4)", "single"), rows)}
+
+- **Ours**: the remote adapter, a fleet of one endpoint, everything recorded in SQLite before GEPA sees it.
+- **In one process**: no server, no wire, no record. One thread for each slot; all items of a `batch_evaluate` share
+  them. It is the floor: `pxn_vs_inprocess` and `single_vs_inprocess` are what the wire, the fleet and the journal
+  cost together. All examples are equally long here, so that they begin and end in bursts, which is the hardest case
+  for a wire.
+- **gepa-rpc**: the adapter of its wheel against a server of its protocol (`benchmarks/gepa_rpc_server.py`) with 64
+  workers. The adapter has no `batch_evaluate`, so GEPA evaluates the tasks of an iteration one after another; that
+  is what `pxn_vs_gepa_rpc` measures. Its own command cannot ask for PxN, so it was given to `gepa.optimize` directly.
+
+The reflection model is a function that sleeps {task["reflection_ms"]} ms. It gets an iteration's prompts together in
+all three, as `gepa.lm.LM` does in gepa-rpc's own configuration. A slower model, the same for all, brings every ratio
+nearer to 1. So do more validation rows: with 20, GEPA in one process itself took 0.21 of gepa-rpc's time.
+"""
+
+
+def _long_tail(figures: Figures) -> str:
+    heavier = ", ".join(f"{over:g} for sigma {sigma}" for sigma, over in figures["computed_window_by_sigma"].items())
+    rows = [("ours, measured (`vs_bound`)", f"{figures['vs_bound']:g}")]
+    rows += [(f"{name}, computed", f"{over:g}") for name, over in figures["computed"].items()]
+    return f"""
+{figures["examples"]:,} examples of log-normal length (sigma {figures["sigma"]:g}), 64 at once, recorded. Nobody can
+take less than the longest example ({figures["longest_seconds"]:g} s), nor less than the sum shared by the slots; the
+larger of the two, {figures["bound_seconds"]:g} s, is the bound.
+
+{table(("", "over the bound"), rows)}
+
+What is computed is arithmetic without the cost of a call: the window starts the next in order whenever one ends
+(what it is above 1 is luck with the order, as nobody knows the lengths beforehand), chunks of 8 wait for the slowest
+of each eight, waves of 64 for the slowest of each 64. With a heavier tail that luck alone is beyond the limit: the
+computed window is at {heavier}.
+"""
+
+
+def _scale(figures: Figures) -> str:
+    compared = ("filled_s", "cpu_s_per_1000", "memory_mb_per_1000")
+    rows = [
+        (
+            count,
+            ran["in_flight"],
+            f"{ran['busy']:.4f}",
+            f"{ran['busy_vs_bare']:.4f}",
+            *(f"{ran[key]['ours']:g} / {ran[key]['bare']:g}" for key in compared),
+        )
+        for count, ran in figures["endpoints"].items()
+    ]
+    head = ("endpoints", "in flight", "busy", "`busy_vs_bare`", "filled, s, ours / bare", "CPU, s", "MB")
+    speed, growth = figures["full_speed_ms_per_example"], figures["journal_ms_per_example"]
+    return f"""
+Stub endpoints of 64 slots, all in one process, with examples of 2 to 6 s. The endpoints measure how many of their
+slots run something, from the moment when as many examples were started as there are slots (`filled`) until the last
+one is started; before and after are ramps. `bare` sends the same schedule with aiohttp alone, one worker for each
+slot, and checks, keeps and repeats nothing. CPU and memory are the client's for 1,000 examples of about a kilobyte;
+memory is the growth of its peak, results included.
+
+{table(head, rows)}
+
+- `busy_vs_bare` has its limit with 16 endpoints.
+- `journal_share` {figures["journal_share"]:g}: by how much longer than without a store the run with 16 endpoints
+  takes until its last example is started, as a share; how long the rest then takes is luck with the order. Values
+  around zero are noise of the machine.
+- `journal_growth` {figures["journal_growth"]:g}: what the journal costs per example beyond the first 20,000 of a run
+  ({growth["late"]:g} ms) over the first 1,000 of another ({growth["early"]:g} ms), in turn. The journal is fed alone
+  here, as a run's window feeds it (validation sets of 200 rows, each attempt on record before it would be sent):
+  between servers its growth would drown.
+- With examples of no length, through one endpoint, an example takes {speed["ours"]:g} ms; {speed["unrecorded"]:g} ms
+  without a store and {speed["bare"]:g} ms by bare aiohttp. This is the most that one client and one such server do
+  on this machine.
+"""
+
+
+SECTIONS: dict[str, Callable[[Figures], str]] = {
+    "call_overhead": _call_overhead,
+    "banking77": _banking77,
+    "gepa_loop": _gepa_loop,
+    "long_tail": _long_tail,
+    "scale": _scale,
+}
+"""By the benchmark's name, in the order they run."""
+
+NAMES = tuple(SECTIONS)

@@ -1,0 +1,91 @@
+"""Run every benchmark in turn and rewrite `docs/benchmarks.md` with what they measured.
+
+    python benchmarks/report.py [NAME ...]
+
+Names run some of them; the page keeps its figures of the others, which it holds as JSON at its end. The exit status
+is 1 where a benchmark failed or missed a limit; the page is written all the same.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.page import NAMES, Figures, held, page  # noqa: E402  the repository is not a package
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def run(name: str) -> tuple[Figures | None, int]:
+    """Run one benchmark, showing what it prints; its last line as figures, None where that is none, and its status."""
+    print(f"== {name}", flush=True)
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
+    last = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line if line.strip() else last
+    try:
+        figures = json.loads(last)
+    except ValueError:
+        figures = None
+    return figures if isinstance(figures, dict) else None, process.returncode
+
+
+def machine(load: float) -> dict[str, str]:
+    """What the figures depend on; `load`: processes that wanted a core before anything ran."""
+    packages = ("aiohttp", "gepa", "orjson", "pydantic")
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "cores": str(os.cpu_count()),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load before": f"{load:.2f}",
+        "Python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else "unknown"
+
+
+def main() -> int:
+    """Run, write; 0 when everything ran and every limit was kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    names = parser.parse_args().names or list(NAMES)
+    if unknown := sorted(set(names) - set(NAMES)):
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    found = held(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() else {}
+    bad = []
+    load = os.getloadavg()[0]
+    for name in names:
+        figures, status = run(name)
+        if figures is not None:
+            found[name] = figures
+        if figures is None or status != 0:
+            bad.append(f"{name} (exit status {status})")
+    PAGE.write_text(page({name: found[name] for name in NAMES if name in found}, machine(load)), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    if bad:
+        print(f"failed, or missed a limit: {', '.join(bad)}", file=sys.stderr)
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

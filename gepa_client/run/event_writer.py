@@ -1,0 +1,75 @@
+"""Writes the events of a run to whoever started its process, and into a file."""
+
+import os
+import queue
+import threading
+import time
+from pathlib import Path
+
+from gepa_client.causes import unreadable
+from gepa_client.run.events import Event, Started, Warned
+
+
+class EventWriter:
+    """Stamps events and writes them, in order, to the parent and to a file anew, from a thread of its own.
+
+    An interruption of the main thread can so never cut a line in half. `path`: the file, None for none; what an earlier
+    process wrote there stays until this one has really `started`.
+    """
+
+    def __init__(self, descriptor: int, path: Path | None) -> None:
+        self._descriptor = descriptor
+        self._story = _Story(path) if path is not None else None
+        self._began = time.monotonic()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="events", daemon=True)
+        self._thread.start()
+
+    def emit(self, event: Event) -> None:
+        """Queue one event; may be called from any thread."""
+        self._events.put(event.model_copy(update={"seconds": round(time.monotonic() - self._began, 3)}))
+
+    def close(self) -> None:
+        """Write what is queued."""
+        self._events.put(None)
+        self._thread.join()
+
+    def _write(self) -> None:
+        parent_listens = True
+        while (event := self._events.get()) is not None:
+            line = event.model_dump_json().encode() + b"\n"
+            if parent_listens:
+                parent_listens = self._send(line)
+            if self._story is not None and event.event != "progress":
+                try:
+                    self._story.add(line, begins=isinstance(event, Started))
+                except OSError as error:  # the run is worth more than its story
+                    self._story = None
+                    self.emit(Warned(message=f"events are no longer written: {unreadable('events.jsonl', error)}"))
+
+    def _send(self, line: bytes) -> bool:
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except BrokenPipeError:
+            return False  # the parent is gone; the file goes on
+        return True
+
+
+class _Story:
+    """The file. Lines before the beginning wait for it, as they may be of a process that never drives the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._before: list[bytes] = []
+        self._begun = not path.exists()
+
+    def add(self, line: bytes, *, begins: bool) -> None:
+        if not self._begun and not begins:
+            self._before.append(line)
+            return
+        mode = "ab" if self._begun else "wb"
+        with self._path.open(mode) as file:
+            file.write(b"".join([*self._before, line]))
+        self._begun, self._before = True, []

@@ -1,0 +1,228 @@
+"""What ends a run early: money, time, patience, a good score, a program that fails; and scores made elsewhere."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.journal.entries import SEARCH
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run, stored
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.words import Script, rows, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+
+def priced(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+    return {**scored(row, candidate), "usage": {"cost_usd": 0.01, "input_tokens": 2, "output_tokens": 1}}
+
+
+def found(ran: Ran) -> list[tuple[Any, ...]]:
+    return [(event["texts"], event["score"]) for event in ran.events if event["event"] == "candidate"]
+
+
+def test_money_ends_a_run_between_examples_and_keeps_its_best(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    words.evaluate, words.delay_s, words.max_concurrency = priced, 0.01, 4
+    url = serve(words)
+    ended = cli("optimize", url, "--max-cost-usd", 0.5, "--max-metric-calls", 5000, "--no-check", "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    finished = ended.event("finished")
+    assert finished["status"] == "completed"
+    assert finished["reason"].startswith("max_cost_usd of $0.5 is reached: $0.5")
+    spent = len(words.calls("evaluate"))
+    assert 50 <= spent <= 53  # those that were in flight when the fiftieth ended
+    assert finished["evaluation_usd"] == pytest.approx(spent * 0.01)
+    assert ended.event("summary")["best_score"] > 0
+    assert (only_run(tmp_path) / "best_candidate.json").is_file()
+    assert words.calls("finalize") == []
+    told = cli("replay", "last", "--json")
+    assert (told.status, found(told)) == (0, found(ended))
+    assert told.event("finished")["reason"] == finished["reason"]
+    again = cli("resume", "last", "--json")
+    assert (again.status, found(again)) == (0, found(ended))
+    assert "max_cost_usd of $0.5 is reached" in again.event("finished")["reason"]
+    assert again.event("summary")["best_score"] == ended.event("summary")["best_score"]
+    assert len(words.calls("evaluate")) == spent
+    more = cli("resume", "last", "--max-cost-usd", 0.8, "--json")
+    assert more.status == 0, more.stdout
+    assert found(more)[: len(found(ended))] == found(ended)
+    assert 80 <= len(words.calls("evaluate")) <= 83
+    with stored(tmp_path) as (store, run_id):
+        made = [attempt for attempt in store.attempts(run_id, SEARCH) if attempt.kind == "evaluate"]
+        assert len(words.calls("evaluate")) == len(made)
+        assert store.run(run_id).counters["spent_usd"] == pytest.approx(len(made) * 0.01)
+
+
+def test_unknown_prices_are_said_and_end_a_run_that_only_money_would_end(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check")
+    assert ended.status == 1
+    assert "no price is known for the program's examples, so max_cost_usd cannot hold" in ended.stdout
+    assert "give max_metric_calls" in ended.stdout
+
+
+def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    words.delay_s, words.max_concurrency = 0.05, 4
+    arguments = ["--max-metric-calls", 100_000, "--no-skip-perfect-score", "--no-check", "--json"]
+    ended = cli("optimize", serve(words), "--max-seconds", 1.5, *arguments)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    finished = ended.event("finished")
+    assert (finished["status"], finished["reason"]) == ("completed", "max_seconds of 1.5 is reached")
+    assert finished["seconds"] < 4.0
+    with stored(tmp_path) as (store, run_id):
+        assert 1.4 < store.run(run_id).counters["active_seconds"] < 4.0
+        numbers = [entry for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"]
+    assert len(numbers) == len(words.calls("evaluate"))
+    spent = len(words.calls("evaluate"))
+    time.sleep(0.1)
+    told = cli("replay", "last", "--json")
+    assert (told.status, found(told), told.event("finished")["reason"]) == (0, found(ended), finished["reason"])
+    again = cli("resume", "last", "--json")
+    assert (again.status, found(again)) == (0, found(ended))
+    assert len(words.calls("evaluate")) == spent
+    more = cli("resume", "last", "--max-seconds", 5, "--max-metric-calls", 100, "--json")
+    assert more.status == 0, more.stdout
+    assert found(more)[: len(found(ended))] == found(ended)
+
+
+def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    def stops(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if len(words.calls("evaluate")) > 40:
+            (tmp_path / "enough").touch()
+        return scored(row, candidate)
+
+    words.evaluate = stops
+    url = serve(words)
+    ended = cli("optimize", url, "--stop-callbacks", "file:enough", "--max-metric-calls", 5000, "--no-check", "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert len(words.calls("evaluate")) < 100
+    (tmp_path / "enough").unlink()
+    told = cli("replay", "last", "--json")
+    assert (told.status, found(told)) == (0, found(ended))
+    assert told.event("finished")["status"] == "completed"
+    assert cli("resume", "last", "--max-metric-calls", 90, "--json").status == 0
+    assert len(words.calls("evaluate")) > 60
+
+
+def test_patience_ends_a_run_that_finds_nothing_better(serve: Serve, cli: Cli, words: Script) -> None:
+    words.evaluate = lambda row, candidate: {**scored(row, candidate), "score": 0.5}
+    ended = cli("optimize", serve(words), "--patience", 3, "--max-metric-calls", 5000, "--no-check", "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.event("finished")["status"] == "completed"
+    assert len([event for event in ended.events if event["event"] == "rejected"]) in (3, 4)
+    told = cli("replay", "last", "--json")
+    assert (told.status, found(told)) == (0, found(ended))
+    assert told.event("finished")["status"] == "completed"
+
+
+def test_a_good_score_ends_a_run(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("optimize", serve(words), "--target-score", 0.5, "--max-metric-calls", 5000, "--no-check", "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    scores = [event["score"] for event in ended.events if event["event"] == "candidate"]
+    assert scores[-1] >= 0.5
+    assert all(score < 0.5 for score in scores[:-1])
+
+
+def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_traceback(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    words = Script(datasets={"train": rows(12), "val": rows(200, 100)}, max_concurrency=4, delay_s=0.005)
+
+    def breaks(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        at = int(row["text"].split()[1]) - 100
+        if at < 20:
+            return scored(row, candidate)
+        error = {"type": "KeyError", "message": f"'column {at}'", "traceback": f"File program.py, line {at}\nKeyError"}
+        return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+    words.evaluate = breaks
+    ended = cli("optimize", serve(words), "--max-metric-calls", 1000, "--failure-stop", 0.5, "--no-check")
+    assert ended.status == 3, ended.stdout + ended.stderr
+    assert "paused: 30 of the last 50 examples failed in the program, more than --failure-stop 0.5" in ended.stdout
+    assert "KeyError: 'column 2" in ended.stdout
+    assert "File program.py, line 2" in ended.stdout
+    assert len(words.calls("evaluate")) <= 54
+    assert f"next            gepa-client resume {only_run(tmp_path).name}" in ended.stdout
+    words.evaluate = scored
+    assert cli("resume", "last", "--max-metric-calls", 200).status == 0
+    assert len(words.calls("evaluate")) == 200  # the seed on every validation row, once
+
+
+def test_a_share_of_failures_that_is_allowed_does_not_stop_a_run(serve: Serve, cli: Cli) -> None:
+    words = Script(datasets={"train": rows(12), "val": rows(60, 100)})
+    words.evaluate = lambda row, candidate: (
+        {
+            "status": "program_error",
+            "score": None,
+            "output": None,
+            "seconds": 0.0,
+            "error": {"type": "E", "message": ""},
+        }
+        if int(row["text"].split()[1]) % 2
+        else scored(row, candidate)
+    )
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--failure-stop", 0.5, "--no-check")
+    assert ended.status == 0, ended.stdout
+
+
+def test_scores_may_be_made_by_another_endpoint(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
+    words = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
+    words.evaluate = lambda row, candidate: {
+        "status": "rollout",
+        "score": None,
+        "output": {"need": row["need"], "rules": candidate["rules"]},
+        "seconds": 0.25,
+        "usage": {"cost_usd": 0.01},
+    }
+
+    def judge(params: dict[str, Any]) -> dict[str, Any]:
+        results = []
+        for result in params["results"]:
+            output = result["output"]
+            right = output["need"] in output["rules"].split()
+            results.append(
+                {
+                    "status": "ok",
+                    "score": float(right),
+                    "output": None,
+                    "feedback": f"needs {output['need']}",
+                    "seconds": 0.5,
+                    "usage": {"cost_usd": 0.001},
+                }
+            )
+        return {"results": results}
+
+    judging = Script(capabilities=("scoring",), replies={"score": judge})
+    url, judge_url = serve(words), serve(judging)
+    ended = cli("optimize", url, "--score-with", judge_url, "--max-metric-calls", 120, "--no-check", "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.event("summary")["best_score"] > 0.1
+    count = len(words.calls("evaluate"))
+    assert len(judging.calls("score")) == count
+    assert judging.calls("evaluate") == []
+    assert all("rules" not in json.dumps(params.get("candidate", {})) for params in judging.calls("score"))
+    assert ended.event("finished")["evaluation_usd"] == pytest.approx(count * 0.011)
+    host.stop(url)
+    host.stop(judge_url)
+    told = cli("replay", "last", "--json")
+    assert (told.status, found(told)) == (0, found(ended))
+    with stored(tmp_path) as (store, run_id):
+        kinds = {spent.kind: spent.attempts for spent in store.spending(run_id)}
+    assert kinds["score"] == kinds["evaluate"] == count
+
+
+def test_an_endpoint_that_cannot_score_is_refused(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("optimize", serve(words), "--score-with", serve(Script()), "--max-metric-calls", 30, "--no-check")
+    assert ended.status in (1, 2)
+    assert "does not offer `score`" in ended.stdout + ended.stderr
+    assert words.calls("evaluate") == []

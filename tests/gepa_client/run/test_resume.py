@@ -1,0 +1,292 @@
+"""A run goes on where it stopped, and is told again, over a real socket: what was paid for is not paid for twice."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.journal.entries import SEARCH
+from protocol.errors import ProgramFailed
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.words import Script, rows, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def program(**more: Any) -> Script:
+    return Script(datasets={"train": rows(30), "val": rows(12, 100)}, **more)
+
+
+def found(ran: Ran) -> list[tuple[Any, ...]]:
+    """The candidates a run tells of."""
+    return [
+        (event["texts"], event["parents"], event["score"], event["metric_calls"])
+        for event in ran.events
+        if event["event"] == "candidate"
+    ]
+
+
+def undisturbed(serve: Serve, cli: Cli, *arguments: object) -> list[tuple[Any, ...]]:
+    """The candidates of the same run elsewhere in one go."""
+    ended = cli("optimize", serve(program()), *arguments, "--no-check", "--json", "--store", "undisturbed.db")
+    assert ended.status == 0, ended.stderr
+    return found(ended)
+
+
+def evaluations(folder: Path) -> tuple[set[int], int]:
+    """Numbers of the examples on record, and attempts made for them."""
+    with stored(folder) as (store, run_id):
+        numbers = {entry.number for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"}
+        made = [attempt for attempt in store.attempts(run_id, SEARCH) if attempt.kind == "evaluate"]
+    return numbers, len(made)
+
+
+def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    words = program()
+    url = serve(words)
+    first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
+    assert first.status == 0, first.stderr
+    spent = len(words.calls("evaluate"))
+    again = cli("resume", "last", "--json")
+    assert (again.status, found(again)) == (0, found(first))
+    assert len(words.calls("evaluate")) == spent
+    more = cli("resume", "last", "--max-metric-calls", 150, "--json")
+    assert more.status == 0, more.stdout
+    assert more.event("started")["resumed"]
+    assert found(more)[: len(found(first))] == found(first)
+    assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 150)
+    numbers, attempts = evaluations(tmp_path)
+    assert len(words.calls("evaluate")) == len(numbers) == attempts
+    assert [params["run"]["metric_calls"] for params in words.calls("finalize")] == [
+        ran.event("summary")["metric_calls"] for ran in (first, more)
+    ]
+
+
+def test_another_seed_is_refused_saying_what_differs_and_the_record_stays_as_it_was(serve: Serve, cli: Cli) -> None:
+    words = program()
+    first = cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check", "--json")
+    run_id = first.event("started")["run_id"]
+    before = len(words.calls("evaluate"))
+    refused = cli("resume", run_id, "--seed", 7, "--max-metric-calls", 80)
+    assert refused.status == 1
+    assert "settings.seed: 0 -> 7" in refused.stdout
+    assert f"gepa-client fork {run_id} --at " in refused.stdout
+    assert len(words.calls("evaluate")) == before
+    shown = json.loads(cli("show", run_id, "--json").stdout)
+    assert "completed" in json.dumps(shown)
+    again = cli("resume", run_id, "--json")
+    assert (again.status, found(again)) == (0, found(first))
+    assert len(words.calls("evaluate")) == before
+
+
+def test_a_program_that_says_another_version_is_refused(serve: Serve, host: Host, cli: Cli) -> None:
+    words = program()
+    old, new = words.server(), words.server()
+    old.version, new.version = "1", "2"
+    first = cli("optimize", host.serve(old.handle), "--max-metric-calls", 30, "--no-check", "--json")
+    assert first.status == 0, first.stderr
+    refused = cli("resume", "last", host.serve(new.handle), "--max-metric-calls", 60)
+    assert refused.status == 1
+    assert "program.version: 1 -> 2" in refused.stdout
+
+
+def test_other_servers_and_workers_may_go_on_with_a_run(serve: Serve, cli: Cli) -> None:
+    words = program()
+    cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check")
+    elsewhere = program(max_concurrency=3)
+    more = cli("resume", "last", serve(elsewhere), serve(elsewhere), "--max-metric-calls", 90, "--json")
+    assert more.status == 0, more.stdout
+    assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 90)
+    assert elsewhere.calls("evaluate")
+
+
+def test_a_replay_tells_the_same_run_with_the_server_gone(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
+    words = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
+    url = serve(words)
+    live = cli("optimize", url, "--max-metric-calls", 120, "--sampling-strategy", "pxn:2x2", "--no-check", "--json")
+    assert live.status == 0, live.stderr
+    host.stop(url)
+    told = cli("replay", "last", "--json", "--output", "again")
+    assert told.status == 0, told.stdout + told.stderr
+    assert found(told) == found(live)
+    assert told.event("finished")["status"] == live.event("finished")["status"] == "completed"
+    for event in ("tested", "rejected"):
+        assert _plain(told, event) == _plain(live, event)
+    original, again = (json.loads((at / "result.json").read_text()) for at in (only_run(tmp_path), tmp_path / "again"))
+    assert again == original
+    with stored(tmp_path) as (store, run_id):
+        assert store.run(run_id).status == "completed"
+
+
+def _plain(ran: Ran, name: str) -> list[dict[str, Any]]:
+    """Events without the time they happened at."""
+    return [{**event, "seconds": 0} for event in ran.events if event["event"] == name]
+
+
+def test_a_replay_ends_before_the_number_asked_for(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    live = cli("optimize", serve(program()), "--max-metric-calls", 80, "--no-check", "--json")
+    seed_only = cli("replay", "last", "--until", 12, "--json")
+    assert seed_only.status == 0
+    assert found(seed_only) == found(live)[:1]
+    assert seed_only.event("finished")["reason"] == "replayed up to 12, as asked"
+    assert cli("replay", "last", "--until", 0).status == 0
+    assert len(list((tmp_path / "runs").iterdir())) == len([only_run(tmp_path)]) + len(
+        list((tmp_path / "runs").glob("evolverpc.db*"))
+    )
+
+
+def test_a_run_that_failed_before_it_began_cannot_be_replayed_but_resumed(host: Host, cli: Cli, words: Script) -> None:
+    def broken(_: dict[str, Any]) -> Any:
+        raise ProgramFailed("the rows are on a disk that is away")
+
+    server = words.server()
+    server.replies["list_examples"] = broken
+    ended = cli("optimize", host.serve(server.handle), "--max-metric-calls", 30, "--no-check")
+    assert ended.status == 1, ended.stdout
+    assert "on a disk that is away" in ended.stdout
+    told = cli("replay", "last")
+    assert told.status == 1
+    assert "was never started, so there is nothing to replay" in told.stdout
+    del server.replies["list_examples"]
+    more = cli("resume", "last", "--json")
+    assert more.status == 0, more.stdout
+    assert not more.event("started")["resumed"]
+
+
+# --- stops by hand ----------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_lets_what_is_in_flight_end_and_the_run_goes_on_from_there(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    words = program(delay_s=0.15, max_concurrency=4)
+    process = start("optimize", serve(words), "--max-metric-calls", 60, "--no-check")
+    until(lambda: len(words.calls("evaluate")) >= 16)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    assert "stopping after what is in flight" in stdout
+    assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
+    numbers, attempts = evaluations(tmp_path)
+    assert len(words.calls("evaluate")) == len(numbers) == attempts
+    with stored(tmp_path) as (store, run_id):
+        assert all(attempt.outcome == "ok" for attempt in store.attempts(run_id, SEARCH))
+        assert (store.run(run_id).status, store.run(run_id).claim.owner) == ("paused", None)
+    words.delay_s = 0.0
+    more = cli("resume", "last", "--json")
+    assert more.status == 0, more.stdout
+    assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 60)
+    numbers, attempts = evaluations(tmp_path)
+    assert len(words.calls("evaluate")) == len(numbers) == attempts
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_ctrl_c_twice_ends_at_once_and_at_most_what_was_in_flight_runs_again(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path, collects: bool
+) -> None:
+    more = ("idempotency", "async", "cancel") if collects else ()
+    words = program(max_concurrency=4, capabilities=("proposals", "finalize", "datasets", *more))
+    runs: list[tuple[str, str]] = []
+
+    def counted(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        runs.append((candidate["rules"], row["text"]))
+        return scored(row, candidate)
+
+    words.evaluate = counted
+    url = serve(words)
+    process = start("optimize", url, "--max-metric-calls", 60, "--no-skip-perfect-score", "--no-check")
+    words.delay_s = 0.05
+    until(lambda: len(words.calls("evaluate")) >= 20)
+    words.delay_s = 4.0
+    slow_from = len(words.calls("evaluate"))
+    until(lambda: len(words.calls("evaluate")) >= slow_from + 3)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    stdout_line = process.stdout
+    assert stdout_line is not None
+    until(lambda: "stopping after what is in flight" in stdout_line.readline())
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert time.monotonic() - began < 4.0
+    assert process.returncode == 130, stdout + stderr
+    assert "stopped by hand, at once" in stdout
+    words.delay_s = 0.0
+    ended = cli("resume", "last", "--json")
+    assert ended.status == 0, ended.stdout
+    numbers, attempts = evaluations(tmp_path)
+    assert attempts - len(numbers) <= (0 if collects else 4)
+    assert len(runs) - len(numbers) <= (0 if collects else 4)
+    assert found(ended) == undisturbed(serve, cli, "--max-metric-calls", 60, "--no-skip-perfect-score")
+
+
+def test_an_optimizer_that_was_killed_leaves_a_run_that_goes_on_at_once(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    words = program(delay_s=0.05, max_concurrency=4)
+    process = start("optimize", serve(words), "--max-metric-calls", 80, "--no-check")
+    until(lambda: bool(best_so_far(tmp_path)))
+    os.kill(_child_of(process), signal.SIGKILL)
+    process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 3
+    began = time.monotonic()
+    words.delay_s = 0.0
+    more = cli("resume", "last", "--json")
+    assert more.status == 0, more.stdout
+    assert time.monotonic() - began < 10.0  # nobody waits for the lease of a process that is known to be gone
+    assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 80)
+    numbers, attempts = evaluations(tmp_path)
+    assert attempts - len(numbers) <= 4
+
+
+def test_somebody_elses_cancel_ends_a_run_after_what_is_in_flight(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    words = program(delay_s=0.1, max_concurrency=4)
+    process = start(
+        "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--lease-s", 1, "--no-check"
+    )
+    until(lambda: bool(best_so_far(tmp_path)))
+    assert cli("cancel", "last").status == 0
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    assert "cancelled: somebody asked to cancel the run" in stdout
+    numbers, attempts = evaluations(tmp_path)
+    assert len(words.calls("evaluate")) == len(numbers) == attempts
+
+
+def test_a_run_that_somebody_drives_is_not_resumed_beside_it_and_loses_nothing(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    words = program(delay_s=0.05)
+    process = start(
+        "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--lease-s", 1, "--no-check"
+    )
+    until(lambda: bool(best_so_far(tmp_path)))
+    refused = cli("resume", "last", "--no-skip-perfect-score")
+    assert refused.status == 1, refused.stdout
+    assert f"pid {_child_of(process)} on " in refused.stdout
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events][:2] == ["phase", "warning"]
+    assert "started" in {event["event"] for event in events}
+    assert events[-1]["reason"] == "stopped by hand"
+    numbers, attempts = evaluations(tmp_path)
+    assert len(words.calls("evaluate")) == len(numbers) == attempts
+
+
+def _child_of(process: "subprocess.Popen[str]") -> int:
+    [child] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
+    return int(child)

@@ -1,0 +1,42 @@
+"""What a run of the command line leaves behind, and waiting for it."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gepa_client.journal.opening import open_store
+from gepa_client.journal.store import Store
+from tests.gepa_client.conftest import TIMEOUT_S
+
+
+def only_run(folder: Path) -> Path:
+    """The folder of the one run; the store lies beside it."""
+    [run] = (path for path in (folder / "runs").iterdir() if path.is_dir())
+    return run
+
+
+def best_so_far(folder: Path) -> str:
+    """The text of the best candidate that the run has written; empty while that is the seed, or nothing."""
+    written = list(folder.glob("runs/*/best_candidate.json"))
+    return str(json.loads(written[0].read_text())["rules"]) if written else ""
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    """Wait for something that another process or thread does."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not wanted():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@contextmanager
+def stored(folder: Path) -> Iterator[tuple[Store, str]]:
+    """The store of the command line in `folder`, and the id of the one run in it."""
+    store = open_store(str(folder / "runs" / "evolverpc.db"))
+    try:
+        [run] = store.runs()
+        yield store, run.id
+    finally:
+        store.close()
