@@ -4,12 +4,13 @@ import asyncio
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gepa_client.adapter_state import STATE_KEY, AdapterState
-from gepa_client.batches import Batch, Batches, Trajectory, trajectories
+from gepa_client.batches import Batch, Batches, Trajectory
 from gepa_client.bridge import Bridge
 from gepa_client.causes import summary
 from gepa_client.deadlines import CALL_TIMEOUT_S
@@ -234,7 +235,7 @@ class RemoteAdapter:
         traced = eval_batch.trajectories
         if traced is None:
             raise BadResponse("the batch was evaluated without traces")
-        told = [[trajectory.row.digest, _without_trace(trajectory.result)] for trajectory in traced]
+        told = [[trajectory.row.digest, _without_trace(trajectory.scored)] for trajectory in traced]
         request = other_request(
             REFLECTIVE_DATASET,
             f"make a reflective dataset of {len(traced)} examples for {', '.join(components)}",
@@ -248,7 +249,10 @@ class RemoteAdapter:
                 return await self._ask_for_records(slot, candidate, traced, components)
             except TrajectoryExpired:
                 item = Item(candidate, [trajectory.row for trajectory in traced], trace=True)
-                traced[:] = trajectories(item, await self._window.retrace(item, slot))
+                fresh = await self._window.retrace(item, slot)
+                traced[:] = [
+                    replace(trajectory, result=result) for trajectory, result in zip(traced, fresh, strict=True)
+                ]
             try:
                 return await self._ask_for_records(slot, candidate, traced, components)
             except TrajectoryExpired as error:
@@ -256,10 +260,9 @@ class RemoteAdapter:
                     "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
                 ) from error
 
+        number = self.journal.next_number
         answer: Any = await self.effect(request, make)
-        if self.offers(STATE_KEY):
-            # A recorded state belongs to no instance that is known to run: it travels with the next request.
-            self._state.keep(answer.get(STATE_KEY), answer.get("made_by"))
+        self._keep_state(number, answer)
         dataset: dict[str, list[dict[str, JsonValue]]] = answer["dataset"]
         return dataset
 
@@ -288,6 +291,16 @@ class RemoteAdapter:
             return Answered(answer)
 
         return await self.call(REFLECTIVE_DATASET, slot, send, pin=pin)
+
+    def _keep_state(self, number: int, answer: Mapping[str, Any]) -> None:
+        """Remember the program's state and which instance has it.
+
+        An instance that still runs has gone on from there since, as this run did. It has not where the answer comes
+        from the run that this one was forked from: then the state travels with the next request.
+        """
+        if self.offers(STATE_KEY):
+            made_by = answer.get("made_by") if number >= self.journal.inherited else None
+            self._state.keep(answer.get(STATE_KEY), made_by)
 
     # --- effects -----------------------------------------------------------------------------------------------------
 
@@ -354,8 +367,9 @@ class RemoteAdapter:
         params = {"candidate": self.seed_candidate, **nothing}
         self._state.restore({STATE_KEY: state})
         request = other_request("adapter_state", "take over the adapter's state", state)
+        number = self.journal.next_number
         answer: Any = await self.effect(request, lambda slot: self._ask_to_make(slot, params, Pin()))
-        self._state.keep(answer.get(STATE_KEY), answer.get("made_by"))
+        self._keep_state(number, answer)
 
     # --- rows and the end of a run -----------------------------------------------------------------------------------
 
@@ -399,9 +413,9 @@ class RemoteAdapter:
                 return told
             line.live()
             message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"))
-            line.record((slot, message))
+            [told] = line.record((slot, message))
             await line.settled()
-            return message
+            return told
 
 
 def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,14 @@ from protocol import JsonValue
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What reflection needs of one traced example: its row and its result as received."""
+    """What reflection needs of one traced example: its row and its result as received.
+
+    `scored`: the result that GEPA has the score of; another one where the example was traced again.
+    """
 
     row: AnyRow
     result: dict[str, Any]
+    scored: dict[str, Any]
 
 
 Batch = EvaluationBatch[Trajectory, JsonValue]
@@ -65,7 +69,7 @@ class Batches:
 
 def trajectories(item: Item, results: Results) -> list[Trajectory]:
     """One for each example of a traced item."""
-    return [Trajectory(row, result) for row, result in zip(item.rows, results, strict=True)]
+    return [Trajectory(row, result, result) for row, result in zip(item.rows, results, strict=True)]
 
 
 def _metric_calls(results: Results) -> int | None:

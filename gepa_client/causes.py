@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gepa_client.errors import ConnectionLost, Refused
+from gepa_client.errors import ConnectionLost, JournalError, Refused
+from gepa_client.journal.journal import RecordedFailure
 from protocol.errors import ProgramFailed, RpcError, Unauthorized
 
-OWN_WORDS = (ConnectionLost, Refused, Unauthorized)
+OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure)
 """Errors whose text is a sentence for the user, which the name of their class would only make harder to read."""
 
 

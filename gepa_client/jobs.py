@@ -38,9 +38,10 @@ async def run_all(jobs: Sequence[Job], width: int = WIDEST) -> None:
                 await job.run(job)
             except (Exception, Interrupted) as error:  # noqa: BLE001 - raised below, when the others have ended
                 failures.append(error)
-                for other, others_job in busy_with.items():
-                    if not others_job.begun and other is not worker:
-                        other.cancel()
+                if len(failures) == 1:
+                    for other, others_job in busy_with.items():
+                        if not others_job.begun and other is not worker:
+                            other.cancel()
 
     workers = [asyncio.create_task(work()) for _ in range(min(width, len(jobs)))]
     try:

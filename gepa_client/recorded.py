@@ -6,13 +6,14 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import SEARCH, START, Entry, Kept
-from gepa_client.journal.requests import evaluate_digest
+from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, Entry, Kept
+from gepa_client.journal.requests import digest_of, evaluate_request
 from gepa_client.journal.store import Store
 
 DISCOVERY, TRAIN, VAL = 0, 1, 2
-EVALUATE = "evaluate"
 PAGE = 512
+LAST = 4
+"""Entries that are looked at from the end: a stop may be the very last, more of them are not."""
 
 Results = dict[tuple[int, int], dict[str, Any]]
 """The recorded `ExampleResult` by candidate index and GEPA's row id."""
@@ -64,26 +65,22 @@ def results(store: Store, run_id: str, candidates: Sequence[Kept], rows: Sequenc
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     where no score tells, the last before the candidate entered the pool. Traced runs count where there are no others.
     """
-    wanted: dict[str, tuple[int, int, bool]] = {}
-    for kept in candidates:
-        for row in rows:
-            for trace in (True, False):
-                digest = evaluate_digest(kept.texts, row.example, trace)
-                wanted.setdefault(digest, (kept.index, row.row_id, trace))
+    wanted = _requests(candidates, rows)
     by_index = {kept.index: kept for kept in candidates}
-    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], Entry]] = {}
+    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], dict[str, Any]]] = {}
     for entry in entries(store, run_id, SEARCH):
         asked = wanted.get(entry.digest)
         if asked is None or entry.kind != EVALUATE:
             continue
         index, row_id, trace = asked
-        kept = by_index[index]
+        kept, answer = by_index[index], orjson.loads(entry.answer)
         early = entry.number < kept.number
-        rank = (_gave(entry, kept.scores.get(str(row_id))), early, not trace, entry.number if early else -entry.number)
+        gave = _gave(answer, kept.scores.get(str(row_id)))
+        rank = (gave, early, not trace, entry.number if early else -entry.number)
         before = found.get((index, row_id))
         if before is None or rank > before[0]:
-            found[index, row_id] = (rank, entry)
-    result = {place: orjson.loads(entry.answer) for place, (_, entry) in found.items()}
+            found[index, row_id] = (rank, answer)
+    result = {place: answer for place, (_, answer) in found.items()}
     return result | _of_the_same_texts(candidates, rows, result)
 
 
@@ -94,9 +91,35 @@ def entries(store: Store, run_id: str, part: str, start: int = 0) -> Iterator[En
         start = page[-1].number + 1
 
 
-def _gave(entry: Entry, score: float | None) -> bool:
+def end_of(store: Store, run_id: str, part: str) -> int:
+    """The number after the last entry of a part: where a run goes on, and all that a fork can begin with.
+
+    Numbers have holes, so this may be more than there are entries; what stopped the run is not counted.
+    """
+    start = store.parts(run_id).get(part, 0)  # the last entry has at least the number before it
+    while start > 0:
+        start = max(0, start - LAST)
+        told = [entry.number for entry in entries(store, run_id, part, start) if entry.kind != STOP]
+        if told:
+            return told[-1] + 1
+    return 0
+
+
+def _requests(candidates: Sequence[Kept], rows: Sequence[RecordedRow]) -> dict[str, tuple[int, int, bool]]:
+    """Candidate index, row and whether it was traced, by the digest of the request."""
+    wanted: dict[str, tuple[int, int, bool]] = {}
+    examples = [(row, digest_of(row.example)) for row in rows]
+    for kept in candidates:
+        texts = digest_of(kept.texts)
+        for row, example in examples:
+            for trace in (True, False):
+                digest = evaluate_request(texts, example, row.id, trace).digest
+                wanted.setdefault(digest, (kept.index, row.row_id, trace))
+    return wanted
+
+
+def _gave(answer: dict[str, Any], score: float | None) -> bool:
     """Whether this answer may be the one behind a recorded score: a failure has none of its own."""
-    answer = orjson.loads(entry.answer)
     given = answer.get("score")
     return score is not None and (given is None or given == score)
 

@@ -19,7 +19,7 @@ from gepa_client.failures import Failures
 from gepa_client.fleet import Answered
 from gepa_client.jobs import Job, run_all
 from gepa_client.journal.journal import Journal, Slot
-from gepa_client.journal.requests import other_request
+from gepa_client.journal.requests import digest_of, other_request
 from gepa_client.rpc import RpcClient
 from protocol.errors import ProgramFailed, RpcError
 
@@ -76,18 +76,19 @@ class ConcurrentReflection:
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
         """One proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
-        tasks: list[tuple[int, str, Prompt]] = []
+        tasks: list[tuple[int, str, Prompt, str]] = []
         proposals = [ReflectionProposal({}) for _ in jobs]
         failed: set[int] = set()
         for at, (candidate, records, components) in enumerate(jobs):
             try:
-                asked = [(at, name, self._prompt(candidate, records, name)) for name in components if records.get(name)]
+                prompts = {name: self._prompt(candidate, records, name) for name in components if records.get(name)}
+                asked = [(at, name, prompt, digest_of(prompt)) for name, prompt in prompts.items()]
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self.failures.record(WHERE, error)
                 failed.add(at)
             else:
                 tasks += asked
-        for (at, name, prompt), slot in zip(tasks, self._answers(tasks), strict=True):
+        for (at, name, prompt, _), slot in zip(tasks, self._answers(tasks), strict=True):
             if isinstance(slot, Exception):
                 self.failures.record(WHERE, slot)
                 failed.add(at)
@@ -110,9 +111,11 @@ class ConcurrentReflection:
         )
         return rendered
 
-    def _answers(self, tasks: Sequence[tuple[int, str, Prompt]]) -> list[str | Exception]:
+    def _answers(self, tasks: Sequence[tuple[int, str, Prompt, str]]) -> list[str | Exception]:
         """What the model says to each prompt, or why it does not; recorded, or recorded now."""
-        requests = [other_request(COMPLETION, f"reflect on {name!r}, job {at}", prompt) for at, name, prompt in tasks]
+        requests = [
+            other_request(COMPLETION, f"reflect on {name!r}, job {at}", digest) for at, name, _, digest in tasks
+        ]
         slots = self.journal.ask(requests)
         missing = [at for at, slot in enumerate(slots) if slot.entry is None]
         answers: list[Any] = [None if slot.entry is None else slot.failure or slot.answer for slot in slots]
@@ -122,7 +125,7 @@ class ConcurrentReflection:
             for at, done in zip(missing, _all_at_once(calls, self.max_workers), strict=True):
                 error = done.exception()
                 if error is None:
-                    [answers[at]] = self.journal.record((slots[at], done.result()))
+                    answers[at] = done.result()
                 elif isinstance(error, Exception):
                     self.journal.fail(slots[at], error)
                     answers[at] = error
@@ -135,9 +138,10 @@ class ConcurrentReflection:
         return answers
 
     def _complete(self, slot: Slot, prompt: Prompt) -> str:
-        """One answer, its cost counted."""
+        """One answer, its cost counted; recorded when it comes, however long others take."""
         attempts = self.journal.attempts(slot, COMPLETION)
         attempts.begin(str(getattr(self.lm, "name", type(self.lm).__name__)))
+        self.journal.settle()  # a request that is paid for leaves a trace, whatever ends this process
         began = time.monotonic()
         complete = getattr(self.lm, "complete", None)
         try:
@@ -152,8 +156,9 @@ class ConcurrentReflection:
                     "output_tokens": completion.output_tokens,
                     "calls": 1,
                 }
-        except Exception:
-            attempts.ended("error", seconds=time.monotonic() - began, examples=0)
+        except BaseException as error:
+            outcome = "error" if isinstance(error, Exception) else "refused"  # stopped while it waited for its turn
+            attempts.ended(outcome, seconds=time.monotonic() - began, examples=0)
             raise
         if not isinstance(text, str):
             attempts.ended("error", seconds=time.monotonic() - began, usage=usage, examples=0)
@@ -161,7 +166,8 @@ class ConcurrentReflection:
         unpriced = int(usage is None or usage["cost_usd"] is None)
         attempts.ended("ok", seconds=time.monotonic() - began, usage=usage, unpriced=unpriced)
         self.journal.spend.done(COMPLETION, 1)
-        return text
+        [seen] = self.journal.record((slot, text.encode("utf-8", "backslashreplace").decode()))
+        return str(seen)
 
 
 class ProgramReflection:

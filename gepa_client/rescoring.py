@@ -1,6 +1,5 @@
 """Scores the outputs that a run recorded anew, by another server; the program itself is not run."""
 
-import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -10,20 +9,23 @@ from typing import Any
 
 import orjson
 
-from gepa_client.answers import checked
 from gepa_client.deadlines import evaluation_s
-from gepa_client.errors import BadResponse, JournalError, Refused
+from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
+from gepa_client.fleet import Address, Answered, Attempts, Fleet
 from gepa_client.jobs import Job, run_all
-from gepa_client.journal.entries import Kept, StoredRun
+from gepa_client.journal.entries import SCORE, Kept, StoredRun
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import other_request
 from gepa_client.journal.store import Store
 from gepa_client.recorded import RecordedRow, Results, results, validation_rows
 from gepa_client.report import fronts
+from gepa_client.rows import AnyRow, HeldRow, Row
 from gepa_client.rpc import RpcClient
-from protocol import ScoreResult
-from protocol.errors import RpcError
+from gepa_client.window import answered
 
-TRIES = 5
-FIRST_PAUSE_S = 0.5
+OUTAGE_S = 60.0
+"""How long a scorer that is gone is waited for: somebody watches, and nothing is lost by trying later."""
+
 SENT = ("output",)
 """What the scorer sees of a recorded result, besides its status and its seconds."""
 
@@ -191,61 +193,60 @@ def _row_score(
 async def _scored(
     scorer: Scorer, outputs: dict[bytes, _Output], on_progress: Callable[[int, int], None]
 ) -> dict[bytes, dict[str, Any]]:
-    """The scorer's answer to each job, one example a call, as many at once as it bears."""
+    """The scorer's answer to each output, one example a call, as many at once as it bears."""
     answers: dict[bytes, dict[str, Any]] = {}
-    async with RpcClient(scorer.url, token_file=scorer.token_file, allow_insecure=scorer.allow_insecure) as client:
-        discovery = await client.discover()
-        if not client.offers("scoring"):
+    journal = Journal(f"rescore-{uuid.uuid4().hex}")  # names the calls; nothing is kept of them
+    fleet = Fleet(max_outage_s=OUTAGE_S)
+    await fleet.open([Address(scorer.url, token_file=scorer.token_file, allow_insecure=scorer.allow_insecure)])
+    try:
+        if not fleet.offers("scoring"):
             raise Refused(f"{scorer.url} does not score (it lacks the capability `scoring`): name a server that does")
-        name = f"rescore-{uuid.uuid4().hex}"
+        slots = journal.ask([other_request(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
 
-        def work(number: int, key: bytes, output: _Output) -> Job:
+        def work(key: bytes, output: _Output, attempts: Attempts) -> Job:
             async def run(_job: Job) -> None:
-                answers[key] = await _verdict(client, output, f"{name}/{number}")
+                answers[key] = await _verdict(fleet, output, attempts)
                 on_progress(len(answers), len(outputs))
 
             return Job(run)
 
-        numbered = [work(number, key, output) for number, (key, output) in enumerate(outputs.items())]
-        await run_all(numbered, discovery.limits.max_concurrency)
+        placed = zip(outputs.items(), slots, strict=True)
+        await run_all([work(key, output, journal.attempts(slot, SCORE)) for (key, output), slot in placed])
+    except Interrupted as ended:  # no run is interrupted here: it only says that there is no verdict to be had
+        raise BadResponse(f"the scorer gave no verdict: {ended.reason}") from ended
+    finally:
+        await fleet.aclose()
     return answers
 
 
-async def _verdict(client: RpcClient, output: _Output, call_id: str) -> dict[str, Any]:
-    """Ask until there is one: `ok`, or a failure that is the output's own."""
+async def _verdict(fleet: Fleet, output: _Output, attempts: Attempts) -> dict[str, Any]:
+    """`ok`, or a failure that is the output's own."""
+    row = _as_row(output.row)
     sent = {name: output.result[name] for name in SENT if output.result.get(name) is not None}
     result = {"status": "rollout", "score": None, "output": None, "seconds": output.result["seconds"], **sent}
-    example = output.row.example if output.row.data is None else {"id": output.row.id, "data": output.row.data}
-    limits = client.discovery.limits if client.discovery is not None else None
-    last = ""
-    for attempt in range(1, TRIES + 1):
-        try:
-            answer = await client.call(
-                "score",
-                {"batch": [example], "results": [result]},
-                call_id=f"{call_id}/{attempt}" if client.offers("idempotency") else None,
-                timeout_s=evaluation_s(limits, 1) if limits is not None else None,
-            )
-        except RpcError as error:
-            if not error.retryable or attempt == TRIES:
-                raise
-            pause = float(error.details.get("retry_after_s") or 0.0)
-        else:
-            scored = checked(ScoreResult, answer).results
-            if len(scored) != 1:
-                raise BadResponse(f"score answered {len(scored)} results for 1 output")
-            given = scored[0].model_dump()
-            if given["status"] in ("ok", "program_error", "timeout"):
-                return given
-            last, pause = f"{given['status']}: {(given['error'] or {}).get('message', 'no reason given')}", 0.0
-        await asyncio.sleep(max(pause, FIRST_PAUSE_S * 2 ** (attempt - 1)))
-    raise BadResponse(
-        f"the scorer gave no verdict on row {output.row.id!r} in {TRIES} tries; the last answer was {last}"
-    )
+
+    async def send(client: RpcClient, call_id: str | None) -> Answered[list[dict[str, Any]]]:
+        limits = client.discovery.limits if client.discovery is not None else None
+        answer = await client.score(
+            {"batch": [row.wire], "results": [result]},
+            call_id=call_id,
+            timeout_s=evaluation_s(limits, 1) if limits is not None else None,
+        )
+        return answered([row], answer["results"])
+
+    [given] = await fleet.call(f"row {row.id!r}", send, attempts)
+    if given["status"] == "rollout":
+        raise BadResponse("the scorer answered `rollout` again, and no score")
+    return given
+
+
+def _as_row(row: RecordedRow) -> AnyRow:
+    """With its data where the run was shown it: a scorer need not hold the same splits."""
+    return HeldRow(row.id, row.example["split"]) if row.data is None else Row(row.id, row.data)
 
 
 def _reason(row: RecordedRow, answer: dict[str, Any]) -> str:
-    error = answer["error"] or {}
+    error = answer.get("error") or {}
     return f"row {row.id}: {error.get('type', answer['status'])}: {error.get('message', 'no reason given')}"
 
 

@@ -19,6 +19,7 @@ from protocol.errors import RpcError
 Results = list[dict[str, Any]]
 """The results of an item as received, one for each of its examples, in their order."""
 
+EVALUATE = "evaluate"
 NO_VERDICT = ("infra_error", "cancelled")
 
 
@@ -74,14 +75,14 @@ class Window:
         if (failure := first_failure(slots)) is not None:
             raise failure
         evaluated: list[Results] = []
-        batches: list[_Batch] = []
+        batches: list[tuple[_Batch, Results]] = []
         position = 0
         for item in items:
             own = slots[position : position + len(item.rows)]
             position += len(item.rows)
             into: Results = [slot.answer if slot.recorded else {} for slot in own]
             evaluated.append(into)
-            batches += self._batches(item, own, into)
+            batches += [(batch, into) for batch in self._batches(item, own, into)]
         if batches:
             self.journal.live()
             await self._run(batches)
@@ -92,11 +93,17 @@ class Window:
 
         Raises: as `evaluate`.
         """
-        into: Results = [{}] * len(item.rows)
         name = f"{self.journal.name(slot.number)}/retrace-{slot.attempts}"  # another group than any before
-        batches = self._sliced(item, into, name, [slot] * len(item.rows), Pin())
-        await run_all([Job(functools.partial(self._call, batch, "retrace")) for batch in batches])
-        return into
+        batches = self._sliced(item, name, [slot] * len(item.rows), Pin())
+        fresh: Results = [{}] * len(item.rows)
+
+        async def again(batch: _Batch, job: Job) -> None:
+            for position, result in zip(batch.at, await self._call(batch, slot, "retrace", job), strict=True):
+                fresh[position] = result
+            self.journal.spend.done("retrace", len(batch.at))
+
+        await run_all([Job(functools.partial(again, batch)) for batch in batches])
+        return fresh
 
     # --- what is one call --------------------------------------------------------------------------------------------
 
@@ -106,50 +113,65 @@ class Window:
             return []
         name = self.journal.name(slots[0].number)
         known = [instance for result in into if (instance := instance_of(result)) is not None]
-        return self._sliced(item, into, name, slots, Pin(known[0] if known else None))
+        return self._sliced(item, name, slots, Pin(known[0] if known else None))
 
-    def _sliced(self, item: Item, into: Results, name: str, slots: Sequence[Slot], pin: Pin) -> "list[_Batch]":
+    def _sliced(self, item: Item, name: str, slots: Sequence[Slot], pin: Pin) -> "list[_Batch]":
         limits = self.discovery.limits
         size = limits.max_batch_size if limits.whole_batches else 1
         group, traced_pin = (name, pin) if item.trace else (None, None)
         ranges = [range(start, min(start + size, len(item.rows))) for start in range(0, len(item.rows), size)]
         return [
-            _Batch(item, list(at), [slots[position] for position in at], into, group, traced_pin)
+            _Batch(item, list(at), [slots[position] for position in at], group, traced_pin)
             for at in ranges
             if not all(slots[position].recorded for position in at)
         ]
 
     # --- doing it ----------------------------------------------------------------------------------------------------
 
-    async def _run(self, batches: "Sequence[_Batch]") -> None:
-        failed: list[tuple[int, Exception]] = []
+    async def _run(self, batches: "Sequence[tuple[_Batch, Results]]") -> None:
+        failed: list[tuple[int, Slot, Exception]] = []
 
-        async def evaluate(batch: _Batch, job: Job) -> None:
+        async def evaluate(batch: _Batch, into: Results, job: Job) -> None:
+            fresh = [(at, slot) for at, slot in enumerate(batch.slots) if not slot.recorded]
+            first = fresh[0][1]
             try:
-                results = await self._call(batch, "evaluate", job)
-                fresh = [(slot, result) for slot, result in zip(batch.slots, results, strict=True) if not slot.recorded]
-                seen = iter(self.journal.record(*fresh))
-                for position, slot in zip(batch.at, batch.slots, strict=True):
-                    if not slot.recorded:
-                        batch.into[position] = next(seen)
+                results = await self._results(batch, first, job)
             except (RpcError, ClientError) as error:
-                failed.append((batch.slots[0].number, error))
+                failed.append((first.number, first, error))
                 raise
+            # what is recorded of a batch that must run as a whole stays what GEPA sees
+            seen = self.journal.record(*((slot, results[at]) for at, slot in fresh))
+            for (at, _), result in zip(fresh, seen, strict=True):
+                into[batch.at[at]] = result
+                self._tell(batch.item.rows[batch.at[at]], result)
+            self.journal.spend.done(EVALUATE, len(fresh))
 
         try:
-            await run_all([Job(functools.partial(evaluate, batch)) for batch in batches])
-        except (RpcError, ClientError) as error:
-            number, first = min(failed, key=lambda failure: failure[0])
-            slot = next(slot for batch in batches for slot in batch.slots if slot.number == number)
+            await run_all([Job(functools.partial(evaluate, batch, into)) for batch, into in batches])
+        except (RpcError, ClientError):
+            _, slot, first = min(failed, key=lambda failure: failure[0])
             self.journal.fail(slot, first)
-            if first is not error:
-                raise first from None
-            raise
+            raise first from None
         finally:
             await self.journal.settled()
 
-    async def _call(self, batch: "_Batch", kind: str, job: Job) -> Results:
-        """Evaluate in one call, until every example has a verdict and, where somebody else gives it, its score."""
+    async def _results(self, batch: "_Batch", slot: Slot, job: Job) -> Results:
+        """The verdicts on a batch; what has run and only waits for its score does not run again."""
+        rows = [batch.item.rows[position] for position in batch.at]
+        waiting = [self.journal.rollout(each) for each in batch.slots]
+        if all(result is not None for result in waiting):
+            results: Results = waiting
+        else:
+            results = await self._call(batch, slot, EVALUATE, job)
+            for at, (each, result) in enumerate(zip(batch.slots, results, strict=True)):
+                if result["status"] == "rollout" and waiting[at] is None:
+                    results[at] = self.journal.keep_rollout(each, result)
+        if any(result["status"] == "rollout" for result in results):
+            results = await self._scored(rows, results, slot)
+        return results
+
+    async def _call(self, batch: "_Batch", slot: Slot, kind: str, job: Job) -> Results:
+        """Evaluate in one call, whose attempts count for `slot`, until every example has a verdict."""
         rows = [batch.item.rows[position] for position in batch.at]
 
         async def send(client: RpcClient, call_id: str | None) -> Answered[Results]:
@@ -164,15 +186,7 @@ class Window:
             )
             return answered(rows, answer["results"])
 
-        results = await self.fleet.call(_named(rows), send, self.journal.attempts(batch.slots[0], kind), pin=batch.pin)
-        if any(result["status"] == "rollout" for result in results):
-            results = await self._scored(rows, results, batch.slots[0])
-        for position, result in zip(batch.at, results, strict=True):
-            batch.into[position] = result
-        self.journal.spend.done(kind, len(rows))
-        for row, result in zip(rows, results, strict=True):
-            self._tell(row, result)
-        return results
+        return await self.fleet.call(_named(rows), send, self.journal.attempts(slot, kind), pin=batch.pin)
 
     async def _scored(self, rows: Sequence[AnyRow], results: Results, slot: Slot) -> Results:
         """The same results with the scores of another endpoint."""
@@ -218,12 +232,11 @@ class Window:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Examples of an item that are one call: their positions in it, their slots, and where their results go."""
+    """Examples of an item that are one call: their positions in it, and their slots."""
 
     item: Item
     at: list[int]
     slots: list[Slot]
-    into: Results
     group: str | None
     pin: Pin | None
 

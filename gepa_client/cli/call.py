@@ -10,13 +10,12 @@ import typer
 
 from gepa_client.causes import summary, unreadable
 from gepa_client.cli.console import fail
+from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.errors import ClientError
 from gepa_client.text import plain
 from protocol.errors import RpcError
 
 RPC_ERROR = 1
-USAGE = 2
-STOPPED = 130
 
 
 def call(

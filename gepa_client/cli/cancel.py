@@ -17,6 +17,7 @@ LEASE_S = 10.0
 LOOK_EVERY_S = 0.2
 STILL_RUNNING = 1
 BY_HAND = "cancelled by hand"
+WISH = "cancel"
 
 
 def cancel(
@@ -66,7 +67,7 @@ def _cancel(store: Store, run: StoredRun, wait_s: float) -> StoredRun:
     """
     owner = f"cancel-{uuid.uuid4().hex}"
     lease_s = _lease_s(run)
-    store.update(run.id, {"wish": "cancel"})
+    store.update(run.id, {"wish": WISH})
     until = time.monotonic() + wait_s
     seen, since = run.claim, time.monotonic()
     while True:
@@ -74,6 +75,8 @@ def _cancel(store: Store, run: StoredRun, wait_s: float) -> StoredRun:
         if run.claim.owner is None and run.status in ("completed", "cancelled"):
             store.update(run.id, {"wish": None})  # else it would stop whoever extends the run later
             return store.run(run.id)
+        if run.wish is None:  # whoever took the run over meanwhile may have thought it an old one
+            store.update(run.id, {"wish": WISH})
         if run.claim != seen:
             seen, since = run.claim, time.monotonic()
         if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(

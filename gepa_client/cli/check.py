@@ -15,6 +15,7 @@ from gepa_client.causes import summary
 from gepa_client.cli import flags
 from gepa_client.cli.ahead import look_at_model
 from gepa_client.cli.console import fail, make, safe, safe_line, say
+from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError, load
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 COMMAND = flags.SettingsCommand
 EXAMPLES = 15
-USAGE = 2
-STOPPED = 130
 ERRORS_IN_FULL = 5
 MARKS = {
     "ok": "[green]ok[/]",

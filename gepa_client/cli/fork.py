@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,16 +9,17 @@ import typer
 from gepa_client.cli import flags
 from gepa_client.cli.console import make, safe_line, say
 from gepa_client.cli.stored import AsJson, RunName, command, opened_run, print_json, refuse, run_as_json
-from gepa_client.journal.entries import SEARCH, Claim, Entry, StoredRun
+from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
+from gepa_client.journal.records import begun
 from gepa_client.journal.store import Store
-from gepa_client.recorded import entries
+from gepa_client.recorded import end_of, entries
 from gepa_client.run.config import RunConfig
 from gepa_client.run.naming import new_id
 from gepa_client.run.secrets import left_out
 from gepa_client.run.settings import SettingsError, from_record
+from protocol import JsonValue
 
 COMMAND = flags.SettingsCommand
-STOP = "stop"
 OF_ITS_OWN = ("name", "output")
 """Settings that the new run does not take over."""
 
@@ -36,7 +36,8 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
             config, record = _settings(found.config, {**given, "url": url or None})
         except SettingsError as error:
             refuse(str(error))
-        forked = _new(found, at, config, record)
+        parent: dict[str, JsonValue] = {"run": found.id, "at": at}
+        forked = begun(new_id(config.name), name=config.name, config=record, parent=parent)
         kept.create(forked, _copied(kept, found.id, at))
         taken = kept.parts(forked.id).get(SEARCH, 0)
     if as_json:
@@ -48,13 +49,12 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
 
 
 def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
-    if at == 0 or store.entries(run.id, SEARCH, at - 1, 1):
+    end = end_of(store, run.id, SEARCH)
+    if at <= end:
         return
-    count = store.parts(run.id).get(SEARCH, 0)
-    last = max((entry.number for entry in entries(store, run.id, SEARCH, max(count - 1, 0))), default=-1)
     refuse(
-        f"--at {at} lies beyond the journal of {run.id}, which has {last + 1:,} entries: give 0 to {last + 1}"
-        if last >= 0
+        f"--at {at} lies beyond the journal of {run.id}, which ends at {end}: give 0 to {end}"
+        if end
         else f"the journal of {run.id} is empty: there is nothing to fork from but --at 0"
     )
 
@@ -68,27 +68,6 @@ def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Ru
     open_part = {key: value for key, value in recorded.items() if key not in secret}
     config = from_record(open_part, given, without=OF_ITS_OWN, must_end=False)
     return config, {**config.recorded(), **secret}
-
-
-def _new(origin: StoredRun, at: int, config: RunConfig, record: dict[str, Any]) -> StoredRun:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return StoredRun(
-        id=new_id(config.name),
-        name=config.name,
-        status="pending",
-        reason=None,
-        config=record,
-        identity=None,
-        counters={},
-        best=None,
-        output=None,
-        parent={"run": origin.id, "at": at},
-        wish=None,
-        claim=Claim(None, 0),
-        driver=None,
-        created=now,
-        updated=now,
-    )
 
 
 def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:

@@ -1,7 +1,6 @@
 """`gepa-client optimize`: settings in, a run in its own process, its story on the terminal, results in a folder."""
 
 import inspect
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +12,12 @@ from gepa_client.cli import flags
 from gepa_client.cli.ahead import look_ahead
 from gepa_client.cli.check import look
 from gepa_client.cli.console import fail, make
+from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.running import Running
 from gepa_client.errors import ClientError, JournalError
-from gepa_client.journal.entries import Claim, StoredRun
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store, open_store
+from gepa_client.journal.records import begun
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
 from gepa_client.run.naming import new_id
@@ -24,8 +25,6 @@ from gepa_client.run.settings import SettingsError, load
 from protocol.errors import RpcError
 
 COMMAND = flags.SettingsCommand
-USAGE = 2
-STOPPED = 130
 
 
 def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
@@ -76,24 +75,7 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
 
 def new_run(run_id: str, settings: RunConfig, output: Path) -> StoredRun:
     """The record of a run that has not begun."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return StoredRun(
-        id=run_id,
-        name=settings.name,
-        status="pending",
-        reason=None,
-        config=settings.recorded(),
-        identity=None,
-        counters={},
-        best=None,
-        output=str(output),
-        parent=None,
-        wish=None,
-        claim=Claim(None, 0),
-        driver=None,
-        created=now,
-        updated=now,
-    )
+    return begun(run_id, name=settings.name, config=settings.recorded(), output=str(output))
 
 
 def _create(where: str, run: StoredRun) -> None:

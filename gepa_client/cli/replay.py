@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from gepa_client.cli.console import fail, make
+from gepa_client.cli.exit_status import USAGE
 from gepa_client.cli.running import Running
 from gepa_client.cli.stored import RunName, StoreUrl, opened_run
 from gepa_client.journal.opening import default_store
 from gepa_client.run import folder as files
 from gepa_client.run.settings import SettingsError, from_record
-
-USAGE = 2
 
 
 def replay(

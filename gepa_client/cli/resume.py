@@ -8,14 +8,16 @@ import typer
 
 from gepa_client.cli import flags
 from gepa_client.cli.console import fail, make
+from gepa_client.cli.exit_status import USAGE
 from gepa_client.cli.running import Running
 from gepa_client.cli.stored import RunName, opened_run
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store
 from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError, from_record
 
 COMMAND = flags.SettingsCommand
-USAGE = 2
 
 
 def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
@@ -31,8 +33,8 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         pass
     try:
         settings = from_record(found.config, {**given, "url": url or None}, config)
-        output = Path(found.output) if found.output else files.RUNS / found.id
-        output.mkdir(parents=True, exist_ok=True)
+        _refuse_less(found, settings)
+        output = files.open_again(Path(found.output) if found.output else files.RUNS / found.id)
     except (SettingsError, OSError) as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
@@ -41,12 +43,24 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         store=where,
         store_typed=given["store"],
         run_id=found.id,
-        output=output.resolve(),
+        output=output,
         json_events=json_events,
         console=make(),
         hash_seed=(found.identity or {}).get("hash_seed") or "0",
+        wish=found.wish,
     )
     raise typer.Exit(running.run())
+
+
+def _refuse_less(run: StoredRun, settings: RunConfig) -> None:
+    """Raise SettingsError for a budget that would end the run before what it has done."""
+    budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
+    done = run.counters.get("metric_calls", 0)
+    if budget is not None and budget < done and (before is None or budget < before):
+        raise SettingsError(
+            f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
+            f"give {done} or more to go on, or use `gepa-client fork {run.id} --at N` for a run that ends sooner"
+        )
 
 
 def _with_flags() -> None:

@@ -33,7 +33,10 @@ TICK_S = 0.125
 
 @dataclass(frozen=True)
 class Running:
-    """What is to be run, and how it is shown. `store_typed`: None where no store was named. `output`: as in `Job`."""
+    """What is to be run, and how it is shown. `store_typed`: None where no store was named.
+
+    `output`, `wish`: as in `Job`.
+    """
 
     settings: RunConfig
     store: str
@@ -45,6 +48,7 @@ class Running:
     replays: bool = False
     until: int | None = None
     hash_seed: str = HASH_SEED
+    wish: str | None = None
 
     def run(self) -> int:
         """Run it to its end; returns the exit status."""
@@ -63,6 +67,7 @@ class Running:
             output=self.output,
             replays=self.replays,
             until=self.until,
+            wish=self.wish,
         )
         record = RunRecord()
         began = time.monotonic()

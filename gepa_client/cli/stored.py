@@ -14,15 +14,13 @@ import typer
 
 from gepa_client.causes import summary
 from gepa_client.cli.console import fail
+from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store, find_run, open_store
 from gepa_client.journal.store import Store
 from gepa_client.text import plain
 from protocol.errors import RpcError
-
-USAGE = 2
-STOPPED = 130
 
 RunName = Annotated[str, typer.Argument(help="Its id, the beginning of it, its name, or `last`.")]
 StoreUrl = Annotated[

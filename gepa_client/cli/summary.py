@@ -8,14 +8,15 @@ from typing import Any
 from rich.console import Console
 
 from gepa_client.cli.console import safe
+from gepa_client.cli.exit_status import STOPPED
 from gepa_client.cli.stored import command
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Finished
 
-EXIT = {"completed": 0, "failed": 1, "paused": 3, "cancelled": 130}
-"""Exit status by how the run ended; 2 is for settings that cannot be used, 130 for a stop by hand."""
+EXIT = {"completed": 0, "failed": 1, "paused": 3, "cancelled": STOPPED}
+"""Exit status by how the run ended."""
 
 LABELS = {
     files.BEST_CANDIDATE: "best candidate",
@@ -49,7 +50,7 @@ class Ended:
         """A record that ends is the natural end of a replay."""
         if self.replayed and self.finished.status != "failed":
             return 0
-        return 130 if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
+        return STOPPED if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
 
 
 def as_json(ended: Ended) -> dict[str, Any]:

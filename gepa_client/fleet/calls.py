@@ -4,10 +4,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from gepa_client.causes import summary
-from gepa_client.errors import ConnectionLost, InstanceChanged, Interrupted, Refused
+from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused
 from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
 from gepa_client.fleet.members import Members
 from gepa_client.fleet.slots import Slots
@@ -34,8 +34,14 @@ PINNED_TRIES = 2
 REPEATS = 2
 """How often a lost attempt is sent again to the process that may know it, before it is made anew elsewhere."""
 
-BROKEN = (ProgramFailed, Unauthorized)
+JUNK = (BadResponse, Refused)
+"""No answer of a server's at all: most often something on the way to this endpoint speaks, or its certificate."""
+
+BROKEN = (ProgramFailed, Unauthorized, *JUNK)
 """Errors that speak of the endpoint rather than of the call: another one may do better."""
+
+Failure: TypeAlias = NoVerdict | ConnectionLost | BadResponse | Refused | RpcError
+"""What an attempt may come to, short of an answer, without ending the call at once."""
 
 _random = random.SystemRandom()  # never GEPA's global generator
 
@@ -137,7 +143,7 @@ class Call(Generic[T]):
         except asyncio.CancelledError:
             self.attempts.ended("cancelled", examples=0)
             raise
-        except (NoVerdict, ConnectionLost, RpcError) as caught:
+        except (NoVerdict, ConnectionLost, BadResponse, Refused, RpcError) as caught:
             error = caught
         except BaseException:
             self.attempts.ended("error", examples=0)
@@ -163,9 +169,7 @@ class Call(Generic[T]):
             unpriced=answered.unpriced,
         )
 
-    async def _failed(
-        self, endpoint: Endpoint, error: NoVerdict | ConnectionLost | RpcError, rests: int, *, idempotent: bool
-    ) -> None:
+    async def _failed(self, endpoint: Endpoint, error: Failure, rests: int, *, idempotent: bool) -> None:
         """Decide what comes next, waiting where that is part of it; raises what ends the call."""
         if isinstance(error, Overloaded):
             self._overloaded(endpoint, error, rests, idempotent=idempotent)
@@ -225,23 +229,26 @@ class Call(Generic[T]):
         if error.sent:
             self._count(error)
 
-    def _broken(self, endpoint: Endpoint, error: RpcError, rests: int) -> None:
-        """Raise the error, unless another endpoint may do better."""
+    def _broken(self, endpoint: Endpoint, error: BadResponse | Refused | RpcError, rests: int) -> None:
+        """Raise the error, unless another endpoint may do better; each is tried before any counts a second time."""
         if isinstance(error, Unauthorized) and _has_new_token(endpoint):
             self.members.recheck(endpoint, summary(error), rests=rests)
             return
+        tried_before = endpoint in self.broken_at
         self.broken_at.add(endpoint)
-        others = any(
-            each not in self.broken_at and each.rest not in ("broken", "unreached") for each in self.members.endpoints
-        )
-        self.failures += 1
-        held = self.pin is not None and self.pin.settled and self.pin.instance == endpoint.instance
-        if held or not others or self.failures >= self.max_attempts:
+        # What fails another call's program fails this one's too; junk may have passed since.
+        hopeless = ("unreached",) if isinstance(error, JUNK) else ("unreached", "broken")
+        others = any(each not in self.broken_at and each.rest not in hopeless for each in self.members.endpoints)
+        pinned = self.pin if self.pin is not None and self.pin.instance == endpoint.instance else None
+        held = pinned is not None and pinned.settled and not isinstance(error, JUNK)
+        if held or not others:
             raise error
-        if self.pin is not None and self.pin.instance == endpoint.instance:
-            self.pin.move(None)
+        if pinned is not None:
+            pinned.move(None)
         self.avoid = endpoint
         self.members.rest(endpoint, "broken", summary(error), rests=rests)
+        if tried_before:
+            self._count(error)
 
     async def _back_off(self, endpoint: Endpoint, error: Exception, rests: int) -> None:
         """Wait, longer each time; then anywhere else, if there is anything else."""

@@ -40,7 +40,7 @@ class Fleet:
     ) -> None:
         self._max_attempts = max_attempts
         self._first_backoff_s = first_backoff_s
-        self._slots = Slots()
+        self._slots = Slots(lambda: self._members.waiting_changed())
         self._stops = Stops(lambda: self._slots.wake(self._members.endpoints))
         self._members = Members(
             self._slots,
@@ -95,18 +95,9 @@ class Fleet:
         return [endpoint.client for endpoint in sorted(self._members.endpoints, key=lambda each: not each.up)]
 
     @property
-    def capacity(self) -> int:
-        """Calls that all endpoints that are up take at once."""
-        return sum(endpoint.slots for endpoint in self._members.endpoints if endpoint.up)
-
-    @property
     def in_flight(self) -> int:
         """Calls that are with an endpoint now."""
         return self._slots.in_flight
-
-    def offers(self, capability: str) -> bool:
-        """Whether the leader named this capability."""
-        return capability in self.discovery.capabilities
 
     async def call(
         self,
@@ -124,7 +115,7 @@ class Fleet:
         Raises:
             Interrupted: `paused` after `max_attempts` without a result or `max_outage_s` without an endpoint, or what
                 `interrupt` was given.
-            RpcError, ClientError: what no repetition can change, as it came.
+            RpcError, ClientError: what neither a repetition nor another endpoint can change, as it came.
         """
         if self._members.leader is None:
             raise RuntimeError("the fleet is not open")

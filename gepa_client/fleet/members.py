@@ -132,6 +132,13 @@ class Members:
         if self._slots.up:
             self.outage.over()
 
+    def waiting_changed(self) -> None:
+        """The first call has begun to wait for a slot, or the last has ended, or an endpoint went up or down."""
+        if self._slots.waiting and not self._slots.up:
+            self.outage.run()
+        else:
+            self.outage.suspend()
+
     def about_to_wait(self) -> None:
         """A call finds no endpoint up. Endpoints that are all just busy are no reason to say so."""
         if not self.endpoints or any(each.rest != "overloaded" for each in self.endpoints):
@@ -190,7 +197,7 @@ class Members:
                     discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
                 except Failure as error:
                     self.outage.last_error = f"{endpoint.url}: {summary(error)}"
-                    out_of_reach = out_of_reach or isinstance(error, ConnectionLost)
+                    out_of_reach = out_of_reach or not isinstance(error, Overloaded)
                     if isinstance(error, ConnectionLost) and error.refused:
                         self._slots.give_up(endpoint)
                     elif isinstance(error, Overloaded):
@@ -283,13 +290,11 @@ class Members:
         self._leaving.discard(endpoint)
 
     def _availability_changed(self) -> None:
+        self.waiting_changed()
         if self._slots.up:
-            self.outage.suspend()
             self._give_up_overdue()
-        else:
-            self.outage.begin()
-            if self._slots.waiting:
-                self.about_to_wait()
+        elif self._slots.waiting:
+            self.about_to_wait()
 
     # --- bookkeeping -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""How long a fleet has had no endpoint that takes calls, and when that is too long."""
+"""How long calls have waited for an endpoint while none was up, and when that is too long."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from gepa_client.fleet.events import FleetEvent
 
 
 class Outage:
-    """The clock that runs while no endpoint is up.
+    """The clock that runs while a call waits and no endpoint is up; an outage that nobody notices costs nothing.
 
     An overloaded endpoint that comes back does not set it back, a call that was taken does: a server that refuses
     everything for ever is an outage too. `last_error`: what an endpoint did last that it should not.
@@ -22,28 +22,29 @@ class Outage:
         self._max_outage_s = max_outage_s
         self._on_event = on_event
         self._on_outage = on_outage
-        self._since: float | None = None
+        self._waited_s = 0.0
+        self._resumed = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._told = False
 
-    def begin(self) -> None:
-        """The last endpoint went down."""
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
-        self.suspend()
-        remaining_s = max(self._since + self._max_outage_s - now, 0.0)
-        self._timer = asyncio.get_running_loop().call_later(remaining_s, self._reached, self._since)
+    def run(self) -> None:
+        """A call waits, and no endpoint is up."""
+        if self._timer is None:
+            self._resumed = time.monotonic()
+            remaining_s = max(self._max_outage_s - self._waited_s, 0.0)
+            self._timer = asyncio.get_running_loop().call_later(remaining_s, self._reached)
 
     def suspend(self) -> None:
-        """An endpoint is up, or the fleet closes."""
+        """An endpoint is up, or nobody waits, or the fleet closes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._waited_s += time.monotonic() - self._resumed
 
     def over(self) -> None:
         """An endpoint takes calls again."""
-        self._since = None
+        self.suspend()
+        self._waited_s = 0.0
 
     def tell(self) -> None:
         """A call waits for any endpoint at all; said once in an outage."""
@@ -55,8 +56,9 @@ class Outage:
         """The next outage is told of again."""
         self._told = False
 
-    def _reached(self, since: float) -> None:
-        self._on_outage(f"no endpoint left for {time.monotonic() - since:.3g} s{self._why()}")
+    def _reached(self) -> None:
+        waited_s = self._waited_s + time.monotonic() - self._resumed
+        self._on_outage(f"no endpoint left for {waited_s:.3g} s{self._why()}")
 
     def _why(self) -> str:
         return f"; last error: {self.last_error}" if self.last_error else ""

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 from typing import TypeAlias
 
 from gepa_client.fleet.endpoint import Endpoint
@@ -21,13 +22,14 @@ class Slots:
 
     Nobody waits while an endpoint that could serve them has room, so a free slot found at once overtakes nobody. A
     ticket is a place in the order; a call keeps its own over all its attempts. Every step is logarithmic in the calls
-    waiting.
+    waiting. `on_waiting`: the first has begun to wait, or the last has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
         self.up = 0
         self.in_flight = 0
         self.waiting = 0
+        self._on_waiting = on_waiting
         self._tickets = itertools.count()
         self._stamps = itertools.count(1)
         self._arrivals = itertools.count()
@@ -46,27 +48,12 @@ class Slots:
         `at`: of this endpoint only. `avoid`: of another one, as long as another one is up. None: the wait was ended
         without one, by `wake` or because what `at` knew is given up.
         """
-        if at is not None and at.gone:
-            return None
-        endpoint = self._at_once(at, avoid)
-        if endpoint is not None:
-            return endpoint
-        queue = self._anywhere
-        if at is not None:
-            queue = at.pinned
-        elif avoid is not None:
-            queue = self._avoiding.setdefault(avoid, [])
-        granted: Granted = asyncio.get_running_loop().create_future()
-        heapq.heappush(queue, (ticket, next(self._arrivals), granted))
-        self.waiting += 1
-        try:
-            return await granted
-        except asyncio.CancelledError:
-            if not granted.cancelled() and (unused := granted.result()) is not None:
-                self.release(unused)
-            raise
-        finally:
-            self.waiting -= 1
+        while at is None or not at.gone:
+            endpoint = self._at_once(at, avoid) or await self._wait(ticket, at, avoid)
+            if endpoint is None or endpoint.up or endpoint.left:
+                return endpoint
+            self.release(endpoint)  # it went to rest after the slot was given: nothing is to be sent there
+        return None
 
     def release(self, endpoint: Endpoint) -> None:
         """Give a slot back; it goes to whoever waits for it longest."""
@@ -107,6 +94,28 @@ class Slots:
         up = [endpoint for endpoint in endpoints if endpoint.up]
         others = [endpoint for endpoint in up if endpoint is not avoid] or up
         return max(others, key=lambda endpoint: endpoint.room, default=None)
+
+    async def _wait(self, ticket: int, at: Endpoint | None, avoid: Endpoint | None) -> Endpoint | None:
+        queue = self._anywhere
+        if at is not None:
+            queue = at.pinned
+        elif avoid is not None:
+            queue = self._avoiding.setdefault(avoid, [])
+        granted: Granted = asyncio.get_running_loop().create_future()
+        heapq.heappush(queue, (ticket, next(self._arrivals), granted))
+        self.waiting += 1
+        if self.waiting == 1:
+            self._on_waiting()
+        try:
+            return await granted
+        except asyncio.CancelledError:
+            if not granted.cancelled() and (unused := granted.result()) is not None:
+                self.release(unused)
+            raise
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                self._on_waiting()
 
     def _at_once(self, at: Endpoint | None, avoid: Endpoint | None) -> Endpoint | None:
         has_room = at is not None and at.up and at.in_flight < at.slots

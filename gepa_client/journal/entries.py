@@ -11,6 +11,19 @@ SEARCH = "search"
 START = "start"
 """The part that holds what the run began with: discovery and rows."""
 
+EVALUATE, RETRACE, SCORE = "evaluate", "retrace", "score"
+REFLECTIVE_DATASET, COMPLETION, PROPOSAL = "reflective_dataset", "completion", "proposal"
+"""Kinds of entries and of attempts: what GEPA asks for, and what is sent for it."""
+
+ROLLOUT = "rollout"
+"""The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""
+
+STOP = "stop"
+"""The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
+
+FAILURE = "failure"
+"""The kind of an entry whose answer is an exception GEPA saw."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

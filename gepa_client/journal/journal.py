@@ -24,6 +24,9 @@ from protocol.errors import RpcError
 STOP = "stop"
 """The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
 
+ROLLOUT = "rollout"
+"""The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""
+
 FAILURE = "failure"
 """The kind of an entry whose answer is an exception GEPA saw."""
 
@@ -34,13 +37,15 @@ class RecordedFailure(ClientError):
 
 @dataclass
 class Slot:
-    """A numbered request. `failure`: the exception GEPA got for it, if it was one; see `Journal.answer`."""
+    """A numbered request, and what is recorded of it: an answer, or the exception GEPA got (`failure`)."""
 
     number: int
     request: Request
     entry: Entry | None = None
     attempts: int = 0
     """The number of the last attempt that was made for it."""
+    claimed: set[int] = field(default_factory=set)
+    """Attempts of an earlier process that a call of this one has taken over."""
 
     @property
     def recorded(self) -> bool:
@@ -74,7 +79,7 @@ class Journal:
     """One number line of one run. Without a tape nothing is kept, and every request is new.
 
     `replays`: it tells what is recorded and never goes on, at the latest before `until`. `live` tells which of the two:
-    it is asked before anything is really done.
+    it is asked before anything is really done. `inherited`: entries that come from the run this one was forked from.
     """
 
     run_id: str
@@ -85,6 +90,7 @@ class Journal:
     part: str = SEARCH
     replays: bool = False
     until: int | None = None
+    inherited: int = 0
     next_number: int = field(default=0, init=False)
     _when_live: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
@@ -169,9 +175,9 @@ class Journal:
         Call `settled` before GEPA does.
         """
         entries = [self._entry(slot, slot.request.kind, answer) for slot, answer in answers]
-        self.tape.write(*entries)
         for slot, _ in answers:
             del self._open[slot.number]
+        self.tape.write(*entries)
         return [orjson.loads(entry.answer) for entry in entries]
 
     def fail(self, slot: Slot, error: Exception) -> None:
@@ -226,7 +232,7 @@ class Journal:
         self.tape.written().result()
 
     def _entry(self, slot: Slot, kind: str, answer: Any) -> Entry:
-        data = self.secrets.redact(orjson.dumps(answer))
+        data = self.secrets.written(answer)
         about = self.secrets.redact_text(slot.request.about)
         return Entry(self.part, slot.number, kind, slot.request.digest, about, data)
 
@@ -235,6 +241,24 @@ class Journal:
     def attempts(self, slot: Slot, kind: str) -> "SlotAttempts":
         """The attempts of one call that is made for a slot; several calls may be made for the same one."""
         return SlotAttempts(self, slot, kind)
+
+    # --- rollouts ----------------------------------------------------------------------------------------------------
+
+    def rollout(self, slot: Slot) -> JsonValue:
+        """What a program answered for a slot, waiting for its score since; None where nothing is recorded."""
+        entry = self.tape.read(self._rollouts, slot.number)
+        return orjson.loads(entry.answer) if entry is not None and entry.digest == slot.request.digest else None
+
+    def keep_rollout(self, slot: Slot, result: JsonValue) -> JsonValue:
+        """Queue a program's answer that has no score yet, so that it is not paid for again; returns it as written."""
+        data = self.secrets.written(result)
+        request = slot.request
+        self.tape.write(Entry(self._rollouts, slot.number, ROLLOUT, request.digest, request.about, data))
+        return orjson.loads(data)
+
+    @property
+    def _rollouts(self) -> str:
+        return f"{self.part}-rollouts"
 
     def name(self, number: int) -> str:
         """`RUN/number` in the search, `RUN/PART/number` elsewhere: what call ids and groups begin with."""
@@ -249,7 +273,6 @@ class SlotAttempts:
     slot: Slot
     kind: str
     _current: int = field(default=0, init=False)
-    _inherited: bool = field(default=False, init=False)  # the current attempt is one that an earlier process began
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """URL and instance where an earlier process sent this call without learning of its end."""
@@ -258,9 +281,10 @@ class SlotAttempts:
             for attempt in self.journal.tape.attempts(self.journal.part, self.slot.number)
             if attempt.kind == self.kind
         ]
-        if self._current or not made or made[-1].outcome is not None:
+        if self._current or not made or made[-1].outcome is not None or made[-1].attempt in self.slot.claimed:
             return None
-        self._current, self._inherited = made[-1].attempt, True
+        self._current = made[-1].attempt
+        self.slot.claimed.add(self._current)
         return made[-1].endpoint, made[-1].instance
 
     async def sent(self, url: str, instance: str | None, *, again: bool) -> str:
@@ -282,9 +306,6 @@ class SlotAttempts:
         self.journal.halt.check()
         slot, journal = self.slot, self.journal
         if not again:
-            if self._inherited:
-                journal.tape.write(Ended(journal.part, slot.number, self._current, "lost", examples=0))
-                self._inherited = False
             slot.attempts += 1
             self._current = slot.attempts
             journal.tape.write(Sent(journal.part, slot.number, self._current, self.kind, endpoint, instance))
@@ -302,7 +323,6 @@ class SlotAttempts:
     ) -> None:
         """What became of the attempt, and what it cost."""
         journal = self.journal
-        self._inherited = False
         journal.spend.ended(self.kind, usage, unpriced)
         kept = dict(usage) if usage is not None else None
         journal.tape.write(

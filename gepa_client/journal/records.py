@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gepa_client.journal.entries import Attempt, Claim, Ended, Kept, Sent, StoredRun
+from protocol import JsonValue
 
 PACK_ABOVE = 4096
 """Bytes. What is longer is compressed, if that makes it shorter."""
@@ -25,6 +26,35 @@ Record = dict[str, Any]
 def now() -> str:
     """The time for people to read: ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def begun(
+    run_id: str,
+    *,
+    name: str | None,
+    config: dict[str, Any],
+    output: str | None = None,
+    parent: dict[str, JsonValue] | None = None,
+) -> StoredRun:
+    """A run that nobody has driven yet; `config`: its settings as they are recorded."""
+    moment = now()
+    return StoredRun(
+        id=run_id,
+        name=name,
+        status="pending",
+        reason=None,
+        config=config,
+        identity=None,
+        counters={},
+        best=None,
+        output=output,
+        parent=parent,
+        wish=None,
+        claim=Claim(None, 0),
+        driver=None,
+        created=moment,
+        updated=moment,
+    )
 
 
 def pack(data: bytes) -> tuple[bytes, bool]:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import orjson
 
@@ -10,7 +11,7 @@ SHORTEST = 8
 WORD = 20
 """Characters below which a value, or one of letters alone, is no secret worth the name: innocent text has it too."""
 
-REDACTED = b"[redacted]"
+REDACTED = "[redacted]"
 NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE)
 
 
@@ -26,17 +27,26 @@ class Secrets:
         self._plain = longest_first
         self._encoded = [orjson.dumps(value)[1:-1] for value in longest_first]
 
-    def redact(self, data: bytes) -> bytes:
-        """JSON with every secret in it replaced."""
-        for secret in self._encoded:
-            if secret in data:
-                data = data.replace(secret, REDACTED)
+    def written(self, value: Any) -> bytes:
+        """A JSON value as it is written down: every secret in its texts, names included, replaced."""
+        data = orjson.dumps(value)
+        if any(secret in data for secret in self._encoded):
+            data = orjson.dumps(self._redacted(orjson.loads(data)))
         return data
 
+    def _redacted(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.redact_text(value)
+        if isinstance(value, list):
+            return [self._redacted(part) for part in value]
+        if isinstance(value, dict):
+            return {self.redact_text(key): self._redacted(part) for key, part in value.items()}
+        return value
+
     def redact_text(self, text: str) -> str:
-        """The same for text that is not JSON."""
+        """Text with every secret in it replaced."""
         for secret in self._plain:
-            text = text.replace(secret, REDACTED.decode())
+            text = text.replace(secret, REDACTED)
         return text
 
 

@@ -23,7 +23,7 @@ class Request:
 
 def digest_of(value: Any) -> str:
     """A digest of any JSON value, in hex; the order of keys does not matter."""
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
 
 

@@ -154,6 +154,8 @@ class StoredTape:
             self._closing = True
             self._changed.notify()
         self._thread.join()
+        with self._changed:
+            self._failed = self._failed or Interrupted("failed", "the journal is closed")
 
     def _commit_groups(self) -> None:
         while (group := self._next_group()) is not None:
@@ -193,7 +195,7 @@ class StoredTape:
 
 
 class _Pages:
-    """One part of a journal as it was when this process began, a page at a time."""
+    """One part of a journal, a page at a time; what this process writes lies beyond what it has read."""
 
     def __init__(self, store: Store, run_id: str, part: str) -> None:
         self._store = store

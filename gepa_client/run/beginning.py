@@ -53,9 +53,11 @@ def begin(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> Beginn
     line = journal.line(START)
     slots = _slots(line)
     answers = [discovery.model_dump(mode="json", exclude_none=True), *wire]
-    seen = line.record(*zip(slots, answers, strict=True))  # as a replay will see it, secrets replaced
+    fresh = [(slot, answer) for slot, answer in zip(slots, answers, strict=True) if not slot.recorded]
+    written = iter(line.record(*fresh))
     line.settle()
-    return _from_record(seen, _data(config, discovery.datasets, _digest_of_rows(splits)))
+    seen = [slot.answer if slot.recorded else next(written) for slot in slots]  # as a replay sees it, secrets replaced
+    return replace(_from_record(seen, _data(config, discovery.datasets, _digest_of_rows(splits))), discovery=discovery)
 
 
 def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning, recorded_data: Mapping[str, Any]) -> Beginning:
@@ -65,7 +67,8 @@ def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning, recorded
     def digest(name: str, source: str) -> str:
         if not Path(source).exists():
             missing.append(source)
-            return str(recorded_data.get(name))
+            was = recorded_data.get(name)
+            return was if isinstance(was, str) else _digest_of_rows(before.splits)(name, source)
         return _digest(load_rows(source))
 
     data = _data(config, adapter.discovery.datasets, digest)

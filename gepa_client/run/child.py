@@ -51,9 +51,9 @@ class _Stopping:
         self._main_thread = threading.get_ident()
         self._drains = False
 
-    def drainable(self, worth_it: bool) -> None:
-        """Whether what is in flight is worth waiting for from now on."""
-        self._drains = worth_it
+    def drainable(self) -> None:
+        """From now on the work comes to its end by itself, and with it the record."""
+        self._drains = True
 
     def wish(self) -> None:
         """Stop; may be called from any thread, and again."""

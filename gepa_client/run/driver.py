@@ -5,71 +5,92 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details
 from gepa_client.errors import ClientError, Interrupted, JournalError
 from gepa_client.fleet import FleetEvent
 from gepa_client.halt import Halt
-from gepa_client.journal.entries import SEARCH, StoredRun
-from gepa_client.journal.journal import STOP, Journal
+from gepa_client.journal.entries import SEARCH, STOP, StoredRun
+from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import Heartbeat, take
 from gepa_client.journal.opening import open_store
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.spend import Spend
 from gepa_client.journal.store import Store
 from gepa_client.journal.tape import StoredTape
+from gepa_client.recorded import end_of
 from gepa_client.run import beginning as beginnings
 from gepa_client.run import folder as files
 from gepa_client.run import splits as rows_of
 from gepa_client.run.beginning import Beginning
-from gepa_client.run.config import RunConfig
+from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
+from gepa_client.run.disk import stop_for
 from gepa_client.run.events import Emit, Finished, FleetChanged, Phase, Started, Warned
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
-from gepa_client.run.optimizer import Optimization, cannot_write, reason_of
+from gepa_client.run.optimizer import Optimization, reason_of
 from gepa_client.run.pulse import Pulse
+from gepa_client.run.quiet import without
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenExamples, FailureStop
 from gepa_client.window import ExampleDone
 from protocol import DiscoverResult
 from protocol.errors import RpcError
 
-Drainable = Callable[[bool], None]
-"""Told True while a stop should let what is in flight come to its end, False while nothing worth that is."""
+Drainable = Callable[[], None]
+"""Told when a stop must let the work come to its end: what is in flight, and then the record."""
 
 
 def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable) -> None:
     """Do what the job says; the last event is always `finished`."""
     finished: Finished | None = None
     try:
+        secrets = Secrets() if job.replays else Secrets(known_secrets(RunConfig(**job.config), job.store))
+        emit = without(secrets, emit)
         store = open_store(job.store)
         try:
             if job.replays:
                 finished = _replay(job, store, emit, halt)
             else:
-                finished = _Drive(job, store, emit, halt, drainable).go()
+                finished = _Drive(job, store, emit, halt, drainable, secrets).go()
         finally:
+            drainable()
             store.close()
     except Interrupted as interrupted:
-        finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+        finished = finished or _interrupted(interrupted)
     except OSError as error:
-        finished = Finished(status="paused", reason=cannot_write(error), metric_calls=0)
+        finished = _ended_by(error)
     except (SettingsError, ClientError, RpcError) as error:
-        finished = Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
+        finished = _failed(error)
     emit(finished)
 
 
+def _interrupted(interrupted: Interrupted) -> Finished:
+    return Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+
+
+def _failed(error: Exception) -> Finished:
+    return Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
+
+
+def _ended_by(error: OSError) -> Finished:
+    stop = stop_for(error)
+    return _interrupted(stop) if stop.status == "paused" else _failed(error)
+
+
 class _Drive:
-    def __init__(self, job: Job, store: Store, emit: Emit, halt: Halt, drainable: Drainable) -> None:
+    def __init__(self, job: Job, store: Store, emit: Emit, halt: Halt, drainable: Drainable, secrets: Secrets) -> None:
         self.job = job
         self.store = store
         self.emit = emit
         self.halt = halt
         self.drainable = drainable
         self.config = RunConfig(**job.config)
-        self.secrets = Secrets(known_secrets(self.config))
+        self.secrets = secrets
 
     def go(self) -> Finished:
         """Claim the run, drive it, and let go of it with its status written."""
@@ -92,13 +113,14 @@ class _Drive:
         counters = Counters(run.counters, spend)
         finished: Finished | None = None
         try:
+            self._heed(run)
             self._mark_running(run, counters)
             with Heartbeat(self.store, job.run_id, job.owner, config.lease_s, counters.changes, self._wish, self._lost):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
         except Interrupted as interrupted:
-            finished = finished or Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+            finished = finished or _interrupted(interrupted)
         except OSError as error:
-            finished = Finished(status="paused", reason=cannot_write(error), metric_calls=0)
+            finished = _ended_by(error)
         except AnotherRun:
             self._leave(counters, **before)
             raise
@@ -106,20 +128,28 @@ class _Drive:
             status = before if resumed else {"status": "failed", "reason": reason_of(error)}
             self._leave(counters, **status)
             raise
-        self._leave(
-            counters, status=finished.status, reason=finished.reason and self.secrets.redact_text(finished.reason)
-        )
+        over = {"wish": None} if finished.status == "cancelled" else {}
+        self._leave(counters, status=finished.status, reason=finished.reason, **over)
         return finished
+
+    def _heed(self, run: StoredRun) -> None:
+        """Stop at once where somebody asked for it since this command began: while the claim was waited for."""
+        if run.wish is not None and run.wish != self.job.wish:
+            raise _wished(run.wish)
 
     def _mark_running(self, run: StoredRun, counters: Counters) -> None:
         """Say that the run goes on."""
         budget = {"max_metric_calls": self.config.max_metric_calls}
         counters.set(**budget)
-        changes = {"status": "running", "reason": None, "wish": None, "config": self.config.recorded()}
-        self.store.update(run.id, {**changes, **counters.changes()}, owner=self.job.owner)
+        changes = {"status": "running", "reason": None, "config": self.config.recorded()}
+        over = {"wish": None} if run.wish is not None else {}  # one that comes now is heard by the heartbeat
+        self.store.update(run.id, {**changes, **over, **counters.changes()}, owner=self.job.owner)
 
     def _leave(self, counters: Counters, **last: Any) -> None:
         """Write the last of it and let go; say so where the run is somebody else's by now, or the store is gone."""
+        self.drainable()
+        if last["reason"] is not None:
+            last["reason"] = self.secrets.redact_text(last["reason"])
         try:
             self.store.update(self.job.run_id, {**counters.changes(), **last}, owner=self.job.owner)
             self.store.release(self.job.run_id, self.job.owner)
@@ -127,7 +157,7 @@ class _Drive:
             self.emit(Warned(message=f"the run's last state could not be written: {reason_of(error)}"))
 
     def _wish(self, wish: str) -> None:
-        self.halt.pull(Interrupted("cancelled", f"somebody asked to {wish} the run"))
+        self.halt.pull(_wished(wish))
 
     def _lost(self, error: JournalError) -> None:
         self.halt.pull(Interrupted("paused", reason_of(error)))
@@ -136,7 +166,7 @@ class _Drive:
 
     def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
         tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
-        journal = Journal(run.id, tape, spend, self.halt, self.secrets)
+        journal = Journal(run.id, tape, spend, self.halt, self.secrets, inherited=_inherited(run))
         failure_stop = FailureStop(self.config.failure_stop, self.halt)
         self.emit(Phase(phase="connecting"))
         try:
@@ -146,14 +176,13 @@ class _Drive:
                 BetweenExamples(self.config, journal, counters),
             ):
                 beginning = self._begin(run, journal, adapter)
-                optimization = Optimization(self.config, self.job.output, self.emit, adapter, beginning, counters)
+                kept = {candidate.index: candidate for candidate in self.store.candidates(run.id)}
+                optimization = Optimization(self.config, self.job.output, self.emit, adapter, beginning, counters, kept)
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
-                self.drainable(True)
-                try:
-                    return optimization.go()
-                finally:
-                    self.drainable(False)
+                self.drainable()
+                return optimization.go()
         finally:
+            self.drainable()
             tape.close()
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
@@ -194,11 +223,12 @@ class _Drive:
         else:
             beginning = beginnings.go_on(self.config, adapter, before, (run.identity or {}).get("data", {}))
         scorer = adapter.scorers.discovery if adapter.scorers is not None else None
-        found = identity_of(self.config, beginning.discovery, scorer, beginning.data)
+        seed = orjson.loads(self.secrets.written(beginning.discovery.program.seed_candidate))
+        found = identity_of(self.config, beginning.discovery, seed, scorer, beginning.data)
         if run.identity is None:
             self.store.update(run.id, {"identity": found}, owner=self.job.owner)
         else:
-            check_same(run.id, run.identity, found, self.store.parts(run.id).get(SEARCH, 0))
+            check_same(run.id, run.identity, found, end_of(self.store, run.id, SEARCH))
             self.store.drop(run.id, SEARCH, STOP)  # it goes on from before whatever had ended it
         for message in [*rows_of.warnings(beginning.splits), *budget_warnings(self.config, beginning)]:
             self.emit(Warned(message=message))
@@ -213,19 +243,32 @@ class _Drive:
         return beginning
 
 
+def _inherited(run: StoredRun) -> int:
+    """How many of its numbers a fork has from the run it comes from."""
+    at = (run.parent or {}).get("at")
+    return at if isinstance(at, int) else 0
+
+
+def _wished(wish: str) -> Interrupted:
+    return Interrupted("cancelled", f"somebody asked to {wish} the run")
+
+
 def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
     """Tell a recorded run again, from its record alone."""
     run = store.run(job.run_id)
-    config = RunConfig(**job.config)
+    # a tracker has heard of the run once
+    config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
     tape = StoredTape(store, run.id, job.owner, halt.pull, reads_only=True)
     spend = Spend(store.spending(run.id))
-    journal = Journal(run.id, tape, spend, halt, Secrets(), replays=True, until=job.until)
+    journal = Journal(run.id, tape, spend, halt, Secrets(), replays=True, until=job.until, inherited=_inherited(run))
     beginning = beginnings.recorded(journal)
     if beginning is None or run.identity is None:
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
     scorer = run.identity["scorer"]
-    found = identity_of(config, beginning.discovery, None, run.identity["data"]) | {"scorer": scorer}
-    check_same(run.id, run.identity, found, store.parts(run.id).get(SEARCH, 0))
+    found = identity_of(config, beginning.discovery, beginning.seed_candidate, None, run.identity["data"]) | {
+        "scorer": scorer
+    }
+    check_same(run.id, run.identity, found, end_of(store, run.id, SEARCH))
     with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=beginning.discovery) as adapter:
         optimization = Optimization(config, job.output, emit, adapter, beginning, Counters({}, spend))
         emit_started(emit, job, store, config, optimization, resumed=True)

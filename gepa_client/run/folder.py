@@ -12,6 +12,7 @@ LOG = "run.log"
 REPORT = "report.md"
 REPORT_PAGE = "report.html"
 RUNS = Path("runs")
+OWN = 0o700
 
 
 def create(path: Path) -> Path:
@@ -21,8 +22,14 @@ def create(path: Path) -> Path:
         FileExistsError: it is there and holds something: a run never writes over another's results.
         OSError: it cannot be made.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    refuse_results(path)
+    found = open_again(path)
+    refuse_results(found)
+    return found
+
+
+def open_again(path: Path) -> Path:
+    """Make the folder where it is not there, for its owner alone, as rows are in it; returns its absolute path."""
+    path.mkdir(mode=OWN, parents=True, exist_ok=True)
     return path.resolve()
 
 
@@ -35,7 +42,7 @@ def refuse_results(path: Path) -> None:
 def create_default(run_id: str) -> Path:
     """Make the folder `runs/RUN`; returns its absolute path."""
     path = RUNS / run_id
-    path.mkdir(parents=True)
+    path.mkdir(mode=OWN, parents=True)
     return path.resolve()
 
 

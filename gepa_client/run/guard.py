@@ -14,7 +14,8 @@ from gepa.core.callbacks import (
 from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
-from gepa_client.journal.journal import Journal
+from gepa_client.journal.entries import COMPLETION, EVALUATE, RETRACE, SCORE
+from gepa_client.journal.journal import Journal, RecordedFailure
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import ENDINGS, RunConfig
 from gepa_client.run.events import Emit, StepFailed, Warned
@@ -23,9 +24,9 @@ from gepa_client.text import line, plain
 logger = logging.getLogger(__name__)
 
 WORK = {
-    "evaluate": "the program's examples",
-    "score": "scores made elsewhere",
-    "retrace": "examples traced again",
+    EVALUATE: "the program's examples",
+    SCORE: "scores made elsewhere",
+    RETRACE: "examples traced again",
 }
 """Kinds of attempts, in words."""
 
@@ -78,7 +79,7 @@ class FailureGuard:
         """Report what failed, and judge."""
         taken = self._failures.take()
         for swallowed in taken:
-            if swallowed.where == REFLECTION and self._is_hopeless is not None and self._is_hopeless(swallowed.error):
+            if swallowed.where == REFLECTION and self._hopeless(swallowed.error):
                 logger.error("%s", plain(details(swallowed.error)))
                 raise Interrupted("failed", line(str(swallowed)))
         fresh = [
@@ -106,6 +107,12 @@ class FailureGuard:
                 f"{first.iteration}: {first.message}",
             )
 
+    def _hopeless(self, error: Exception) -> bool:
+        """What is recorded is past: GEPA went on from it then, and it says nothing of the model there is now."""
+        if self._is_hopeless is None or isinstance(error, RecordedFailure):
+            return False
+        return self._is_hopeless(error)
+
 
 class PriceGuard:
     """A GEPA callback for runs limited by money: what has no price never reaches the limit.
@@ -116,7 +123,7 @@ class PriceGuard:
     def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
         self._limits = {
             "max_cost_usd": (config.max_cost_usd, None),
-            "max_reflection_cost": (config.max_reflection_cost, "completion"),
+            "max_reflection_cost": (config.max_reflection_cost, COMPLETION),
         }
         self._journal = journal
         self._emit = emit
@@ -137,7 +144,7 @@ class PriceGuard:
                 if limit is None or only_kind not in (None, kind) or (name, kind) in self._told:
                     continue
                 self._told.add((name, kind))
-                what = self._model if kind == "completion" else WORK.get(kind, kind)
+                what = self._model if kind == COMPLETION else WORK.get(kind, kind)
                 message = f"no price is known for {what}, so {name} cannot hold"
                 if self._only_limit and self._journal.spend.cost_usd == 0:
                     raise Interrupted("failed", f"{message}, and nothing else ends this run: give max_metric_calls")

@@ -9,7 +9,7 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.run.config import RunConfig
 from gepa_client.run.same_run import identity_settings
 from gepa_client.run.settings import SettingsError
-from protocol import DiscoverResult
+from protocol import Candidate, DiscoverResult
 
 REPLAY_VERSION = 1
 """Grows when requests, their numbers or their digests change, so that older journals cannot be replayed."""
@@ -20,16 +20,20 @@ class AnotherRun(SettingsError):
 
 
 def identity_of(
-    config: RunConfig, discovery: DiscoverResult, scorer: DiscoverResult | None, data: Mapping[str, Any]
+    config: RunConfig,
+    discovery: DiscoverResult,
+    seed_candidate: Candidate,
+    scorer: DiscoverResult | None,
+    data: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """As JSON; `data`: per split what tells its rows from others."""
+    """As JSON; `seed_candidate`: as it is recorded. `data`: per split what tells its rows from others."""
     return {
         "gepa": version("gepa"),
         "replay": REPLAY_VERSION,
         "hash_seed": os.environ.get("PYTHONHASHSEED"),
         "settings": identity_settings(config),
         "program": _program(discovery),
-        "seed_candidate": digest_of(discovery.program.seed_candidate),
+        "seed_candidate": digest_of(seed_candidate),
         "components": list(discovery.program.seed_candidate),
         "whole_batches": discovery.limits.whole_batches,
         "scorer": None if scorer is None else _program(scorer),
@@ -55,14 +59,14 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     ]
 
 
-def check_same(run_id: str, recorded: Mapping[str, Any], found: Mapping[str, Any], entries: int) -> None:
-    """Raise `AnotherRun` where they differ, naming how, and what to type instead."""
+def check_same(run_id: str, recorded: Mapping[str, Any], found: Mapping[str, Any], end: int) -> None:
+    """Raise `AnotherRun` where they differ, naming how, and what to type instead; `end`: of its journal."""
     if different := differences(recorded, found):
         listed = "\n".join(f"  {line}" for line in different)
         raise AnotherRun(
             f"run {run_id} was recorded with something else, and going on would mix two runs:\n{listed}\n"
             f"Put it back as it was, or let a run of its own go on from the record: "
-            f"gepa-client fork {run_id} --at {entries}"
+            f"gepa-client fork {run_id} --at {end}"
         )
 
 

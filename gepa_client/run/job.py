@@ -10,7 +10,8 @@ class Job(BaseModel):
     """`owner`: the claim it takes the run with. `config`: the settings, secrets included; it travels over a pipe.
 
     `output`: the folder for results; None writes none. `replays`: tell the recorded run again, without server or model,
-    and only up to `until` where that is given.
+    and only up to `until` where that is given. `wish`: what had been asked of whoever drove the run before this command
+    began, which is over.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -22,3 +23,4 @@ class Job(BaseModel):
     output: Path | None
     replays: bool = False
     until: int | None = None
+    wish: str | None = None

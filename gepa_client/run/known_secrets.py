@@ -1,9 +1,10 @@
 """The secret values that a run is given: whatever turns up of them is not written into its journal."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from gepa_client.address import find_token
 from gepa_client.fleet import Address
 from gepa_client.journal.redact import secrets_of
 from gepa_client.run.config import RunConfig
@@ -11,11 +12,16 @@ from gepa_client.run.endpoints import endpoints, scorers
 from gepa_client.run.secrets import without_secrets
 
 
-def known_secrets(config: RunConfig) -> list[str]:
-    """From the environment, from the settings, and from the files of tokens they name."""
+def known_secrets(config: RunConfig, store: str) -> list[str]:
+    """From the environment, from the settings and the files of tokens they name, from the address of the store.
+
+    Raises:
+        Refused: a token cannot be used, or a file cannot be read, which is named.
+        SettingsError: no server is named.
+    """
     values = config.model_dump(mode="json")
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
-    return [*secrets_of(), *inside, *_tokens([*endpoints(config), *scorers(config)])]
+    return [*secrets_of(), *inside, *_tokens([*endpoints(config), *scorers(config)]), *_password(store)]
 
 
 def _left_out(value: Any, recorded: Any) -> Iterator[str]:
@@ -31,6 +37,13 @@ def _left_out(value: Any, recorded: Any) -> Iterator[str]:
 
 
 def _tokens(addresses: list[Address]) -> Iterator[str]:
-    for file in {address.token_file for address in addresses if address.token_file is not None}:
-        if Path(file).is_file():
-            yield Path(file).read_text(encoding="utf-8").strip()
+    for file in {address.token_file for address in addresses}:
+        if (token := find_token(None, file)) is not None:
+            yield token
+
+
+def _password(store: str) -> Iterator[str]:
+    """As it is written in a URL, and as it is meant."""
+    written = urlsplit(store).password if "://" in store else None
+    if written:
+        yield from {written, unquote(written)}

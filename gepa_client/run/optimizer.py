@@ -1,6 +1,7 @@
 """Runs `gepa.optimize` against a fleet, tells of it in events, and keeps everything found whatever happens."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from gepa.core.result import GEPAResult
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
+from gepa_client.journal.entries import COMPLETION, EVALUATE, RETRACE, SCORE, Kept
 from gepa_client.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
@@ -20,6 +22,7 @@ from gepa_client.run import strategies
 from gepa_client.run.beginning import Beginning
 from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.counters import Counters
+from gepa_client.run.disk import stop_for
 from gepa_client.run.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
 from gepa_client.run.settings import SettingsError
@@ -27,6 +30,12 @@ from gepa_client.run.stops import BetweenIterations, between_iterations
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
 from gepa_client.text import plain
 from protocol.errors import RpcError
+
+CUT_SHORT = (
+    "the limit that ended the run holds for the test rows too: they were not scored, and the program was not told of "
+    "the best candidate; resume with a higher limit for both"
+)
+"""Said where money or time is over: they hold for all that a run does."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +52,17 @@ class _Log:
     """GEPA's log, to the stream that is the run's log; it repeats texts from elsewhere."""
 
     def log(self, message: str) -> None:
-        print(plain(message), flush=True)
+        try:
+            print(plain(message), flush=True)
+        except OSError as error:  # GEPA would swallow it
+            raise stop_for(error, "writing the log") from error
 
 
 @dataclass
 class Optimization:
     """One run from its beginning to its end; what the journal of `adapter` knows is told again, not done again.
 
-    `output`: the folder for results, None writes none.
+    `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
     """
 
     config: RunConfig
@@ -59,6 +71,7 @@ class Optimization:
     adapter: RemoteAdapter
     beginning: Beginning
     counters: Counters
+    kept: Mapping[int, Kept] = field(default_factory=dict)
 
     def go(self) -> Finished:
         """Search, test and tell the program; everything but the last event is emitted here.
@@ -76,14 +89,16 @@ class Optimization:
                 written = self._write(ending, tested)
             if ending.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
                 self._finalize(ending.result)
+        elif ending.status == "completed" and ending.result is not None and splits.test is not None:
+            self.emit(Warned(message=CUT_SHORT))
         spend = self.adapter.journal.spend
         return Finished(
             status=ending.status,
             reason=ending.reason,
             details=ending.details,
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
-            evaluation_usd=sum(spend[kind].cost_usd for kind in ("evaluate", "retrace", "score")) or None,
-            reflection_usd=spend["completion"].cost_usd or None,
+            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
+            reflection_usd=spend[COMPLETION].cost_usd or None,
             unpriced=spend.unpriced,
             files=written,
         )
@@ -128,7 +143,13 @@ class Optimization:
             is_hopeless if config.reflection_lm is not None else None,
         )
         watcher = RunWatcher(
-            self.emit, self._best, journal, self.counters, seed=config.seed, use_merge=config.use_merge
+            self.emit,
+            self._best,
+            journal,
+            self.counters,
+            seed=config.seed,
+            use_merge=config.use_merge,
+            kept=self.kept,
         )
         prices = PriceGuard(config, journal, self.emit)
         arguments = strategies.arguments(config)
@@ -153,7 +174,9 @@ class Optimization:
                 interrupted.status, watcher.result(), interrupted.reason, cause.details if cause is not None else None
             )
         except OSError as error:
-            return _Ending("paused", watcher.result(), cannot_write(error))
+            stop = stop_for(error)
+            told = details(error) if stop.status == "failed" else None
+            return _Ending(stop.status, watcher.result(), stop.reason, told)
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
             return _Ending("failed", watcher.result(), reason_of(error), details(error))
         return _Ending("completed", result)
@@ -177,6 +200,9 @@ class Optimization:
         result, output, val = ending.result, self.output, self.beginning.splits.val
         if result is None or output is None:
             return []
+        journal = self.adapter.journal
+        if ending.status != "completed" and journal.replaying and not journal.replays:
+            return [name for name in (files.BEST_CANDIDATE, files.RESULT) if (output / name).exists()]  # newer ones
         files.write_json(output / files.BEST_CANDIDATE, result.candidates[result.best_idx])
         files.write_json(
             output / files.RESULT,
@@ -235,11 +261,6 @@ class Optimization:
             self.emit(Finalized(error=reason_of(error)))
         else:
             self.emit(Finalized(message=message))
-
-
-def cannot_write(error: OSError) -> str:
-    """A full disk, most often; nothing is wrong with the run."""
-    return f"a file of the run cannot be written: {summary(error)}; make room, then resume"
 
 
 def reason_of(error: BaseException) -> str:

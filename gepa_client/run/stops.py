@@ -10,6 +10,7 @@ from typing import Any, Self
 from gepa_client.causes import plain_error
 from gepa_client.errors import Interrupted
 from gepa_client.halt import Halt
+from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.spend import Spend
 from gepa_client.run.config import RunConfig
@@ -65,8 +66,8 @@ def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> l
     if limit is not None:
         reasons.append(
             lambda: (
-                f"max_reflection_cost of ${limit:g} is reached: ${spend['completion'].cost_usd:.4f} spent"
-                if spend["completion"].cost_usd >= limit
+                f"max_reflection_cost of ${limit:g} is reached: ${spend[COMPLETION].cost_usd:.4f} spent"
+                if spend[COMPLETION].cost_usd >= limit
                 else None
             )
         )

@@ -1,7 +1,7 @@
 """Turns GEPA's callbacks into events, and holds on to the last complete state for a run that is interrupted."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from gepa.core.callbacks import (
     IterationStartEvent,
     MergeAttemptedEvent,
     MergeRejectedEvent,
+    OptimizationEndEvent,
     OptimizationStartEvent,
     ParetoFrontUpdatedEvent,
     ProposalEndEvent,
@@ -26,6 +27,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import Kept
 from gepa_client.journal.journal import Journal
 from gepa_client.run.counters import Counters
+from gepa_client.run.disk import stop_for
 from gepa_client.run.events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
 
 OnBest = Callable[[dict[str, str]], None]
@@ -35,12 +37,21 @@ class RunWatcher:
     """A GEPA callback.
 
     `on_best` is called with the seed and with every candidate that beats all before it; `journal` keeps each one of the
-    pool, `counters` what the run's store shows. `result()` is what GEPA had found when the last candidate was complete;
-    None while the seed is being scored.
+    pool, `counters` what the run's store shows. While the past is told again none of them goes back to it: they hear of
+    it when it is over, and of candidates that are not among the `kept` ones at once. `result()` is what GEPA had found
+    when the last candidate was complete; None while the seed is being scored.
     """
 
     def __init__(
-        self, emit: Emit, on_best: OnBest, journal: Journal, counters: Counters, *, seed: int, use_merge: bool
+        self,
+        emit: Emit,
+        on_best: OnBest,
+        journal: Journal,
+        counters: Counters,
+        *,
+        seed: int,
+        use_merge: bool,
+        kept: Mapping[int, Kept] | None = None,
     ) -> None:
         self._emit = emit
         self._on_best = on_best
@@ -50,10 +61,14 @@ class RunWatcher:
         self._use_merge = use_merge
         self._state: GEPAState[Any, int] | None = None
         self._kept: GEPAResult[Any, int] | None = None
+        self._in_store = kept or {}
+        self._figures: dict[str, Any] = {}
+        self._best: tuple[int, float, dict[str, str]] | None = None  # not told yet
         self._front = [0]
         self._proposed = False
         self._skipped = ""
         self._phase: PhaseName | None = None
+        self._over = False
         self._seed_kept: Kept | None = None
 
     def result(self) -> GEPAResult[Any, int] | None:
@@ -67,12 +82,16 @@ class RunWatcher:
         self._enter("replaying" if self._journal.replaying else "seed")
         self._journal.when_live(self._goes_live)
 
+    def on_optimization_end(self, _event: OptimizationEndEvent) -> None:
+        """What goes live from here on are test rows."""
+        self._over = True
+
     def on_iteration_start(self, event: IterationStartEvent) -> None:
         """The state is complete here."""
         self._state = event["state"]
         if not self._journal.replaying:
             self._enter("optimizing")
-        self._counters.set(iteration=event["iteration"], metric_calls=self._state.total_num_evals)
+        self._note(iteration=event["iteration"], metric_calls=self._state.total_num_evals)
         if self._kept is None:
             self._keep()
             self._keep_objectives_of_the_seed()
@@ -90,8 +109,7 @@ class RunWatcher:
         scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
         best = scores.index(max(scores))
         if best == index:
-            self._on_best(dict(event["candidate"]))
-            self._counters.found_best(index, event["average_score"], event["candidate"])
+            self._best = (index, event["average_score"], dict(event["candidate"]))
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
         kept = Kept(
             index=index,
@@ -104,10 +122,11 @@ class RunWatcher:
             metric_calls=found_at,
             objective_scores=objectives or None,
         )
-        self._journal.keep(kept)
+        if index not in self._in_store or not self._journal.replaying:
+            self._journal.keep(kept)
         if state is None:
             self._seed_kept = kept
-        self._counters.set(candidates=index + 1, **({"seed_score": event["average_score"]} if index == 0 else {}))
+        self._note(candidates=index + 1, **({"seed_score": event["average_score"]} if index == 0 else {}))
         self._emit(
             CandidateFound(
                 index=index,
@@ -128,7 +147,7 @@ class RunWatcher:
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """GEPA counted a batch."""
-        self._counters.set(metric_calls=event["metric_calls_used"])
+        self._note(metric_calls=event["metric_calls_used"])
         self._emit(Budget(metric_calls=event["metric_calls_used"]))
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
@@ -165,7 +184,25 @@ class RunWatcher:
 
     def _goes_live(self) -> None:
         """The record is at its end, somewhere between two callbacks; called from any thread."""
-        self._enter("seed" if self._state is None else "optimizing")
+        if not self._over:
+            self._enter("seed" if self._state is None else "optimizing")
+        try:
+            self._show()
+        except OSError as error:  # GEPA would swallow it
+            raise stop_for(error, "writing the best candidate") from error
+
+    def _note(self, **figures: Any) -> None:
+        """Figures for the store, which keeps the newer ones it has until the past has been told."""
+        self._figures |= figures
+        if not self._journal.replaying:
+            self._show()
+
+    def _show(self) -> None:
+        self._counters.set(**self._figures)
+        if self._best is not None:
+            best, self._best = self._best, None
+            self._counters.found_best(*best)
+            self._on_best(best[2])
 
     def _enter(self, phase: PhaseName) -> None:
         if phase != self._phase:
@@ -175,7 +212,9 @@ class RunWatcher:
     def _keep_objectives_of_the_seed(self) -> None:
         """Its objective scores are in the state alone, which is not there yet when it is scored."""
         objectives = dict(self._state.prog_candidate_objective_scores[0]) if self._state is not None else {}
-        if self._seed_kept is not None and objectives:
+        before = self._in_store.get(0)
+        known = self._journal.replaying and before is not None and before.objective_scores is not None
+        if self._seed_kept is not None and objectives and not known:
             self._journal.keep(replace(self._seed_kept, objective_scores=objectives))
 
     def _keep(self) -> None:
@@ -196,7 +235,7 @@ class Loud:
             try:
                 method(event)
             except OSError as error:
-                raise Interrupted("paused", f"a file of the run cannot be written: {summary(error)}") from error
+                raise stop_for(error, name) from error
             except Exception as error:
                 raise Interrupted("failed", f"{name} failed: {summary(error)}") from error
 

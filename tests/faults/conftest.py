@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.checking import Undisturbed
 from tests.faults.mongo import Mongo
-from tests.faults.optimizing import Run
+from tests.faults.optimizing import LONG_LEASE_S, Run
 from tests.faults.runs import Setup
 from tests.faults.serving import Server
 
@@ -103,7 +103,7 @@ def undisturbed(shared_server: Serve, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def _run_quietly(setup: Setup, folder: Path, server: Server) -> Undisturbed:
-    run = Run(setup, folder, [server.url])
+    run = Run(setup, folder, [server.url], lease_s=LONG_LEASE_S)
     try:
         ended = run.start().wait()
         assert ended.status == 0, str(ended)

@@ -20,6 +20,9 @@ from tests.faults.runs import Setup
 from tests.faults.serving import TOKEN
 
 LEASE_S = 1.0
+LONG_LEASE_S = 10.0
+"""Where nobody is to take the run over: a busy machine may keep a driver from showing itself for a second."""
+
 COMPLETED, PAUSED = 0, 3
 Victim = Literal["both", "parent", "child"]
 

@@ -7,6 +7,7 @@ import pytest
 from tests.faults import noted
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.optimizing import LONG_LEASE_S
 from tests.faults.proxy import FAULTS, Proxy
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import APART_S, PROCESSES
@@ -23,7 +24,7 @@ def test_a_network_that_loses_and_repeats_costs_nothing(
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     with Proxy(shared_server(setup.components).port, seeded("proxy", number), RATE) as proxy:
-        made = run(setup, [proxy.url])
+        made = run(setup, [proxy.url], lease_s=LONG_LEASE_S)
         made.finish(made.start())
         assert sum(proxy.did[fault] > 0 for fault in FAULTS) >= KINDS, proxy.did
     check(made, expected, lost_examples=0)

@@ -7,6 +7,7 @@ import pytest
 from tests.faults import noted
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
+from tests.faults.optimizing import LONG_LEASE_S
 from tests.faults.runs import MINIBATCH, VAL, Setup, seeded
 from tests.faults.serving import APART_S, PROCESSES
 
@@ -19,7 +20,7 @@ def test_a_killed_server_that_comes_back_costs_what_was_in_flight(
     expected = undisturbed(setup)
     rng = seeded("server", number)
     server = own_server(setup.components)
-    made = run(setup, [server.url])
+    made = run(setup, [server.url], lease_s=LONG_LEASE_S)
     driver = made.start()
     kills = 0
     for moment in sorted(rng.randint(0, int(expected.lines * 0.9)) for _ in range(rng.randint(1, 2))):
@@ -44,7 +45,7 @@ def test_a_server_that_stays_dead_is_replaced_by_the_others(
     expected = undisturbed(setup)
     rng = seeded("one of two", number)
     servers = [own_server(setup.components), own_server(setup.components)]
-    made = run(setup, [server.url for server in servers])
+    made = run(setup, [server.url for server in servers], lease_s=LONG_LEASE_S)
     driver = made.start()
     moment = rng.randint(1, int(expected.lines * 0.9))
     noted.until(lambda: made.reached(moment) or driver.process.poll() is not None, f"line {moment}")
@@ -61,7 +62,7 @@ def test_a_killed_program_process_costs_what_ran_in_it(
     expected = undisturbed(setup)
     rng = seeded("program", number)
     server = own_server(setup.components)
-    made = run(setup, [server.url])
+    made = run(setup, [server.url], lease_s=LONG_LEASE_S)
     driver = made.start()
     kills = 0
     for moment in sorted(rng.randint(0, int(expected.lines * 0.9)) for _ in range(rng.randint(1, 3))):

@@ -15,7 +15,7 @@ from tests.faults import noted
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.mongo import Mongo
-from tests.faults.optimizing import LEASE_S, PAUSED, Driver
+from tests.faults.optimizing import LEASE_S, LONG_LEASE_S, PAUSED, Driver
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
 
@@ -109,7 +109,7 @@ def test_a_store_locked_for_a_moment_is_waited_for(
     expected = undisturbed(setup)
     rng = seeded("short lock", number)
     moment = rng.randint(1, int(expected.lines * 0.8))
-    made = run(setup, [shared_server(setup.components).url], lease_s=10)
+    made = run(setup, [shared_server(setup.components).url], lease_s=LONG_LEASE_S)
     driver = made.start()
     noted.until(lambda: made.reached(moment), f"line {moment}")
     with locked(made.store):
@@ -147,7 +147,7 @@ def test_a_mongodb_that_restarts_costs_nothing_but_time(
     expected = undisturbed(setup)
     rng = seeded("mongo", number)
     moment = rng.randint(1, int(expected.lines * 0.8))
-    made = run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=10)
+    made = run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=LONG_LEASE_S)
     driver = made.start()
     noted.until(lambda: made.reached(moment), f"line {moment}")
     mongo.kill()

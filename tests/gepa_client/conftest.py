@@ -1,5 +1,6 @@
 """A scripted server, and the command line run against it as a user would run it."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -45,8 +46,15 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture
 def serve(host: Host) -> Callable[[Script], str]:
-    """Starts scripted servers."""
-    return lambda script: host.serve(script.server().handle)
+    """Starts scripted servers, each a process of its own as far as it says."""
+    numbers = itertools.count(1)
+
+    def start(script: Script) -> str:
+        server = script.server()
+        server.instance_id = f"instance-{next(numbers)}"
+        return host.serve(server.handle)
+
+    return start
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, clock, frame
-from gepa_client.run.events import NoProposal, Progress, Rejected, Warned
+from gepa_client.run.events import FleetChanged, NoProposal, Progress, Rejected, Warned
 from tests.gepa_client.story import NASTY, candidate, story
 
 
@@ -52,3 +52,42 @@ def test_plain_lines_tell_of_candidates_and_warnings_and_count_the_rest() -> Non
 
 def test_the_clock_counts_hours_only_when_there_are_some() -> None:
     assert (clock(42), clock(3723)) == ("0:42", "1:02:03")
+
+
+def test_what_becomes_of_the_servers_is_told_in_a_line_each_and_nothing_of_theirs_styles_it() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=200))
+    record = story()
+    url = "http://127.0.0.1:1"
+    for event in (
+        FleetChanged(kind="joined", url=url, detail="", after=None),
+        FleetChanged(kind="resting", url=url, detail=f"lost: {NASTY}", after=0.5),
+        FleetChanged(kind="waiting", url=None, detail="", after=600.0),
+        FleetChanged(kind="back", url=url, detail="", after=3.0),
+        FleetChanged(kind="refused", url=url, detail="another program", after=None),
+        FleetChanged(kind="left", url=url, detail="", after=None),
+        FleetChanged(kind="warning", url=None, detail="the fleet file cannot be read", after=None),
+    ):
+        record.apply(event)
+        display.event(event, record)
+        assert (record.waiting is not None) == (event.kind == "waiting")
+    told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert told[0] == f"{url} joined"
+    assert told[1].startswith(f"{url} rests: lost: \\u001b[2J[red]x[/]")
+    assert told[2:] == [
+        "no server answers, waiting (up to 10:00)",
+        f"{url} is back",
+        f"{url}: another program",
+        f"{url} has left",
+        "the fleet: the fleet file cannot be read",
+    ]
+
+
+def test_servers_and_money_are_in_the_frame_once_there_is_something_to_tell() -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+    record = story(Progress(evaluated=112, in_flight=5, up=1, endpoints=3, spent_usd=0.125, seconds=3.0))
+    console.print(frame(record, [], 110))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    assert "1 of 3 servers" in output.getvalue()
+    assert "$0.1250" in output.getvalue()

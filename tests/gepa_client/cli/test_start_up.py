@@ -91,7 +91,7 @@ with tempfile.TemporaryDirectory() as folder:
     store.close()
     settings = config.model_dump(mode="json", exclude_unset=True)
     job = Job(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
-    drive(job, events.append, Halt(), lambda _: None)
+    drive(job, events.append, Halt(), lambda: None)
 assert events[-1].status == "completed", events[-1]
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """

@@ -11,7 +11,7 @@ from gepa.strategies.proposal_sampling import PxNSampling
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.journal.entries import SEARCH
 from gepa_client.litellm_model import Completion
-from protocol.errors import ProgramFailed
+from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import recording, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
@@ -30,6 +30,9 @@ def scripted(host, *, whole_batches=False, keeps_state=False):
     server.seed_candidate = {"rules": "red", "style": "plain"}
     server.limits |= {"max_concurrency": 5, "whole_batches": whole_batches}
     server.evaluated = Counter()
+    server.state = []
+    if keeps_state:
+        server.capabilities.append("adapter_state")
 
     def one(candidate, example, traced):
         number = example.data["n"]
@@ -40,10 +43,20 @@ def scripted(host, *, whole_batches=False, keeps_state=False):
         return ok(0.75 + number / 1000 if found else 0.25, output=[number, found])
 
     def records(params):
+        refs = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if "trajectory_ref" in result]
+        if gone := [ref for ref in refs if ref not in server.traces]:
+            raise TrajectoryExpired(refs=gone)
         if "grey" in params["candidate"]["rules"] and "teal" not in params["candidate"]["rules"]:
             raise ProgramFailed("no records for grey ones", stage="run")
         shown = [{"Feedback": f"{result['output']}"} for result in params["eval_batch"]["results"]]
-        return {"dataset": dict.fromkeys(params["components_to_update"], shown)}
+        if not keeps_state:
+            return {"dataset": dict.fromkeys(params["components_to_update"], shown)}
+        server.state[:] = [*params.get("adapter_state", server.state), len(shown)]
+        remembered = [*shown, {"Feedback": "x" * (len(server.state) % 4)}]
+        return {
+            "dataset": dict.fromkeys(params["components_to_update"], remembered),
+            "adapter_state": list(server.state),
+        }
 
     def proposed(params):
         texts = params["candidate"]
@@ -74,6 +87,7 @@ def optimize(adapter, reflection=ProgramReflection):
         callbacks=adapter.callbacks,
         seed=5,
     )
+    adapter.journal.gone_on()
     return result.candidates, result.parents, result.val_subscores, result.total_metric_calls
 
 
@@ -83,14 +97,17 @@ class Silent:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["one server", "a new server each time"])
+@pytest.mark.parametrize("keeps_state", [False, True], ids=["stateless", "with a state"])
 @pytest.mark.parametrize("whole_batches", [False, True], ids=["examples", "whole batches"])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host, tmp_path, seed, whole_batches, restarts):
-    undisturbed = scripted(host, whole_batches=whole_batches)
+def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
+    host, tmp_path, seed, whole_batches, keeps_state, restarts
+):
+    undisturbed = scripted(host, whole_batches=whole_batches, keeps_state=keeps_state)
     with RemoteAdapter(undisturbed.url) as adapter:
         wanted = optimize(adapter)
-    assert len(wanted[0]) > 3
-    server = scripted(host, whole_batches=whole_batches)
+    assert len(wanted[0]) > 2
+    server = scripted(host, whole_batches=whole_batches, keeps_state=keeps_state)
     chance = random.Random(seed)  # noqa: S311 - reproducible cuts
     cuts = 0
     with watched(tmp_path) as store:
@@ -111,6 +128,7 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host, tmp_path, 
                     cuts += 1
                     if restarts:
                         server.forget(f"instance {cuts}")
+                        server.state.clear()
                     continue
             break
         assert found == wanted
@@ -195,7 +213,7 @@ def test_no_answer_of_a_model_is_paid_for_twice(host, tmp_path, seed):
     undisturbed, asked = scripted(host), Model()
     with RemoteAdapter(undisturbed.url) as adapter:
         wanted = optimize(adapter, asked)
-    assert len(wanted[0]) > 3
+    assert len(wanted[0]) > 2
     server, model = scripted(host), Model()
     chance = random.Random(seed)  # noqa: S311 - reproducible cuts
     cuts = 0

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 import threading
 import time
 import traceback
@@ -278,10 +279,12 @@ async def test_an_answer_that_is_none_is_told_for_what_it_is(host, handler, erro
             await client.call("evaluate", {})
 
 
-async def test_nobody_at_the_address_is_a_connection_lost_that_was_never_sent(unused_tcp_port):
-    async with RpcClient(f"http://127.0.0.1:{unused_tcp_port}", token="t") as client:
-        with pytest.raises(ConnectionLost) as caught:
-            await client.call("evaluate", {}, timeout_s=0.5)
+async def test_nobody_at_the_address_is_a_connection_lost_that_was_never_sent():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # so that nobody else can listen there
+        async with RpcClient(f"http://127.0.0.1:{taken.getsockname()[1]}", token="t") as client:
+            with pytest.raises(ConnectionLost) as caught:
+                await client.call("evaluate", {}, timeout_s=0.5)
     assert not caught.value.sent
 
 

@@ -6,7 +6,6 @@ from gepa_client.errors import ConnectionLost, Interrupted, Refused
 from gepa_client.fleet import Address, Fleet, Pin, read_roster
 from protocol.errors import Unauthorized
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
-from tests.gepa_client.scripted_server import ok
 
 
 def url_of(server):
@@ -24,7 +23,7 @@ async def test_the_first_given_that_answers_leads(cluster, opened, watch):
     first.capabilities.remove("finalize")
     async with opened(Address(NOBODY), first, second) as fleet:
         assert fleet.discovery.server.instance_id == first.instance_id
-        assert not fleet.offers("finalize")
+        assert "finalize" not in fleet.discovery.capabilities
         assert [client.instance_id for client in fleet.clients] == [first.instance_id, second.instance_id, None]
         assert [event.url for event in watch.of("joined")] == [url_of(first), url_of(second)]
         assert [event.url for event in watch.of("warning")] == [NOBODY]
@@ -35,10 +34,10 @@ async def test_one_that_did_not_answer_at_the_start_joins_later(cluster, opened,
     leader, late = cluster.start(), cluster.start(3)
     cluster.kill(late)
     async with opened(leader, late) as fleet:
-        assert fleet.capacity == 8
+        assert [endpoint.slots for endpoint in fleet.endpoints if endpoint.up] == [8]
         cluster.restart(late)
         await until(lambda: len(watch.of("joined")) == 2)
-        assert fleet.capacity == 11
+        assert [endpoint.slots for endpoint in fleet.endpoints if endpoint.up] == [8, 3]
 
 
 async def test_where_none_answers_the_start_is_an_error(opened):
@@ -121,11 +120,13 @@ async def test_an_endpoint_that_comes_back_smaller_is_given_less(cluster, opened
         await until(lambda: server._running == 0)
         server.most_at_once = 0
         server.limits["max_concurrency"] = 2
-        server.evaluate_one = lambda *_: ok()
+        cluster.hold(server)
         cluster.restart(server)
+        await until(lambda: server._running == 2)
+        cluster.let_go(server)
         await results(*tasks)
         assert server.most_at_once == 2
-        assert fleet.capacity == 2
+        assert fleet.endpoints[0].slots == 2
 
 
 async def test_an_endpoint_that_comes_back_changed_is_refused_until_it_agrees_again(cluster, opened, watch):

@@ -29,12 +29,11 @@ def entries(store: Store) -> list[Entry]:
 def test_numbers_are_given_in_the_order_asked_whatever_is_answered_first(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            slots = [*journal.ask(asking("a", "b")), *journal.ask(asking("c"))]
-            assert [slot.number for slot in slots] == [0, 1, 2]
-            first, second, third = slots
-            journal._open = {slot.number: slot for slot in slots}
+            first, second, third = journal.ask(asking("a", "b", "c"))
+            assert [slot.number for slot in (first, second, third)] == [0, 1, 2]
             journal.record((third, "C"))
             journal.record((second, "B"), (first, "A"))
+            assert [slot.number for slot in journal.ask(asking("d", "e"))] == [3, 4]
         found = entries(store)
     assert [(entry.number, entry.about, orjson.loads(entry.answer)) for entry in found] == [
         (0, "say a", "A"),
@@ -274,6 +273,7 @@ async def test_a_later_process_is_told_of_the_attempt_that_nobody_saw_end_and_co
         with recording(store) as journal:  # now it is nowhere to be found
             attempts = open_again(journal)
             assert attempts.unfinished() == ("http://a", "one")
+            attempts.ended("lost", examples=0)
             assert await attempts.sent("http://b", "two", again=False) == f"{RUN.id}/0/2"
             attempts.ended("ok")
         found = store.attempts(RUN.id, SEARCH)

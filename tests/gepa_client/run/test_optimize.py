@@ -347,6 +347,10 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     assert words.calls("propose_new_texts") == []
     assert "no price is known for openai/nobody-knows, so max_reflection_cost cannot hold" in ended.stdout
     assert not any("hush" in path.read_text() for path in only_run(tmp_path).iterdir())
+    told = cli("replay", "last")  # without the key, which is no part of the record
+    assert told.status == 0, told.stdout + told.stderr
+    assert "score 0.00 -> 1.00" in told.stdout.splitlines()[-1]
+    assert len(words.calls("complete")) == len(asked)
 
 
 def test_finalize_learns_of_the_run(serve: Serve, cli: Cli, words: Script) -> None:

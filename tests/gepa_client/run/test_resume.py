@@ -140,9 +140,7 @@ def test_a_replay_ends_before_the_number_asked_for(serve: Serve, cli: Cli, tmp_p
     assert found(seed_only) == found(live)[:1]
     assert seed_only.event("finished")["reason"] == "replayed up to 12, as asked"
     assert cli("replay", "last", "--until", 0).status == 0
-    assert len(list((tmp_path / "runs").iterdir())) == len([only_run(tmp_path)]) + len(
-        list((tmp_path / "runs").glob("evolverpc.db*"))
-    )
+    assert only_run(tmp_path)  # no folder was added
 
 
 def test_a_run_that_failed_before_it_began_cannot_be_replayed_but_resumed(host: Host, cli: Cli, words: Script) -> None:
@@ -207,7 +205,7 @@ def test_ctrl_c_twice_ends_at_once_and_at_most_what_was_in_flight_runs_again(
     process = start("optimize", url, "--max-metric-calls", 60, "--no-skip-perfect-score", "--no-check")
     words.delay_s = 0.05
     until(lambda: len(words.calls("evaluate")) >= 20)
-    words.delay_s = 4.0
+    words.delay_s = 6.0
     slow_from = len(words.calls("evaluate"))
     until(lambda: len(words.calls("evaluate")) >= slow_from + 3)
     began = time.monotonic()
@@ -217,7 +215,7 @@ def test_ctrl_c_twice_ends_at_once_and_at_most_what_was_in_flight_runs_again(
     until(lambda: "stopping after what is in flight" in stdout_line.readline())
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 6.0
     assert process.returncode == 130, stdout + stderr
     assert "stopped by hand, at once" in stdout
     words.delay_s = 0.0
@@ -290,3 +288,44 @@ def test_a_run_that_somebody_drives_is_not_resumed_beside_it_and_loses_nothing(
 def _child_of(process: "subprocess.Popen[str]") -> int:
     [child] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
     return int(child)
+
+
+def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them_left(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    words = Script(
+        datasets={"train": rows(30), "val": rows(12, 100), "test": rows(12, 200)}, max_concurrency=2, delay_s=0.02
+    )
+
+    def slow_at_test(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        words.delay_s = 0.4 if int(row["text"].split()[1]) >= 200 else words.delay_s
+        return {**scored(row, candidate), "usage": {"cost_usd": 0.01}}
+
+    words.evaluate = slow_at_test
+    process = start("optimize", serve(words), "--max-metric-calls", 40, "--no-check")
+    until(lambda: any(params["batch"][0]["split"] == "test" for params in words.calls("evaluate")))
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    spent = len(words.calls("evaluate"))
+    limited = cli("resume", "last", "--max-cost-usd", 0.1, "--json")
+    assert "max_cost_usd of $0.1 is reached" in limited.event("finished")["reason"]
+    assert len(words.calls("evaluate")) == spent
+    words.evaluate, words.delay_s = scored, 0.0
+    more = cli("resume", "last", "--max-cost-usd", 5, "--json")
+    assert more.status == 0, more.stdout
+    assert {event["rows"] for event in more.events if event["event"] == "tested"} == {12}
+    phases = [event["phase"] for event in more.events if event["event"] == "phase"]
+    assert phases == ["connecting", "replaying", "testing", "finalizing"]
+    on_test = [
+        (params["candidate"]["rules"], params["batch"][0]["id"])
+        for params in words.calls("evaluate")
+        if params["batch"][0]["split"] == "test"
+    ]
+    assert len(on_test) == len(set(on_test)) == 24
+    assert len(words.calls("finalize")) == 1
+    told = cli("replay", "last", "--json")
+    assert (told.status, found(told)) == (0, found(more))
+    assert [event["score"] for event in told.events if event["event"] == "tested"] == [
+        event["score"] for event in more.events if event["event"] == "tested"
+    ]

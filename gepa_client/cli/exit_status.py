@@ -1,0 +1,7 @@
+"""The exit statuses that every command shares; those of a run are in `summary`."""
+
+USAGE = 2
+"""It was asked for what cannot be."""
+
+STOPPED = 130
+"""It was stopped by hand."""

@@ -1,0 +1,84 @@
+"""What the record of a real run is good for: forks, exports, and no secret in any of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.scripted_server import TOKEN
+from tests.gepa_client.words import Script, records, rows, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+
+def candidates(ran: Ran) -> list[tuple[Any, ...]]:
+    return [(event["texts"], event["score"]) for event in ran.events if event["event"] == "candidate"]
+
+
+def test_a_secret_that_the_program_repeats_is_written_nowhere_and_the_run_can_be_told_again(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    script = Script(seed={"rules": f"never say {TOKEN}"}, datasets={"train": rows(30), "val": rows(12, 100)})
+
+    def leaks(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        result = scored(row, candidate)
+        return {**result, "output": f"the key is {TOKEN}", "feedback": f"{TOKEN} {result['feedback']}"}
+
+    def repeats(params: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "dataset": {
+                name: [*found, {"Feedback": f"{TOKEN} red"}] for name, found in records(params)["dataset"].items()
+            }
+        }
+
+    script.evaluate, script.reflect = leaks, repeats
+    script.finalize = lambda _: {"message": f"thank you, {TOKEN}"}
+    live = cli("optimize", serve(script), "--max-metric-calls", 80, "--no-check", "--json")
+    assert live.status == 0, live.stdout + live.stderr
+    assert len(candidates(live)) > 1
+    for path in (tmp_path / "runs").rglob("*"):
+        assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path.name
+    told = cli("replay", "last", "--json")
+    assert (told.status, candidates(told)) == (0, candidates(live))
+    more = cli("resume", "last", "--max-metric-calls", 120, "--json")
+    assert more.status == 0, more.stdout
+
+
+def test_a_fork_goes_its_own_way_from_a_number_and_pays_for_nothing_before_it(serve: Serve, cli: Cli) -> None:
+    script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
+    first = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check", "--json")
+    spent = len(script.calls("evaluate"))
+    forked = cli("fork", "last", "--at", 12, "--seed", 7, "--name", "other")
+    assert forked.status == 0, forked.stdout + forked.stderr
+    assert len(script.calls("evaluate")) == spent
+    ended = cli("resume", "other", "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert candidates(ended)[0] == candidates(first)[0]
+    assert candidates(ended) != candidates(first)
+    assert len(script.calls("evaluate")) - spent == ended.event("finished")["metric_calls"] - 12
+    again = cli("resume", first.event("started")["run_id"], "--json")
+    assert (again.status, candidates(again)) == (0, candidates(first))
+
+
+def test_a_run_that_was_imported_elsewhere_is_told_again_and_goes_on_there(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
+    url = serve(script)
+    first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
+    exported = cli("export", "last", "--output", "run.json")
+    assert exported.status == 0, exported.stderr
+    assert json.loads((tmp_path / "run.json").read_text())
+    imported = cli("import", "run.json", "--store", "elsewhere.db")
+    assert imported.status == 0, imported.stdout + imported.stderr
+    told = cli("replay", "last", "--store", "elsewhere.db", "--json")
+    assert (told.status, candidates(told)) == (0, candidates(first))
+    spent = len(script.calls("evaluate"))
+    more = cli("resume", "last", "--store", "elsewhere.db", "--max-metric-calls", 100, "--json")
+    assert more.status == 0, more.stdout + more.stderr
+    assert candidates(more)[: len(candidates(first))] == candidates(first)
+    assert len(script.calls("evaluate")) - spent == (
+        more.event("finished")["metric_calls"] - first.event("finished")["metric_calls"]
+    )
