@@ -199,7 +199,7 @@ async def _scored(
     fleet = Fleet(max_outage_s=OUTAGE_S)
     await fleet.open([Address(scorer.url, token_file=scorer.token_file, allow_insecure=scorer.allow_insecure)])
     try:
-        if not fleet.offers("scoring"):
+        if "scoring" not in fleet.discovery.capabilities:
             raise Refused(f"{scorer.url} does not score (it lacks the capability `scoring`): name a server that does")
         slots = journal.ask([other_request(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
 
@@ -242,7 +242,8 @@ async def _verdict(fleet: Fleet, output: _Output, attempts: Attempts) -> dict[st
 
 def _as_row(row: RecordedRow) -> AnyRow:
     """With its data where the run was shown it: a scorer need not hold the same splits."""
-    return HeldRow(row.id, row.example["split"]) if row.data is None else Row(row.id, row.data)
+    hidden = row.data is None and "split" in row.example
+    return HeldRow(row.id, row.example["split"]) if hidden else Row(row.id, row.data)
 
 
 def _reason(row: RecordedRow, answer: dict[str, Any]) -> str:

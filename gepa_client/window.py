@@ -9,7 +9,7 @@ from gepa_client.deadlines import evaluation_s
 from gepa_client.errors import BadResponse, ClientError
 from gepa_client.fleet import Answered, Fleet, NoVerdict, Pin
 from gepa_client.jobs import Job, run_all
-from gepa_client.journal.journal import Journal, Slot, first_failure
+from gepa_client.journal.journal import RETRACE, Journal, Slot, first_failure
 from gepa_client.journal.requests import digest_of, evaluate_request
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
@@ -98,9 +98,9 @@ class Window:
         fresh: Results = [{}] * len(item.rows)
 
         async def again(batch: _Batch, job: Job) -> None:
-            for position, result in zip(batch.at, await self._call(batch, slot, "retrace", job), strict=True):
+            for position, result in zip(batch.at, await self._call(batch, slot, RETRACE, job), strict=True):
                 fresh[position] = result
-            self.journal.spend.done("retrace", len(batch.at))
+            self.journal.spend.done(RETRACE, len(batch.at))
 
         await run_all([Job(functools.partial(again, batch)) for batch in batches])
         return fresh

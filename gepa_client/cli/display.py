@@ -94,12 +94,32 @@ class JsonDisplay(_Quiet):
         print(text, file=sys.stderr, flush=True)
 
 
+class _Rests:
+    """Which servers are known to rest: one that is found to be worse than it seemed rests only once."""
+
+    def __init__(self) -> None:
+        self._resting: set[str] = set()
+
+    def repeats(self, event: Event) -> bool:
+        """Whether the event says what was told already."""
+        if not isinstance(event, FleetChanged) or event.url is None:
+            return False
+        if event.kind == "resting" and event.url in self._resting:
+            return True
+        if event.kind == "resting":
+            self._resting.add(event.url)
+        elif event.kind in ("joined", "back", "left"):
+            self._resting.discard(event.url)
+        return False
+
+
 class PlainDisplay(_Quiet):
     """One line for each thing worth telling; proposals that were not kept are counted every ten seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._told_s = 0.0
+        self._rests = _Rests()
 
     def event(self, event: Event, record: RunRecord) -> None:
         """Print what happened, if anybody would want to read it."""
@@ -108,7 +128,7 @@ class PlainDisplay(_Quiet):
                 return
             self._told_s = event.seconds
             told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
-        elif isinstance(event, Rejected | NoProposal):
+        elif isinstance(event, Rejected | NoProposal) or self._rests.repeats(event):
             return
         else:
             told = told_plainly(event)
@@ -130,6 +150,7 @@ class LiveDisplay:
         self._console = console
         self._record = RunRecord()
         self._latest: deque[str] = deque(maxlen=self.LINES)
+        self._rests = _Rests()
         self._live = Live(console=console, get_renderable=self._frame, refresh_per_second=8)
 
     def __enter__(self) -> Self:
@@ -144,6 +165,8 @@ class LiveDisplay:
     def event(self, event: Event, record: RunRecord) -> None:
         """Remember it; the frame is redrawn by itself. Warnings stay above it."""
         self._record = record
+        if self._rests.repeats(event):
+            return
         told = told_plainly(event)
         if isinstance(event, Warned | Finalized):
             say(self._console, told)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gepa_client.cli.console import make, safe_line, say
+from gepa_client.cli.console import LONGEST, make, safe_line, say
 from gepa_client.cli.runs import COLOURS
 from gepa_client.cli.shown_candidate import show_candidate, show_changes
 from gepa_client.cli.shown_facts import facts
@@ -42,6 +42,7 @@ def show(
         int | None,
         typer.Option("--candidate", min=0, metavar="K", help="Its texts, what it changed, and its score on each row."),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Cut no value and no line of a change.")] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,9 +57,9 @@ def show(
             print_json(_as_json(kept, found, candidates), indent=2)
             return
         if candidate is None:
-            _show_run(console, kept, found, candidates)
+            _show_run(console, kept, found, candidates, full=full)
         else:
-            show_candidate(console, candidates, candidate, validation_rows(kept, found.id))
+            show_candidate(console, candidates, candidate, validation_rows(kept, found.id), full=full)
         say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
 
@@ -83,10 +84,10 @@ def _front(run: StoredRun, candidates: Sequence[Kept]) -> set[int]:
     return fronts.front(candidates, run.config.get("frontier_type", "instance"))
 
 
-def _show_run(console: Console, store: Store, run: StoredRun, candidates: Sequence[Kept]) -> None:
+def _show_run(console: Console, store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> None:
     colour = COLOURS.get(run.status, "default")
     say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
-    _show_facts(console, facts(store, run, candidates))
+    _show_facts(console, facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
     best = fronts.best(candidates)
     if best is not None:
         say(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
@@ -96,19 +97,19 @@ def _show_run(console: Console, store: Store, run: StoredRun, candidates: Sequen
         _show_spending(console, spending, running=run.status == "running")
     if best is not None and best.index != candidates[0].index:
         say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
-        show_changes(console, candidates[0], best)
+        show_changes(console, candidates[0], best, full=full)
 
 
-def _show_facts(console: Console, lines: Sequence[tuple[str, str]]) -> None:
+def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int) -> None:
     if not console.is_terminal:
         for label, text in lines:
-            say(console, f"{label:<12} {safe_line(text, LONGEST_FACT)}")
+            say(console, f"{label:<12} {safe_line(text, longest)}")
         return
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for label, text in lines:
-        table.add_row(label, safe_line(text, LONGEST_FACT))
+        table.add_row(label, safe_line(text, longest))
     console.print(table)
 
 

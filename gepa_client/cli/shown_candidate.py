@@ -11,12 +11,17 @@ from gepa_client.recorded import RecordedRow
 from gepa_client.report.facts import diff
 
 LONGEST_DIFF = 200
-"""Lines of one component's diff that are shown; `--json` has the texts in full."""
+"""Lines of one component's diff that are shown, unless in full."""
+
+LONGEST_LINE = 200
+"""Characters of a line of a diff that are shown, unless in full."""
 
 COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
 
-def show_candidate(console: Console, candidates: Sequence[Kept], index: int, rows: Sequence[RecordedRow]) -> None:
+def show_candidate(
+    console: Console, candidates: Sequence[Kept], index: int, rows: Sequence[RecordedRow], *, full: bool
+) -> None:
     """Texts, a diff against each parent, and scores beside the parents'."""
     kept = candidates[index]
     parents = [candidates[parent] for parent in kept.parents]
@@ -33,12 +38,12 @@ def show_candidate(console: Console, candidates: Sequence[Kept], index: int, row
         say(console, safe(text) if text else "[dim](empty)[/]")
     for parent in parents:
         say(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
-        show_changes(console, parent, kept)
+        show_changes(console, parent, kept, full=full)
     _show_scores(console, kept, parents, rows)
 
 
-def show_changes(console: Console, before: Kept, after: Kept) -> None:
-    """A diff for every component that differs."""
+def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> None:
+    """A diff for every component that differs; what is too long for a terminal is cut, unless `full`."""
     changed = False
     for component in dict.fromkeys([*before.texts, *after.texts]):
         lines = diff(before.texts.get(component, ""), after.texts.get(component, ""))
@@ -46,13 +51,17 @@ def show_changes(console: Console, before: Kept, after: Kept) -> None:
             continue
         changed = True
         say(console, f"[dim]{safe_line(component, 200)}[/]")
-        for text in lines[:LONGEST_DIFF]:
-            colour = COLOURS.get(text[:1])
-            say(console, f"[{colour}]{safe(text)}[/]" if colour else safe(text))
-        if len(lines) > LONGEST_DIFF:
-            say(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --json has the texts in full[/]")
+        for text in lines if full else lines[:LONGEST_DIFF]:
+            colour, told = COLOURS.get(text[:1]), safe(text if full else _cut(text))
+            say(console, f"[{colour}]{told}[/]" if colour else told)
+        if len(lines) > LONGEST_DIFF and not full:
+            say(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
     if not changed:
         say(console, "[dim]no text differs[/]")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
 
 
 def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Sequence[RecordedRow]) -> None:

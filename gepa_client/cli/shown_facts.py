@@ -1,22 +1,29 @@
 """The facts of a stored run that a reader wants first, as label and plain text."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gepa_client.cli.stored import seconds_since, span
 from gepa_client.journal.entries import SEARCH, Kept, StoredRun
 from gepa_client.journal.store import Store
-from gepa_client.recorded import discovery, row_counts
+from gepa_client.recorded import discovery, end_of, row_counts
 from gepa_client.report import fronts
 from gepa_client.run.config import RunConfig
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
 """Settings that have a line of their own, or say nothing of the run."""
 
+SHOWN = 80
+"""Characters of one value that are shown."""
 
-def facts(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> list[tuple[str, str]]:
-    """What is known, line by line; what is not known is left out."""
+DIGEST = re.compile(r"[0-9a-f]{32}")
+DIGEST_SHOWN = 8
+
+
+def facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> list[tuple[str, str]]:
+    """What is known, line by line; what is not known is left out. `full`: no value is cut."""
     lines = [
         ("reason", run.reason),
         ("name", run.name),
@@ -29,9 +36,9 @@ def facts(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> list[tupl
         ("driven by", run.driver if run.claim.owner is not None else None),
         ("asked for", run.wish),
         ("forked from", _parent(run.parent)),
-        ("settings", _settings(run.config)),
-        ("identity", _identity(run.identity or {})),
-        ("journal", f"{store.parts(run.id).get(SEARCH, 0):,} entries"),
+        ("settings", _settings(run.config, full=full)),
+        ("identity", _identity(run.identity or {}, full=full)),
+        ("journal", _journal(store, run)),
         ("results in", run.output),
     ]
     return [(label, text) for label, text in lines if text]
@@ -78,7 +85,12 @@ def _parent(parent: Mapping[str, Any] | None) -> str | None:
     return f"{parent['run']} at {parent['at']}" if parent else None
 
 
-def _settings(config: Mapping[str, Any]) -> str:
+def _journal(store: Store, run: StoredRun) -> str:
+    entries, end = store.parts(run.id).get(SEARCH, 0), end_of(store, run.id, SEARCH)
+    return f"{entries:,} entries" if entries == end else f"{entries:,} entries, numbered up to {end:,}"
+
+
+def _settings(config: Mapping[str, Any], *, full: bool) -> str:
     """Those that are not what they would be anyway."""
     defaults = {name: field.get_default(call_default_factory=True) for name, field in RunConfig.model_fields.items()}
     return _flat(
@@ -88,22 +100,39 @@ def _settings(config: Mapping[str, Any]) -> str:
             if name not in ELSEWHERE
             and value not in (None, [], ())
             and not (name in defaults and _plain(defaults[name]) == value)
-        }
+        },
+        full=full,
     )
 
 
-def _identity(identity: Mapping[str, Any]) -> str:
+def _identity(identity: Mapping[str, Any], *, full: bool) -> str:
     """What must be the same for a replay, but for the settings, which have a line of their own."""
-    return _flat({name: value for name, value in identity.items() if name != "settings" and value not in (None, False)})
+    told = {name: value for name, value in identity.items() if name != "settings" and value not in (None, False)}
+    return _flat(dict(_leaves(told)), full=full)
+
+
+def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """`data.train`: what lies within mappings, by its path."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
 
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _flat(values: Mapping[str, Any]) -> str:
+def _flat(values: Mapping[str, Any], *, full: bool) -> str:
     """`seed 3, module_selector all`: each value on one line, whatever it is."""
-    return ", ".join(
-        f"{name} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in values.items()
-    )
+    return ", ".join(f"{name} {_value(value, full=full)}" for name, value in values.items())
+
+
+def _value(value: Any, *, full: bool) -> str:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if full:
+        return told
+    if DIGEST.fullmatch(told):
+        return told[:DIGEST_SHOWN]
+    return told if len(told) <= SHOWN else f"{told[: SHOWN - 1]}…"

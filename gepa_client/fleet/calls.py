@@ -10,6 +10,7 @@ from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused
 from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
 from gepa_client.fleet.members import Members
+from gepa_client.fleet.presence import was_replaced
 from gepa_client.fleet.slots import Slots
 from gepa_client.fleet.stops import Stops
 from gepa_client.fleet.work import Answered, Attempts, NoVerdict, Pin
@@ -131,6 +132,15 @@ class Call(Generic[T]):
     async def _attempt(self, endpoint: Endpoint) -> Answered[T] | None:
         """Send once; None: it brought nothing, and what comes next is decided."""
         rests, again = endpoint.rests, self.repeat is not None
+        try:
+            replaced = await was_replaced(endpoint)
+        except BaseException:
+            self._release(endpoint)
+            raise
+        if replaced:
+            self.members.recheck(endpoint, "another process answers now", rests=rests)
+            self._release(endpoint)
+            return None
         try:
             call_id = await self.attempts.sent(endpoint.url, endpoint.instance, again=again)
         except BaseException:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,8 +32,8 @@ class Endpoint:
 
     `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from us; `done`: those that
     gave a result. `up`: it takes new calls. `left`: it is no longer of the fleet. `gone`: whatever its instance knew is
-    given up. `instance`: the server process that was let in. `rests`: how often it has rested: a call that was sent
-    before a rest says nothing about the endpoint after it.
+    given up. `instance`: the server process that was let in; `heard`: when it last answered, on the monotonic clock.
+    `rests`: how often it has rested: a call that was sent before a rest says nothing about the endpoint after it.
     """
 
     address: Address
@@ -53,7 +54,9 @@ class Endpoint:
     growth: int = 0
     said: str = ""
     stamp: int = 0
+    heard: float = 0.0
     prober: asyncio.Task[None] | None = None
+    asking: asyncio.Task[bool] | None = None
     pinned: list[tuple[int, int, Any]] = field(default_factory=list)
 
     @classmethod
@@ -97,10 +100,12 @@ class Endpoint:
         self.rest = None
         self.overdue = False
         self.failures = 0
+        self.heard = time.monotonic()
 
     def answered(self, rests: int) -> None:
         """A call gave a result; `rests` as it was when the call was sent."""
         self.done += 1
+        self.heard = time.monotonic()
         if rests == self.rests:
             self.failures = 0
             self.growth = 0

@@ -99,6 +99,10 @@ class Fleet:
         """Calls that are with an endpoint now."""
         return self._slots.in_flight
 
+    def offers(self, capability: str) -> bool:
+        """Whether the leader named this capability."""
+        return capability in self.discovery.capabilities
+
     async def call(
         self,
         what: str,

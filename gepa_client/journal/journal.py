@@ -24,6 +24,9 @@ from protocol.errors import RpcError
 STOP = "stop"
 """The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
 
+RETRACE = "retrace"
+"""The kind of attempts that trace an example again, for a reflective dataset alone."""
+
 ROLLOUT = "rollout"
 """The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""
 
@@ -276,6 +279,8 @@ class SlotAttempts:
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """URL and instance where an earlier process sent this call without learning of its end."""
+        if self.kind == RETRACE:
+            return None  # one of many examples that are traced for the same slot: nobody knows which
         made = [
             attempt
             for attempt in self.journal.tape.attempts(self.journal.part, self.slot.number)

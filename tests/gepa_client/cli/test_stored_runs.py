@@ -330,7 +330,7 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     put(store, Made())
     beyond = cli("fork", RUN_ID, "--at", 25)
     assert beyond.status == 2
-    assert "has 24 entries: give 0 to 24" in beyond.stderr
+    assert "ends at 24: give 0 to 24" in beyond.stderr
     wrong = cli("fork", RUN_ID, "--at", 2, "--failure-stop", 7)
     assert wrong.status == 2
     assert "--failure-stop" in wrong.stderr
@@ -344,10 +344,13 @@ def test_a_fork_leaves_out_the_stop_that_ended_the_run_and_secrets_stay_unrecord
         config={"reflection_lm": "openai/x", "reflection_lm_kwargs": {"api_key": "(not recorded)", "top_p": 0.5}}
     )
     opened = open_store(str(store))
-    opened.create(made.run(), [*made.rows(), Entry(SEARCH, 24, "stop", "", "stopped", b'{"status":"completed"}')])
+    stop = Entry(SEARCH, 24, "stop", "", "stopped", b'{"status":"completed"}')
+    in_flight = Entry(SEARCH, 27, "evaluate", "d", "example", b"{}")
+    opened.create(made.run(), [*made.rows(), stop, in_flight])
     opened.close()
-    new = json.loads(cli("fork", RUN_ID, "--at", 25, "--json").stdout)
-    assert new["entries"] == 24
+    new = json.loads(cli("fork", RUN_ID, "--at", 28, "--json").stdout)
+    assert new["entries"] == 25
+    assert "ends at 28: give 0 to 28" in cli("fork", RUN_ID, "--at", 29).stderr
     assert new["config"]["reflection_lm_kwargs"] == {"api_key": "(not recorded)", "top_p": 0.5}
 
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from gepa_client.errors import ConnectionLost, Interrupted, Refused
-from gepa_client.fleet import Address, Fleet, Pin, read_roster
+from gepa_client.fleet import Address, Fleet, Pin, presence, read_roster
 from protocol.errors import Unauthorized
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
@@ -23,7 +23,7 @@ async def test_the_first_given_that_answers_leads(cluster, opened, watch):
     first.capabilities.remove("finalize")
     async with opened(Address(NOBODY), first, second) as fleet:
         assert fleet.discovery.server.instance_id == first.instance_id
-        assert "finalize" not in fleet.discovery.capabilities
+        assert not fleet.offers("finalize")
         assert [client.instance_id for client in fleet.clients] == [first.instance_id, second.instance_id, None]
         assert [event.url for event in watch.of("joined")] == [url_of(first), url_of(second)]
         assert [event.url for event in watch.of("warning")] == [NOBODY]
@@ -144,6 +144,20 @@ async def test_an_endpoint_that_comes_back_changed_is_refused_until_it_agrees_ag
         server.version = "1"
         await until(lambda: watch.of("back"))
         assert len(watch.of("refused")) == 1
+
+
+async def test_a_program_that_was_changed_while_nothing_was_in_flight_gets_no_call(cluster, opened, watch, monkeypatch):
+    monkeypatch.setattr(presence, "SILENCE_S", 0.0)
+    server, other = cluster.start(), cluster.start()
+    server.version = "1"
+    async with opened(server, other) as fleet:
+        await results(begin(fleet, "before"))
+        ran = sum(server.runs.values())
+        server.forget("another process")
+        server.version = "2"
+        await results(*(begin(fleet, f"{number}") for number in range(8)))
+        assert sum(server.runs.values()) == ran
+        assert watch.of("refused")[0].detail == "program version: 2 instead of 1"
 
 
 # --- the fleet file --------------------------------------------------------------------------------------------------
