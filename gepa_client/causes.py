@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gepa_client.errors import ConnectionLost, JournalError, Refused
-from gepa_client.journal.journal import RecordedFailure
+from gepa_client.errors import ConnectionLost, JournalError, RecordedFailure, Refused
 from protocol.errors import ProgramFailed, RpcError, Unauthorized
 
 OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure)

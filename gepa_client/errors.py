@@ -6,6 +6,7 @@ ClientError
 ├── BadResponse      an answer came, but not one the contract allows
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
 ├── RowsError        a file of rows that cannot be read
+├── RecordedFailure  what failed when the run was recorded, told again
 └── JournalError     the journal of a run cannot be used as asked
     ├── JournalMismatch   GEPA asked something else than what is recorded at this number
     ├── NoSuchRun         no run of this name in the store
@@ -55,6 +56,10 @@ class Refused(ClientError):
 
 class RowsError(ClientError):
     """A file of rows is absent, malformed, or holds something that is not a JSON object."""
+
+
+class RecordedFailure(ClientError):
+    """What failed when the run was recorded, told again."""
 
 
 class JournalError(ClientError):

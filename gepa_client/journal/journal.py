@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.errors import ClientError, Interrupted, InterruptStatus, JournalMismatch
+from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, Ended, Entry, Kept, Sent
 from gepa_client.journal.redact import Secrets
@@ -32,10 +32,6 @@ ROLLOUT = "rollout"
 
 FAILURE = "failure"
 """The kind of an entry whose answer is an exception GEPA saw."""
-
-
-class RecordedFailure(ClientError):
-    """What failed when the run was recorded, told again."""
 
 
 @dataclass

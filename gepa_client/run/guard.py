@@ -12,10 +12,10 @@ from gepa.core.callbacks import (
 )
 
 from gepa_client.causes import details, summary
-from gepa_client.errors import Interrupted
+from gepa_client.errors import Interrupted, RecordedFailure
 from gepa_client.failures import Failures
 from gepa_client.journal.entries import COMPLETION, EVALUATE, RETRACE, SCORE
-from gepa_client.journal.journal import Journal, RecordedFailure
+from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import ENDINGS, RunConfig
 from gepa_client.run.events import Emit, StepFailed, Warned

@@ -70,7 +70,7 @@ def test_a_job_that_failed_fails_again_with_the_same_cause_and_only_in_a_record_
     silent = Model()
     found, causes = reflected(replaying(store), silent)
     assert found == live[0]
-    assert causes == ["reflection: RecordedFailure: ConnectionError: no answer"]
+    assert causes == ["reflection: ConnectionError: no answer"]
     assert silent.asked == []
 
 
