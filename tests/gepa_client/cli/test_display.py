@@ -91,3 +91,13 @@ def test_servers_and_money_are_in_the_frame_once_there_is_something_to_tell() ->
     assert isinstance(output, io.StringIO)
     assert "1 of 3 servers" in output.getvalue()
     assert "$0.1250" in output.getvalue()
+
+
+def test_a_server_that_rests_rests_once_however_much_is_found_out_meanwhile() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=200))
+    record = story()
+    for kind, url in ("resting", "a"), ("resting", "a"), ("resting", "b"), ("left", "a"), ("resting", "a"):
+        display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
+    told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert told == ["a rests: lost", "b rests: lost", "a has left: lost", "a rests: lost"]

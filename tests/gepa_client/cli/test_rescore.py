@@ -109,3 +109,11 @@ def test_the_token_of_the_scorer_comes_from_a_file(cli: Cli, serve: Serve, tmp_p
     ended = cli("rescore", "last", "--with", serve(scorer()), "--token-file", "old")
     assert ended.status == 2
     assert "the server refused the token from old" in ended.stderr
+
+
+def test_a_scorer_that_gives_no_score_is_told_of_in_a_line(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made())
+    ended = cli("rescore", "last", "--with", serve(scorer(lambda params: {"results": params["results"]})))
+    assert ended.status == 2
+    assert "answered `rollout` again" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -7,7 +7,8 @@ from gepa.core.callbacks import IterationEndEvent
 
 from gepa_client.errors import Interrupted
 from gepa_client.failures import Failures
-from gepa_client.journal.journal import Journal
+from gepa_client.journal.journal import Journal, RecordedFailure
+from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Event, StepFailed, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
@@ -145,3 +146,22 @@ def test_a_fault_in_a_callback_of_ours_is_not_swallowed_by_gepa() -> None:
     with pytest.raises(Interrupted, match="disk full"):
         Loud(Broken()).on_error({})
     assert not hasattr(Loud(Broken()), "on_iteration_end")
+
+
+def test_a_recorded_failure_is_never_hopeless_as_nobody_is_asked_now() -> None:
+    failures = Failures()
+    asked: list[Exception] = []
+
+    def hopeless(error: Exception) -> bool:
+        asked.append(error)
+        return True
+
+    guard = FailureGuard(failures, 5, lambda _: None, hopeless)
+    event = cast("IterationEndEvent", {"iteration": 1})
+    failures.record(REFLECTION, RecordedFailure("AuthenticationError: no key"))
+    guard.on_iteration_end(event)
+    assert asked == []
+    failures.record(REFLECTION, ValueError("no key"))
+    with pytest.raises(Interrupted):
+        guard.on_iteration_end(event)
+    assert len(asked) == 1

@@ -88,7 +88,7 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     again = cli("resume", "last", "--json")
     assert (again.status, found(again)) == (0, found(ended))
     assert len(words.calls("evaluate")) == spent
-    more = cli("resume", "last", "--max-seconds", 5, "--max-metric-calls", 100, "--json")
+    more = cli("resume", "last", "--max-seconds", 8, "--max-metric-calls", 160, "--json")
     assert more.status == 0, more.stdout
     assert found(more)[: len(found(ended))] == found(ended)
 
@@ -226,3 +226,15 @@ def test_an_endpoint_that_cannot_score_is_refused(serve: Serve, cli: Cli, words:
     assert ended.status in (1, 2)
     assert "does not offer `score`" in ended.stdout + ended.stderr
     assert words.calls("evaluate") == []
+
+
+def test_a_run_ended_by_money_says_that_its_test_rows_were_left_out(serve: Serve, cli: Cli, words: Script) -> None:
+    words.evaluate = priced
+    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check", "--json")
+    warnings = [event["message"] for event in ended.events if event["event"] == "warning"]
+    [said] = [message for message in warnings if "the test rows" in message]
+    assert "not scored" in said
+    assert "resume with a higher limit" in said
+    more = cli("resume", "last", "--max-cost-usd", 500, "--max-metric-calls", 60, "--json")
+    assert not [event for event in more.events if event["event"] == "warning" and "not scored" in event["message"]]
+    assert more.event("tested")["rows"] == 12
