@@ -1,0 +1,192 @@
+"""Whoever goes on with a run, or only tells it again, spoils nothing of what is known of it."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.errors import Interrupted
+from gepa_client.halt import Halt
+from gepa_client.journal.entries import StoredRun
+from gepa_client.run.driver import drive
+from gepa_client.run.events import CandidateFound, Emit, Event, Finished, Started, Warned
+from gepa_client.run.job import Job
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run, stored
+from tests.gepa_client.scripted_server import TOKEN
+from tests.gepa_client.words import Script, rows
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def as_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the optimizer's own process has in its environment."""
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    monkeypatch.setenv("GEPA_TOKEN", TOKEN)
+
+
+def record(folder: Path) -> StoredRun:
+    with stored(folder) as (store, run_id):
+        return store.run(run_id)
+
+
+def settings(run: StoredRun, **more: Any) -> dict[str, Any]:
+    named = ("url", "max_metric_calls", "lease_s", "trainset", "valset")
+    return {key: run.config[key] for key in named if run.config[key] is not None} | more
+
+
+def driven(folder: Path, halt: Halt | None = None, on: Emit = lambda _: None, **more: Any) -> list[Event]:
+    """What a process of its own would tell that goes on with the one run."""
+    run = record(folder)
+    told: list[Event] = []
+
+    def emit(event: Event) -> None:
+        told.append(event)
+        on(event)
+
+    config = settings(run, **more.pop("config", {}))
+    where = str(folder / "runs" / "evolverpc.db")
+    job = Job(store=where, run_id=run.id, owner="me", config=config, output=Path(str(run.output)), **more)
+    drive(job, emit, halt or Halt(), lambda: None)
+    return told
+
+
+def finished(told: list[Event]) -> Finished:
+    last = told[-1]
+    assert isinstance(last, Finished)
+    return last
+
+
+def optimized(serve: Serve, cli: Cli, *more: object) -> Script:
+    """A run of several candidates that is complete."""
+    script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
+    ended = cli("optimize", serve(script), "--max-metric-calls", 150, "--no-check", *more)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    return script
+
+
+def test_a_run_that_is_stopped_while_it_is_told_again_keeps_its_newer_figures(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    optimized(serve, cli)
+    before, folder = record(tmp_path), only_run(tmp_path)
+    assert before.counters["candidates"] > 2
+    files = {name: (folder / name).read_bytes() for name in ("best_candidate.json", "result.json")}
+    halt = Halt()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, CandidateFound) and event.index == 1:
+            halt.pull(Interrupted("paused", "stopped by hand"))
+
+    told = driven(tmp_path, halt, stop)
+    assert (finished(told).status, finished(told).files) == ("paused", ["best_candidate.json", "result.json"])
+    after = record(tmp_path)
+    moving = ("active_seconds",)
+    assert {key: value for key, value in after.counters.items() if key not in moving} == {
+        key: value for key, value in before.counters.items() if key not in moving
+    }
+    assert after.best == before.best
+    assert {name: (folder / name).read_bytes() for name in files} == files
+
+
+def test_candidates_that_were_lost_between_two_writes_come_back_and_the_others_are_not_written_again(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    optimized(serve, cli)
+    with stored(tmp_path) as (store, run_id):
+        before = store.candidates(run_id)
+        spoilt = replace(before[1], texts={"rules": "mark"})  # seen again if nobody writes it
+        assert store.claim(run_id, store.run(run_id).claim, "hand", "by hand")
+        store.write(run_id, "hand", [spoilt])
+        store.release(run_id, "hand")
+    database = sqlite3.connect(tmp_path / "runs" / "evolverpc.db")
+    with database:
+        database.execute("DELETE FROM candidates WHERE number = ?", [before[-1].index])
+    database.close()
+    halt = Halt()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, CandidateFound) and event.index == before[-1].index:
+            halt.pull(Interrupted("paused", "stopped by hand"))
+
+    driven(tmp_path, halt, stop)
+    with stored(tmp_path) as (store, run_id):
+        assert store.candidates(run_id) == [before[0], spoilt, *before[2:]]
+
+
+def test_a_fork_that_ends_within_what_it_inherits_has_all_its_figures(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    optimized(serve, cli)
+    before = record(tmp_path)
+    with stored(tmp_path) as (store, run_id):
+        end = store.parts(run_id)["search"]
+    assert cli("fork", "last", "--at", end, "--name", "same").status == 0
+    assert cli("resume", "same").status == 0
+    [same] = [json.loads(line) for line in cli("runs", "--json").stdout.splitlines() if '"same"' in line]
+    assert same["best"] == before.best
+    for figure in ("metric_calls", "candidates", "iteration", "seed_score"):
+        assert same["counters"][figure] == before.counters[figure]
+
+
+def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    optimized(serve, cli)
+    before = record(tmp_path)
+    refused = cli("resume", "last", "--max-metric-calls", 20)
+    assert refused.status == 2
+    assert "--max-metric-calls 20 is less than" in refused.stderr
+    assert f"the {before.counters['metric_calls']} metric calls" in refused.stderr
+    assert record(tmp_path) == before
+    assert cli("resume", "last", "--max-metric-calls", 150).status == 0
+
+
+def test_a_cancel_that_comes_while_a_claim_is_waited_for_is_heeded(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    script = optimized(serve, cli, "--lease-s", 1)
+    spent = len(script.calls("evaluate"))
+    with stored(tmp_path) as (store, run_id):
+        assert store.claim(run_id, store.run(run_id).claim, "dead", "pid 7 on elsewhere")
+
+        def cancel(event: Event) -> None:
+            if isinstance(event, Warned) and "waiting 1 s for a sign of life" in event.message:
+                store.update(run_id, {"wish": "cancel"})
+
+        told = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
+    assert (finished(told).status, finished(told).reason) == ("cancelled", "somebody asked to cancel the run")
+    run = record(tmp_path)
+    assert (run.status, run.reason, run.wish, run.claim.owner) == ("cancelled", finished(told).reason, None, None)
+    assert len(script.calls("evaluate")) == spent
+
+
+def test_a_cancel_from_before_this_command_is_over(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    optimized(serve, cli)
+    with stored(tmp_path) as (store, run_id):
+        store.update(run_id, {"wish": "cancel"})
+    more = cli("resume", "last", "--max-metric-calls", 200)
+    assert more.status == 0, more.stdout
+    assert (record(tmp_path).status, record(tmp_path).wish) == ("completed", None)
+
+
+def test_a_replay_tells_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    optimized(serve, cli)
+    told = driven(tmp_path, replays=True, config={"use_wandb": True, "use_mlflow": True})
+    assert finished(told).status == "completed", finished(told)
+    [started] = [event for event in told if isinstance(event, Started)]
+    assert not started.config["use_wandb"]
+
+
+def test_rows_whose_file_is_gone_before_they_were_described_are_told_by_what_is_recorded(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "train.json").write_text(json.dumps(rows(30)))
+    optimized(serve, cli, "--trainset", "train.json")
+    identity = record(tmp_path).identity
+    (tmp_path / "train.json").unlink()
+    with stored(tmp_path) as (store, run_id):
+        store.update(run_id, {"identity": None})
+    told = driven(tmp_path)
+    assert finished(told).status == "completed", finished(told)
+    assert record(tmp_path).identity == identity

@@ -1,0 +1,71 @@
+"""Secrets and what others may read: in reasons, in events, in the folder of results."""
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gepa_client.errors import Refused
+from gepa_client.journal.redact import Secrets
+from gepa_client.run.config import RunConfig
+from gepa_client.run.events import Event, Finished, Started, StepFailed
+from gepa_client.run.known_secrets import known_secrets
+from gepa_client.run.quiet import without
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run, stored
+from tests.gepa_client.scripted_server import TOKEN, failed
+from tests.gepa_client.words import Script, rows
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+
+def test_the_reason_of_a_run_that_failed_repeats_no_secret_anywhere(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    script = Script(datasets={"train": rows(30), "val": rows(60, 100)})
+    script.evaluate = lambda _row, _candidate: failed(message=f"cannot log in with {TOKEN}")
+    ended = cli("optimize", serve(script), "--max-metric-calls", 500, "--no-check", "--json")
+    assert ended.status == 3, ended.stdout
+    assert "cannot log in with [redacted]" in ended.event("finished")["reason"]
+    assert TOKEN not in ended.stdout + ended.stderr
+    with stored(tmp_path) as (store, run_id):
+        assert "[redacted]" in str(store.run(run_id).reason)
+    for path in (tmp_path / "runs").rglob("*"):
+        assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path.name
+
+
+def test_the_folder_of_results_is_its_owners_alone(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    script = Script(datasets={"train": rows(30)})
+    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--no-check", "--output", "mine").status == 0
+    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--no-check").status == 0
+    for folder in (tmp_path / "mine", only_run(tmp_path)):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_every_text_of_an_event_is_free_of_secrets_and_its_figures_stay() -> None:
+    told: list[Event] = []
+    emit = without(Secrets(["12345678x"]), told.append)
+    emit(StepFailed(iteration=3, step="a", message="key 12345678x", details="12345678x"))
+    emit(Finished(status="failed", reason="12345678x", metric_calls=12345678, files=["12345678x"], seconds=1.5))
+    assert told == [
+        StepFailed(iteration=3, step="a", message="key [redacted]", details="[redacted]"),
+        Finished(status="failed", reason="[redacted]", metric_calls=12345678, files=["[redacted]"], seconds=1.5),
+    ]
+    assert not any(isinstance(event, Started) for event in told)
+
+
+def test_the_tokens_of_files_and_the_password_of_a_store_are_known(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("  the-token-itself \n")
+    config = RunConfig(url=("http://127.0.0.1:1",), token_file=tmp_path / "token")
+    found = known_secrets(config, "mongodb+srv://me:p%40ssword9@host/database")
+    assert {"the-token-itself", "p%40ssword9", "p@ssword9"} <= set(found)
+    assert known_secrets(config, "runs/a:b@c.db")[-1] == "the-token-itself"
+
+
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    config = RunConfig(url=("http://127.0.0.1:1",), token_file=tmp_path / "gone")
+    with pytest.raises(Refused, match=r"gone: no such file"):
+        known_secrets(config, "runs.db")
+    (tmp_path / "gone").write_text("\n")
+    with pytest.raises(Refused, match="is empty"):
+        known_secrets(config, "runs.db")
