@@ -12,6 +12,7 @@ PxN iteration one after another; its own command cannot ask for PxN at all.
 
 import argparse
 import contextlib
+import gc
 import importlib
 import json
 import statistics
@@ -193,6 +194,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    gc.collect()
+    gc.freeze()  # as the optimizer's own process does; for all ways alike
     with _ways() as ways:
         pxn, pxn_candidates = measure(ways, PxNSampling(2, 4), arguments.rounds)
         del ways["gepa_rpc"]

@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 REFLECTIVE_DATASET = "reflective_dataset"
 
+ANYWHERE = ("proposals", "finalize")
+"""Capabilities that are the fleet's where any endpoint has them; those of evaluations are the leader's."""
+
 
 class RemoteAdapter:
     """Give it to `gepa.optimize(adapter=...)`; the program behind `url` is evaluated over the network.
@@ -53,8 +56,9 @@ class RemoteAdapter:
     `journal`: what the run was told before, and where everything is recorded; without it nothing is kept.
     `recorded`: what `discover` once said, for a replay: then nothing is connected.
 
-    `discovery`: what the leading server said of itself. `tally`, `retraced`: what evaluations took, and, apart from
-    them, what it took to trace minibatches again whose trajectories were lost. `failures`: what GEPA swallowed.
+    `discovery`: what the leading server said of itself, and what others offer besides. `tally`, `retraced`: what
+    evaluations took, and, apart from them, what it took to trace minibatches again whose trajectories were lost.
+    `failures`: what GEPA swallowed.
 
     Raises:
         Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
@@ -97,6 +101,7 @@ class RemoteAdapter:
                 max_outage_s=max_outage_s,
                 wanted=splits,
                 on_event=on_fleet or (lambda _event: None),
+                on_token=self.journal.secrets.add,
             )
 
         def addresses(urls: str | Sequence[str], file: Path | str | None) -> list[Address]:
@@ -112,12 +117,13 @@ class RemoteAdapter:
             if recorded is not None:
                 self.discovery = recorded
             else:
-                self.discovery = self._bridge.run(
+                leader = self._bridge.run(
                     _open(self.fleet, addresses(url, token_file), fleet_file, allow_insecure=allow_insecure)
                 )
+                self.discovery = _with_what_others_offer(leader, self.fleet)
                 if self.scorers is not None:
                     scorers = addresses(score_with, score_token_file)
-                    _check_scorers(self.discovery, self._bridge.run(_open(self.scorers, scorers)))
+                    _check_scorers(self.discovery, self._bridge.run(_open(self.scorers, scorers)), self.scorers)
         except BaseException:
             self.close()
             raise
@@ -163,8 +169,8 @@ class RemoteAdapter:
         return [self._tracing]
 
     def offers(self, capability: str) -> bool:
-        """Whether the program, or the server before it, has this capability."""
-        return capability in self.discovery.capabilities
+        """Whether the program, or the server before it, has this capability, at any endpoint that has answered."""
+        return capability in self.discovery.capabilities or self.fleet.offers(capability)
 
     # --- evaluation --------------------------------------------------------------------------------------------------
 
@@ -298,7 +304,7 @@ class RemoteAdapter:
         An instance that still runs has gone on from there since, as this run did. It has not where the answer comes
         from the run that this one was forked from: then the state travels with the next request.
         """
-        if self.offers(STATE_KEY):
+        if STATE_KEY in self.discovery.capabilities:
             made_by = answer.get("made_by") if number >= self.journal.inherited else None
             self._state.keep(answer.get(STATE_KEY), made_by)
 
@@ -329,9 +335,13 @@ class RemoteAdapter:
         slot: Slot,
         send: Callable[[RpcClient, str | None], Awaitable[Answered[T]]],
         pin: Pin | None = None,
+        needs: str | None = None,
     ) -> T:
-        """One call that runs no examples, for a slot of the journal; repeated by the same rules as evaluations."""
-        return await self.fleet.call(what, send, self.journal.attempts(slot, what), pin=pin)
+        """One call that runs no examples, for a slot of the journal; repeated by the same rules as evaluations.
+
+        `needs`: the capability that an endpoint must have to be asked.
+        """
+        return await self.fleet.call(what, send, self.journal.attempts(slot, what), pin=pin, needs=needs)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
@@ -353,7 +363,7 @@ class RemoteAdapter:
         A GEPA adapter (a program of whole batches) gets it at once, even when empty: GEPA restores at every start, and
         an adapter may begin anew then. Any other program gets the state it once gave with the next reflective dataset.
         """
-        if not self.offers(STATE_KEY):
+        if STATE_KEY not in self.discovery.capabilities:
             if state:
                 raise ValueError("the server keeps no adapter state, but there is one to restore")
             return
@@ -412,7 +422,7 @@ class RemoteAdapter:
                 told: str | None = slot.answer
                 return told
             line.live()
-            message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"))
+            message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"), needs="finalize")
             [told] = line.record((slot, message))
             await line.settled()
             return told
@@ -433,9 +443,15 @@ async def _open(
     return discovery
 
 
-def _check_scorers(program: DiscoverResult, scorer: DiscoverResult) -> None:
+def _with_what_others_offer(leader: DiscoverResult, fleet: Fleet) -> DiscoverResult:
+    """What is recorded of a mixed fleet: a replay has nothing else to go by."""
+    further = [each for each in ANYWHERE if each not in leader.capabilities and fleet.offers(each)]
+    return leader.model_copy(update={"capabilities": [*leader.capabilities, *further]}) if further else leader
+
+
+def _check_scorers(program: DiscoverResult, scorer: DiscoverResult, scorers: Fleet) -> None:
     """Raises `Refused` where the endpoint cannot score, or holds other rows under the names of the program's."""
-    if "scoring" not in scorer.capabilities:
+    if not scorers.offers("scoring"):
         raise Refused(f"{scorer.program.name}, given to score, does not offer `score` (capability `scoring`)")
     for split, held in program.datasets.items():
         known = scorer.datasets.get(split)

@@ -227,7 +227,7 @@ class ProgramReflection:
                 )
 
             try:
-                texts = await self.adapter.call(PROPOSAL, slots[at], send)
+                texts = await self.adapter.call(PROPOSAL, slots[at], send, needs="proposals")
                 unasked = sorted(set(texts) - set(jobs[at][2]))
                 if unasked:
                     raise BadResponse(f"the program proposed texts nobody asked for: {', '.join(unasked)}")

@@ -50,6 +50,7 @@ class RpcClient:
     call before the server answers `pending` (capability `async`), which the client then follows up by itself.
     `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
     is not tried again here, as one that is lost is.
+    `token_later`: the caller looks for the token and gives it by `use_token`, before any call.
 
     Raises:
         Refused: the address or the token cannot be used; see `gepa_client.address`.
@@ -66,13 +67,13 @@ class RpcClient:
         allow_insecure: bool = False,
         max_response_bytes: int = 256 * 2**20,
         elsewhere: bool = False,
+        token_later: bool = False,
     ) -> None:
         self.url = rpc_url(url, allow_insecure=allow_insecure)
         self.timeout_s = timeout_s
         self.wait_s = wait_s
         self.discovery: DiscoverResult | None = None
-        self._token, self._token_file = token, token_file
-        self._poster = Poster(self.url, find_token(token, token_file), max_response_bytes)
+        self._poster = Poster(self.url, None if token_later else find_token(token, token_file), max_response_bytes)
         self._when_refused = refused(token, token_file)
         self._elsewhere = elsewhere
         self._ids = itertools.count(1)
@@ -97,13 +98,9 @@ class RpcClient:
         """Close the session; safe to call twice."""
         await self._poster.close()
 
-    def reread_token(self) -> bool:
-        """Look for the token where it came from; True when it is another one, as after a restart of the server.
-
-        Raises:
-            Refused: its file cannot be read, or holds no usable token.
-        """
-        return self._poster.use_token(find_token(self._token, self._token_file))
+    def use_token(self, token: str | None) -> bool:
+        """Send this token from now on; True when it is another one than before."""
+        return self._poster.use_token(token)
 
     def offers(self, capability: str) -> bool:
         """Whether the last `discover` named this capability; False before the first."""

@@ -207,7 +207,9 @@ class Window:
             )
             return answered(asked, answer["results"])
 
-        scored = await scorers.call(f"the score of {_named(rows)}", send, self.journal.attempts(slot, "score"))
+        scored = await scorers.call(
+            f"the score of {_named(rows)}", send, self.journal.attempts(slot, "score"), needs="scoring"
+        )
         merged = list(results)
         for position, score in zip(at, scored, strict=True):
             if score["status"] == "rollout":

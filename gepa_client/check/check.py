@@ -1,27 +1,33 @@
 """Tries a server on a few training rows before a run is paid for, and says what the run would meet and take."""
 
+import asyncio
 import contextlib
 import functools
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from gepa_client.address import rpc_url
 from gepa_client.causes import details, summary
 from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing, Verdict
 from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, RowsError
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
+from gepa_client.fleet.roster import Address
 from gepa_client.held import held_rows
 from gepa_client.jobs import Job, run_all
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
 from gepa_client.run import splits
 from gepa_client.run.config import RunConfig
-from gepa_client.run.endpoints import endpoints
+from gepa_client.run.endpoints import endpoints, scorers
 from gepa_client.run.settings import SettingsError
 from protocol import DiscoverResult
 from protocol.errors import RpcError
+
+ASSUMED_BUDGET = 1000
+"""Metric calls of a run that nothing ends yet."""
 
 TOLERATED = 0.10
 """The share of examples that may end in a system error: the infrastructure's, a time-out, or the program's."""
@@ -39,19 +45,27 @@ class _Stop(Exception):
 async def check(config: RunConfig, examples: int, trying: Callable[[int], None] | None = None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
-    Of several servers the first that answers is tried; those before it are warnings. `trying` is told how many rows
-    are tried, before they are.
+    Of several servers the first that answers is tried; those that do not are warnings. `trying` is told how many rows
+    are tried, before they are. Servers that score are asked what they are, and nothing more.
 
     Raises:
         Refused, SettingsError: the settings cannot be used.
     """
     silent: list[Step] = []
-    for at in endpoints(config):
-        attempt = _Attempt(config, at.url, examples, trying)
-        async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as attempt.client:
-            with contextlib.suppress(_Stop):
-                await attempt.go()
-        if attempt.reached:
+    named = endpoints(config)
+    for number, at in enumerate(named):
+        attempt = _Attempt(config, at.url, named[number + 1 :], examples, trying)
+        rpc_url(at.url, allow_insecure=at.allow_insecure)
+        try:
+            client = RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure)
+        except Refused as error:  # its token: another server may have one
+            attempt.reached = False
+            attempt.failed("handshake", error)
+        else:
+            async with client as attempt.client:
+                with contextlib.suppress(_Stop):
+                    await attempt.go()
+        if attempt.reached or attempt.fatal:
             attempt.steps = [step.model_copy(update={"verdict": "warning"}) for step in silent] + attempt.steps
             break
         silent += attempt.steps
@@ -60,9 +74,18 @@ async def check(config: RunConfig, examples: int, trying: Callable[[int], None] 
 
 
 class _Attempt:
-    def __init__(self, config: RunConfig, url: str, examples: int, trying: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        url: str,
+        others: Sequence[Address],
+        examples: int,
+        trying: Callable[[int], None] | None,
+    ) -> None:
         self.config = config
         self.url = url
+        self.others = others
+        self.at_once = 0
         self.trying = trying
         self.wanted = examples
         self.client: RpcClient
@@ -71,6 +94,7 @@ class _Attempt:
         self.examples: list[CheckedExample] = []
         self.timing: Timing | None = None
         self.reached = True
+        self.fatal = False  # no other server would change what was found
 
     def report(self) -> CheckReport:
         known = self.discovery
@@ -94,6 +118,8 @@ class _Attempt:
 
     async def go(self) -> None:
         discovery = await self._handshake()
+        await self._meet_scorers()
+        await self._meet_others(discovery)
         rows = await self._rows(discovery)
         if self.trying is not None:
             self.trying(len(rows))
@@ -113,6 +139,33 @@ class _Attempt:
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
         self.note("handshake", "ok", f"components {', '.join(program.seed_candidate)}; the server offers {offered}")
         return self.discovery
+
+    async def _meet_scorers(self) -> None:
+        """Nothing is paid for where nobody could score it."""
+        named = scorers(self.config)
+        if not named:
+            return
+        answers = await asyncio.gather(*map(_met, named))
+        silent = [found for found in answers if not isinstance(found, DiscoverResult)]
+        if len(silent) == len(answers):
+            self.reached, self.fatal = False, True
+            self.note("scores", "failed", f"nobody is there to score: {'; '.join(map(summary, silent))}")
+            raise _Stop
+        if not any(isinstance(found, DiscoverResult) and "scoring" in found.capabilities for found in answers):
+            urls = ", ".join(self.config.score_with)
+            self.note("scores", "failed", f"{urls}, given to score, does not offer `score` (capability `scoring`)")
+            raise _Stop
+        for error in silent:
+            self.note("scores", "warning", f"one of the servers that score: {summary(error)}")
+
+    async def _meet_others(self, discovery: DiscoverResult) -> None:
+        """How many examples all servers together run at once."""
+        self.at_once = discovery.limits.max_concurrency
+        for found in await asyncio.gather(*(_met(at) for at in self.others)):
+            if isinstance(found, DiscoverResult):
+                self.at_once += found.limits.max_concurrency
+            else:
+                self.note("handshake", "warning", summary(found))
 
     async def _rows(self, discovery: DiscoverResult) -> list[Numbered]:
         """Up to `wanted` training rows, spread over all of them."""
@@ -168,17 +221,17 @@ class _Attempt:
             raise _Stop from error
         self.examples = [_checked(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         if took:
-            self._time(discovery, took, time.monotonic() - began)
+            self._time(took, time.monotonic() - began)
         return results
 
     def _call_id(self) -> str | None:
         return uuid.uuid4().hex if self.client.offers("idempotency") else None
 
-    def _time(self, discovery: DiscoverResult, took: list[float], all_s: float) -> None:
+    def _time(self, took: list[float], all_s: float) -> None:
         costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
-        budget = self.config.max_metric_calls or 1000
+        budget = self.config.max_metric_calls if self.config.ends else ASSUMED_BUDGET
         each_s = _mean(took)
-        at_once = discovery.limits.max_concurrency
+        at_once = self.at_once
         minibatch = min(self.config.reflection_minibatch_size or 3, at_once)
         each_usd = _mean(costs) if costs else None
         self.timing = Timing(
@@ -187,9 +240,9 @@ class _Attempt:
             all_s=all_s,
             at_once=at_once,
             budget=budget,
-            run_s=(budget * each_s / at_once, budget * each_s / minibatch),
+            run_s=(budget * each_s / at_once, budget * each_s / minibatch) if budget is not None else None,
             example_usd=each_usd,
-            run_usd=budget * each_usd if each_usd is not None else None,
+            run_usd=budget * each_usd if each_usd is not None and budget is not None else None,
         )
 
     def _judge(self, discovery: DiscoverResult, results: list[dict[str, Any]]) -> None:
@@ -284,6 +337,15 @@ class _Attempt:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
             self.note("proposals", "warning", "nobody proposes new texts yet: a run needs --reflection-lm")
+
+
+async def _met(at: Address) -> DiscoverResult | Exception:
+    """What a server says of itself, or why it cannot be asked."""
+    try:
+        async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as client:
+            return await client.discover()
+    except (ClientError, RpcError) as error:
+        return error
 
 
 def _mean(values: list[float]) -> float:

@@ -39,15 +39,16 @@ class CheckedExample(_Part):
 class Timing(_Part):
     """Seconds, an example's as measured here, the way there and back included.
 
-    `run_s`: what `budget` metric calls would take, from every slot busy to one minibatch at a time.
+    `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
+    minibatch at a time; None, as `budget` and `run_usd`, where another limit ends the run.
     """
 
     example_s: float
     slowest_s: float
     all_s: float
     at_once: int
-    budget: int
-    run_s: tuple[float, float]
+    budget: int | None
+    run_s: tuple[float, float] | None
     example_usd: float | None = None
     run_usd: float | None = None
 

@@ -3,18 +3,20 @@
 import asyncio
 from pathlib import Path
 
-from gepa_client.errors import ConnectionLost
+from gepa_client.address import rpc_url
+from gepa_client.errors import ClientError
 from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.folder import refuse_results
 from gepa_client.run.settings import SettingsError
+from protocol.errors import RpcError
 
 
 def look_ahead(settings: RunConfig, *, output: Path | None) -> None:
-    """One `discover` at the first server that answers, and no metric call.
+    """One `discover` at each server, and no metric call.
 
     Raises:
         SettingsError: the folder for the results is in use, the reflection model can never answer, or nobody proposes.
-        ClientError, RpcError: the server cannot be used.
+        ClientError, RpcError: no server can be used; what the first one answered.
     """
     if output is not None:
         try:
@@ -38,15 +40,24 @@ def look_at_model(settings: RunConfig) -> None:
 
 
 async def _capabilities(settings: RunConfig) -> list[str]:
-    """What the first server that answers offers."""
-    from gepa_client.rpc import RpcClient  # aiohttp comes with it, which `--help` does not need
+    """What the servers that answer offer, all of them together; raises what kept the first one, where none answers."""
+    from gepa_client.fleet.roster import Address
+    from gepa_client.rpc import RESENDS, RpcClient  # aiohttp comes with it, which `--help` does not need
     from gepa_client.run.endpoints import endpoints
 
-    lost: ConnectionLost | None = None
-    for at in endpoints(settings):
+    addresses = endpoints(settings)
+    resends = RESENDS if len(addresses) == 1 else 0
+
+    async def offered(at: Address) -> list[str] | Exception:
+        rpc_url(at.url, allow_insecure=at.allow_insecure)  # what cannot be an address is no endpoint that is away
         try:
             async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as client:
-                return list((await client.discover()).capabilities)
-        except ConnectionLost as error:
-            lost = lost or error
-    raise lost or AssertionError("there is at least one endpoint")
+                return list((await client.discover(resends=resends)).capabilities)
+        except (ClientError, RpcError) as error:
+            return error
+
+    answers = await asyncio.gather(*(offered(at) for at in addresses))
+    answered = [answer for answer in answers if not isinstance(answer, Exception)]
+    if not answered:
+        raise next(answer for answer in answers if isinstance(answer, Exception))
+    return sorted({capability for capabilities in answered for capability in capabilities})

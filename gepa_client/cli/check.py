@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 COMMAND = flags.SettingsCommand
 EXAMPLES = 15
 ERRORS_IN_FULL = 5
+ENOUGH = 1000
+"""Metric calls that are suggested where a limit is needed."""
+
 MARKS = {
     "ok": "[green]ok[/]",
     "warning": "[yellow]warning[/]",
@@ -80,7 +83,24 @@ def look(
             say(console, f"next: {safe(_next(report, typed))}")
         if brief:
             fail("the check failed, so no run was started; --no-check starts one all the same")
+    if brief and report.passed and _lacks_price(settings, report):
+        typed_again = typed.command("optimize", max_metric_calls=ENOUGH)
+        fail(
+            "the rows tried came without a price, so --max-cost-usd cannot hold, and nothing else ends this run; no "
+            f"run was started: give --max-metric-calls N, as in\n{typed_again}"
+        )
+        return USAGE
     return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
+    """Whether money alone ends the run and nobody who works for it is known to say what that costs.
+
+    A reflection model, or a server that scores, may yet have a price.
+    """
+    priced = any(example.cost_usd is not None for example in report.examples)
+    others = settings.reflection_lm is not None or settings.score_with
+    return settings.ends_by_money_alone and bool(report.examples) and not priced and not others
 
 
 def _show_briefly(console: Console, report: "CheckReport") -> None:
@@ -143,8 +163,8 @@ def _count(count: int, what: str) -> str:
 
 
 def _next(report: "CheckReport", typed: flags.Typed) -> str:
-    budget = report.timing.budget if report.timing else 1000
-    command = typed.command("optimize", max_metric_calls=budget)
+    budget = report.timing.budget if report.timing else None
+    command = typed.command("optimize", **({"max_metric_calls": budget} if budget is not None else {}))
     nobody = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
     return f"{command} --reflection-lm MODEL" if nobody else command
 
@@ -179,12 +199,12 @@ def _cell(value: Any, absent: str) -> Text:
 
 
 def _timing(timing: "Timing") -> str:
+    told = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
+    if timing.budget is None or timing.run_s is None:
+        return told + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
     quick, slow = (_span(seconds) for seconds in timing.run_s)
     would_take = quick if quick == slow else f"{quick} to {slow}"
-    told = (
-        f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once; "
-        f"{timing.budget:,} metric calls would take {would_take}, reflection not counted"
-    )
+    told += f"; {timing.budget:,} metric calls would take {would_take}, reflection not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
         told += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
     return told

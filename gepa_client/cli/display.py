@@ -39,6 +39,9 @@ PHASES = {
     "testing": "scoring the test rows",
     "finalizing": "telling the program",
 }
+NOT_BY_SCORE = ("Duplicate", "Passed acceptance")
+"""How GEPA's reasons begin for leaving out a proposal that was good enough on its minibatch."""
+
 PLAIN_EVERY_S = 10.0
 WIDEST = 110
 SPARE = 3
@@ -165,6 +168,8 @@ class LiveDisplay:
     def event(self, event: Event, record: RunRecord) -> None:
         """Remember it; the frame is redrawn by itself. Warnings stay above it."""
         self._record = record
+        if isinstance(event, Finished) and record.started is None:
+            self._live.transient = True  # there was nothing to see
         if self._rests.repeats(event):
             return
         told = told_plainly(event)
@@ -200,13 +205,13 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     else:
         bar.add_row(calls(record))
     facts.add_row("calls", bar)
-    facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_fleet(record.waiting)))
+    facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_waiting(record)))
     facts.add_row("pool", _pool(record))
     latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
     for text in latest_lines:
         text.no_wrap = True
     phase = record.finished.status if record.finished is not None else PHASES[record.phase]
-    title = safe_line(record.started.program, 40) if record.started else "gepa-client"
+    title = _title(record.started) if record.started else "gepa-client"
     return Panel(
         Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
         title=f"[bold]{title}[/]",
@@ -216,6 +221,12 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
         border_style="dim",
         width=width,
     )
+
+
+def _title(started: Started) -> str:
+    """The run's own name first: several programs are often called the same."""
+    own = started.config.get("name") or started.run_id
+    return f"{safe_line(str(own), 40)} · {safe_line(started.program, 40)}"
 
 
 def _scores(record: RunRecord) -> str:
@@ -243,6 +254,15 @@ def _pace(record: RunRecord) -> str:
     if left is not None:
         parts.append(f"about {clock(left)} left")
     return " · ".join(parts)
+
+
+def _waiting(record: RunRecord) -> str:
+    """An outage with what is left of the time that it may take."""
+    event = record.waiting
+    if event is None or event.after is None:
+        return _fleet(event) if event is not None else ""
+    left = max(0.0, event.after - (record.seconds - event.seconds))
+    return _fleet(event.model_copy(update={"after": left}))
 
 
 def _fleet(event: FleetChanged) -> str:
@@ -304,8 +324,8 @@ def told_plainly(event: Event) -> str:
             parents = " and ".join(str(parent) for parent in event.parents)
             best = " [green]best so far[/]" if event.best == event.index else ""
             return f"candidate {event.index} from {parents}: {event.score:.4g}{best}"
-        case Rejected(old_score=float(), new_score=float()):
-            return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g} on its minibatch[/]"
+        case Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
+            return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g}, sum over its minibatch[/]"
         case Rejected():
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
         case NoProposal():

@@ -20,6 +20,7 @@ CHECK_SETTINGS = (
     "token_file",
     "allow_insecure",
     "score_with",
+    "score_token_file",
     "trainset",
     "max_metric_calls",
     "reflection_lm",

@@ -17,8 +17,11 @@ def import_(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in a run that `gepa-client export` wrote; a run of the same id is never replaced."""
-    document = _read(file)
+    """Take in a run that `gepa-client export` wrote; a run of the same id is never replaced.
+
+    Its results stay where they are: when it is resumed it gets a folder of its own here.
+    """
+    document = _without_folder(_read(file))
     with opened(store, create=True) as kept:
         run = import_run(kept, document)
         candidates = len(kept.candidates(run.id))
@@ -41,3 +44,13 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         refuse(f"{file}: not a run that `gepa-client export` wrote")
     return document
+
+
+def _without_folder(document: dict[str, Any]) -> dict[str, Any]:
+    """The run without the folder of its results, which belongs to the run that was exported, perhaps elsewhere."""
+    run = document.get("run")
+    if not isinstance(run, dict) or "output" not in run:
+        return document
+    config = run.get("config")
+    told = {"config": {**config, "output": None}} if isinstance(config, dict) and "output" in config else {}
+    return {**document, "run": {**run, **told, "output": None}}

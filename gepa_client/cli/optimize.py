@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gepa_client.address import find_token, rpc_url
+from gepa_client.address import rpc_url
 from gepa_client.causes import summary
 from gepa_client.cli import flags
 from gepa_client.cli.ahead import look_ahead
@@ -40,7 +40,6 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
         settings = load(config, {"url": url, **given})
         for server in settings.url:
             rpc_url(server, allow_insecure=settings.allow_insecure)
-        find_token(None, settings.token_file)
         look_ahead(settings, output=settings.output)
     except (SettingsError, ClientError, RpcError) as error:
         fail(str(error) if isinstance(error, SettingsError) else summary(error))
@@ -49,12 +48,17 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
         fail("stopped by hand")
         raise typer.Exit(STOPPED) from None
     typed = flags.Typed(tuple(url or ()), config, given)
+    where = default_store(settings.store)
+    try:
+        open_store(where).close()  # a store that cannot be used is found before anything is paid for
+    except JournalError as error:
+        fail(str(error))
+        raise typer.Exit(USAGE) from error
     if not settings.no_check:
         status = look(settings, typed, json_output=json_events, brief=True)
         if status != 0:
             raise typer.Exit(status)
     run_id = new_id(settings.name)
-    where = default_store(settings.store)
     try:
         output = files.create(settings.output) if settings.output else files.create_default(run_id)
         _create(where, new_run(run_id, settings, output))

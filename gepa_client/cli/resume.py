@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from gepa_client.cli import flags
-from gepa_client.cli.console import fail, make
-from gepa_client.cli.exit_status import USAGE
+from gepa_client.cli.console import fail, make, safe_line, say
+from gepa_client.cli.exit_status import PAUSED, USAGE
 from gepa_client.cli.running import Running
-from gepa_client.cli.stored import RunName, opened_run
+from gepa_client.cli.stored import RunName, command, opened_run, print_json
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store
 from gepa_client.run import folder as files
-from gepa_client.run.config import RunConfig
+from gepa_client.run.config import RunConfig, ServerSettings
 from gepa_client.run.settings import SettingsError, from_record
 
 COMMAND = flags.SettingsCommand
@@ -26,15 +26,18 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
     Servers, concurrency, budgets and deadlines may be others than before. What would make it another run is refused,
     with what differs; `gepa-client fork` lets a run of its own go on from there.
 
-    Ends as `gepa-client optimize` does.
+    Ends as `gepa-client optimize` does; with 2 where it is refused, with 3 where no server or store answers.
     """
     where = default_store(given["store"])
-    with opened_run(given["store"], run) as (_, found):
+    with opened_run(given["store"], run, unavailable=PAUSED) as (_, found):
         pass
     try:
         settings = from_record(found.config, {**given, "url": url or None}, config)
         _refuse_less(found, settings)
-        output = files.open_again(Path(found.output) if found.output else files.RUNS / found.id)
+        if _is_over(found, settings):
+            _say_so(found, given["store"], as_json=json_events)
+            return
+        output = files.open_again(Path(found.output)) if found.output else files.open_new(found.id)
     except (SettingsError, OSError) as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
@@ -48,8 +51,36 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         console=make(),
         hash_seed=(found.identity or {}).get("hash_seed") or "0",
         wish=found.wish,
+        seen_beat=found.claim.beat,
     )
     raise typer.Exit(running.run())
+
+
+def _is_over(run: StoredRun, settings: RunConfig) -> bool:
+    """Whether the run is complete and nothing is asked of it that it was not asked before: a replay would tell it all.
+
+    Other servers change nothing about that; whatever else differs is for the run itself to take up, or to refuse.
+    """
+    if run.status != "completed":
+        return False
+    defaults = RunConfig.model_construct().model_dump(mode="json")
+    apart = {*ServerSettings.model_fields, "store", "output", "lease_s", "no_check"}
+    return all(
+        value == run.config.get(name, defaults[name])
+        for name, value in settings.recorded().items()
+        if name not in apart
+    )
+
+
+def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
+    more = command("resume", run.id, "--max-metric-calls", "N", store=store)
+    if as_json:
+        summary = {"event": "summary", "run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason}
+        print_json({**summary, "next": more, "exit_status": 0})
+        return
+    console = make()
+    say(console, f"{safe_line(run.id)}: this run is complete; a larger limit extends it")
+    say(console, f"next: {safe_line(more)}")
 
 
 def _refuse_less(run: StoredRun, settings: RunConfig) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from gepa_client import report
 from gepa_client.causes import summary
 from gepa_client.cli import summary as last_words
+from gepa_client.cli.console import fail
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.cli.summary import Ended
 from gepa_client.errors import JournalError
@@ -35,7 +36,7 @@ TICK_S = 0.125
 class Running:
     """What is to be run, and how it is shown. `store_typed`: None where no store was named.
 
-    `output`, `wish`: as in `Job`.
+    `output`, `wish`, `seen_beat`: as in `Job`.
     """
 
     settings: RunConfig
@@ -49,6 +50,7 @@ class Running:
     until: int | None = None
     hash_seed: str = HASH_SEED
     wish: str | None = None
+    seen_beat: int = 0
 
     def run(self) -> int:
         """Run it to its end; returns the exit status."""
@@ -68,6 +70,7 @@ class Running:
             replays=self.replays,
             until=self.until,
             wish=self.wish,
+            seen_beat=self.seen_beat,
         )
         record = RunRecord()
         began = time.monotonic()
@@ -91,7 +94,7 @@ class Running:
                 finished = self._died(job, status, stops.received, process.log_tail(), record)
                 record.apply(finished)
                 display.event(finished, record)
-        written = report.write(self.output, record) if self.output is not None and record.started is not None else []
+        written = self._report(record, finished)
         ended = Ended(
             settings=self.settings,
             run_id=self.run_id,
@@ -109,6 +112,16 @@ class Running:
         else:
             last_words.show(ended, self.console)
         return ended.exit_status
+
+    def _report(self, record: RunRecord, finished: Finished) -> list[str]:
+        """Both reports, where the run is ours to tell of; without them the last words still come."""
+        if self.output is None or record.started is None or finished.status == "refused":
+            return []
+        try:
+            return report.write(self.output, record)
+        except OSError as error:
+            fail(f"the report cannot be written: {error}")
+            return []
 
     @contextmanager
     def _log(self) -> Iterator[Path]:

@@ -58,7 +58,7 @@ def runs(
     console = make()
     found: list[StoredRun] = []
     seeds: dict[str, float | None] = {}
-    if not absent(store):
+    if store is not None or not absent(store):  # the store that was named is there; the usual one comes with a run
         with opened(store) as kept:
             found = [run for run in kept.runs() if status is None or run.status == status]
             seeds = {run.id: _seed_score(kept, run) for run in found}

@@ -15,9 +15,9 @@ import typer
 from gepa_client.causes import summary
 from gepa_client.cli.console import fail
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.errors import ClientError, JournalError
+from gepa_client.errors import ClientError, JournalError, StoreUnavailable
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.opening import default_store, find_run, open_store
+from gepa_client.journal.opening import default_store, find_run, looks_like_a_url, open_store
 from gepa_client.journal.store import Store
 from gepa_client.text import plain
 from protocol.errors import RpcError
@@ -37,17 +37,18 @@ SILENT_S = 60.0
 TYPE_THIS_FIRST = "gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500"
 
 
-def refuse(message: str) -> NoReturn:
-    """Say what is wrong and end with 2."""
+def refuse(message: str, status: int = USAGE) -> NoReturn:
+    """Say what is wrong and end with 2, or with another status."""
     fail(message)
-    raise typer.Exit(USAGE)
+    raise typer.Exit(status)
 
 
 @contextmanager
-def opened(url: str | None, *, create: bool = False) -> Iterator[Store]:
+def opened(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
     """The store of `--store`, closed in the end; what goes wrong with it is told, and ends the command with 2.
 
-    `create`: make the file where there is none; reading never does.
+    `create`: make the file where there is none; reading never does. `unavailable`: the exit status where it may be
+    there another time.
     """
     where = default_store(url)
     if not create and absent(where):
@@ -58,6 +59,8 @@ def opened(url: str | None, *, create: bool = False) -> Iterator[Store]:
             yield store
         finally:
             store.close()
+    except StoreUnavailable as error:
+        refuse(str(error), unavailable)
     except JournalError as error:
         refuse(str(error))
     except (ClientError, RpcError) as error:
@@ -70,13 +73,13 @@ def opened(url: str | None, *, create: bool = False) -> Iterator[Store]:
 def absent(url: str | None) -> bool:
     """Whether the store is a file that is not there yet."""
     where = default_store(url)
-    return "://" not in where and not Path(where).exists()
+    return not looks_like_a_url(where) and not Path(where).exists()
 
 
 @contextmanager
-def opened_run(url: str | None, name: str) -> Iterator[tuple[Store, StoredRun]]:
-    """The store and the run in it that `name` means."""
-    with opened(url) as store:
+def opened_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Iterator[tuple[Store, StoredRun]]:
+    """The store and the run in it that `name` means; as `opened`."""
+    with opened(url, unavailable=unavailable) as store:
         yield store, find_run(store, name)
 
 

@@ -7,16 +7,18 @@ from typing import Any
 
 from rich.console import Console
 
-from gepa_client.cli.console import safe
-from gepa_client.cli.exit_status import STOPPED
+from gepa_client.cli.console import fail, safe
+from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.stored import command
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Finished
 
-EXIT = {"completed": 0, "failed": 1, "paused": 3, "cancelled": STOPPED}
+EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}
 """Exit status by how the run ended."""
+
+_NO_SEED = "the run ended before the seed was scored"
 
 LABELS = {
     files.BEST_CANDIDATE: "best candidate",
@@ -48,9 +50,17 @@ class Ended:
     @property
     def exit_status(self) -> int:
         """A record that ends is the natural end of a replay."""
-        if self.replayed and self.finished.status != "failed":
+        if self.replayed and self.finished.status not in ("failed", "refused") and self.record.started is not None:
             return 0
         return STOPPED if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
+
+    @property
+    def begun(self) -> bool:
+        """False for a run that could not be begun, or gone on with: there is nothing to tell of it but why."""
+        if self.finished.status == "refused":
+            return False
+        unreachable = self.finished.status == "paused" and self.finished.details is None and not self.by_hand
+        return self.record.started is not None or not unreachable
 
 
 def as_json(ended: Ended) -> dict[str, Any]:
@@ -74,8 +84,13 @@ def as_json(ended: Ended) -> dict[str, Any]:
 
 
 def show(ended: Ended, console: Console) -> None:
-    """The same for people; the scores stand in the last line."""
+    """The same for people; the scores stand in the last line, or a run that was not begun has an error on stderr."""
     finished = ended.finished
+    if not ended.begun:
+        fail(finished.reason or "the run was not begun")
+        if finished.status == "paused" and not ended.replayed:
+            console.print(f"{'next':<15} {safe(_next_command(ended))}", soft_wrap=True)
+        return
     lines = []
     if finished.reason is not None:
         colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
@@ -96,9 +111,14 @@ def score_line(ended: Ended) -> str:
     prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
     headline = ended.record.headline()
     if headline is None:
-        return f"{prefix}no score: the run ended before the seed was scored, {ended.seconds:.1f} s"
+        again = ended.record.started is not None and ended.record.started.resumed
+        why = "this ended before the recorded scores were told again" if again else _NO_SEED
+        return f"{prefix}no score: {why}, {ended.seconds:.1f} s"
+    calls = f"{ended.record.metric_calls} metric calls"
+    if more := ended.record.uncounted:
+        calls += f" counted, {more} more results recorded of the batch under way"
     return (
-        f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {ended.record.metric_calls} metric calls, "
+        f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
         f"{ended.seconds:.1f} s ({headline.rows})"
     )
 
@@ -111,8 +131,8 @@ def _shown(output: Path) -> Path:
 def _next_command(ended: Ended) -> str:
     if ended.replayed:
         return command("show", ended.run_id, store=ended.store)
-    if ended.finished.status in ("paused", "cancelled"):
-        return command("resume", ended.run_id, store=ended.store)
+    if ended.finished.status in ("paused", "cancelled") or ended.finished.resume_with:
+        return command("resume", ended.run_id, *ended.finished.resume_with, store=ended.store)
     if ended.output is None or ended.finished.status == "failed":
         log = ended.output / files.LOG if ended.output is not None else None
         return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)

@@ -37,9 +37,13 @@ def differences(leader: DiscoverResult, other: DiscoverResult, splits: Iterable[
 
 
 def is_doubtful(leader: DiscoverResult, other: DiscoverResult) -> bool:
-    """Whether the programs' digests differ: their code may, or only a setting that each machine has for itself."""
+    """Whether the programs' digests differ: their code may, or only a setting that each machine has for itself.
+
+    Digests made by servers of another name or language are made otherwise, and say nothing beside each other.
+    """
     digests = (leader.program.digest, other.program.digest)
-    return None not in digests and digests[0] != digests[1]
+    kinds = [(each.server.name, each.server.language) for each in (leader, other)]
+    return kinds[0] == kinds[1] and None not in digests and digests[0] != digests[1]
 
 
 def _names(components: set[str]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -10,7 +11,7 @@ from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused
 from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
 from gepa_client.fleet.members import Members
-from gepa_client.fleet.presence import was_replaced
+from gepa_client.fleet.presence import REPLACED, is_replaced, was_replaced
 from gepa_client.fleet.slots import Slots
 from gepa_client.fleet.stops import Stops
 from gepa_client.fleet.work import Answered, Attempts, NoVerdict, Pin
@@ -53,6 +54,7 @@ class Call(Generic[T]):
 
     `failures`: attempts that reached a server and brought nothing. `repeat`: where the open attempt is to be sent again
     under its own id, to the process `sent_to`; None while no attempt is open. `reached`: the open attempt may have run.
+    `in_vain_s`: waited while no endpoint that has what it `needs` was up.
     """
 
     what: str
@@ -64,6 +66,8 @@ class Call(Generic[T]):
     stops: Stops
     max_attempts: int
     first_backoff_s: float
+    max_outage_s: float
+    needs: str | None = None
     failures: int = 0
     broken_at: set[Endpoint] = field(default_factory=set)
     avoid: Endpoint | None = None
@@ -71,6 +75,7 @@ class Call(Generic[T]):
     repeats: int = 0
     sent_to: str | None = None
     reached: bool = False
+    in_vain_s: float = 0.0
 
     async def run(self) -> T:
         """The answer; see `Fleet.call`."""
@@ -98,17 +103,34 @@ class Call(Generic[T]):
             return await self._place_again(ticket, self.repeat)
         pin = self.pin if self.failures < PINNED_TRIES else None
         if pin is None:
-            return await self.slots.take(ticket, avoid=self.avoid)
+            return await self._anywhere(ticket)
         home = self._home(pin)
         if home is not None:
             return await self.slots.take(ticket, at=home)
-        endpoint = await self.slots.take(ticket, avoid=self.avoid)
+        endpoint = await self._anywhere(ticket)
         if endpoint is not None and endpoint.client.offers("refs"):
             if self.members.holding(pin.instance) is not None:  # another call of the minibatch has chosen meanwhile
                 self._release(endpoint)
                 return None
             pin.move(endpoint.instance)
         return endpoint
+
+    async def _anywhere(self, ticket: int) -> Endpoint | None:
+        """A slot of any endpoint that has what the call needs; None: look again."""
+        if self.needs is None or self.slots.offering(self.needs):
+            return await self.slots.take(ticket, avoid=self.avoid, needs=self.needs)
+        self.members.about_to_wait_for(self.needs, self.max_outage_s)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self.max_outage_s - self.in_vain_s):
+                return await self.slots.take(ticket, avoid=self.avoid, needs=self.needs)
+        except TimeoutError:
+            last = self.members.outage.last_error
+            why = f"; last error: {last}" if last else ""
+            words = f"no endpoint that offers `{self.needs}` for {self.max_outage_s:.3g} s{why}"
+            raise Interrupted("paused", words) from None
+        finally:
+            self.in_vain_s += time.monotonic() - began
 
     async def _place_again(self, ticket: int, where: Endpoint) -> Endpoint | None:
         """A slot of the endpoint whose process may have the answer; None, and the attempt is over, if that is gone."""
@@ -122,10 +144,11 @@ class Call(Generic[T]):
         """Where a pinned call goes, chosen here for the first of a minibatch; None: wherever there is room first."""
         home = self.members.holding(pin.instance)
         if home is None:
-            home = self.slots.roomiest(self.members.endpoints, self.avoid)
+            able = [endpoint for endpoint in self.members.endpoints if endpoint.offers(self.needs)]
+            home = self.slots.roomiest(able, self.avoid)
             if home is not None and home.client.offers("refs"):
                 pin.move(home.instance)
-        return home if home is not None and home.client.offers("refs") else None
+        return home if home is not None and home.offers("refs") and home.offers(self.needs) else None
 
     # --- an attempt --------------------------------------------------------------------------------------------------
 
@@ -138,7 +161,7 @@ class Call(Generic[T]):
             self._release(endpoint)
             raise
         if replaced:
-            self.members.recheck(endpoint, "another process answers now", rests=rests)
+            self.members.recheck(endpoint, REPLACED, rests=rests)
             self._release(endpoint)
             return None
         try:
@@ -185,6 +208,7 @@ class Call(Generic[T]):
             self._overloaded(endpoint, error, rests, idempotent=idempotent)
             return
         self.members.accepted()
+        self.in_vain_s = 0.0
         if isinstance(error, ConnectionLost):
             self._lost(endpoint, error, rests, idempotent=idempotent)
         elif isinstance(error, NoVerdict):
@@ -208,8 +232,8 @@ class Call(Generic[T]):
             elif error.retryable:
                 await self._back_off(endpoint, error, rests)
             else:
-                if isinstance(error, TrajectoryExpired):  # most often another instance answers now
-                    self.members.recheck(endpoint, summary(error), rests=rests)
+                if isinstance(error, TrajectoryExpired) and await is_replaced(endpoint):
+                    self.members.recheck(endpoint, REPLACED, rests=rests)
                 raise error
 
     def _overloaded(self, endpoint: Endpoint, error: Overloaded, rests: int, *, idempotent: bool) -> None:
@@ -241,14 +265,15 @@ class Call(Generic[T]):
 
     def _broken(self, endpoint: Endpoint, error: BadResponse | Refused | RpcError, rests: int) -> None:
         """Raise the error, unless another endpoint may do better; each is tried before any counts a second time."""
-        if isinstance(error, Unauthorized) and _has_new_token(endpoint):
-            self.members.recheck(endpoint, summary(error), rests=rests)
+        if isinstance(error, Unauthorized) and (news := self._news_of_token(endpoint)) is not None:
+            self.members.recheck(endpoint, news, rests=rests)
             return
         tried_before = endpoint in self.broken_at
         self.broken_at.add(endpoint)
         # What fails another call's program fails this one's too; junk may have passed since.
         hopeless = ("unreached",) if isinstance(error, JUNK) else ("unreached", "broken")
-        others = any(each not in self.broken_at and each.rest not in hopeless for each in self.members.endpoints)
+        able = (each for each in self.members.endpoints if each.offers(self.needs))
+        others = any(each not in self.broken_at and each.rest not in hopeless for each in able)
         pinned = self.pin if self.pin is not None and self.pin.instance == endpoint.instance else None
         held = pinned is not None and pinned.settled and not isinstance(error, JUNK)
         if held or not others:
@@ -259,6 +284,13 @@ class Call(Generic[T]):
         self.members.rest(endpoint, "broken", summary(error), rests=rests)
         if tried_before:
             self._count(error)
+
+    def _news_of_token(self, endpoint: Endpoint) -> str | None:
+        """Why a refused token is no reason to give up: it was replaced, or its file is being; None where it is not."""
+        try:
+            return "its token is another now" if endpoint.read_token(self.members.on_token) else None
+        except Refused as error:
+            return summary(error)
 
     async def _back_off(self, endpoint: Endpoint, error: Exception, rests: int) -> None:
         """Wait, longer each time; then anywhere else, if there is anything else."""
@@ -287,11 +319,3 @@ class Call(Generic[T]):
         self.slots.release(endpoint)
         if endpoint.left:
             self.members.idle(endpoint)
-
-
-def _has_new_token(endpoint: Endpoint) -> bool:
-    """Whether the token changed where it comes from; one that cannot be read is no news."""
-    try:
-        return endpoint.client.reread_token()
-    except Refused:
-        return False

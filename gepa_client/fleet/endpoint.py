@@ -3,10 +3,11 @@
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gepa_client.address import RPC_PATH
+from gepa_client.address import RPC_PATH, find_token
 from gepa_client.fleet.roster import Address
 from gepa_client.rpc import RpcClient
 from protocol import DiscoverResult
@@ -61,10 +62,10 @@ class Endpoint:
 
     @classmethod
     def at(cls, address: Address) -> "Endpoint":
-        """An endpoint that nobody has spoken to yet.
+        """An endpoint that nobody has spoken to yet; `read_token` comes first.
 
         Raises:
-            Refused: the address or its token cannot be used.
+            Refused: the address cannot be used.
         """
         client = RpcClient(
             address.url,
@@ -72,11 +73,29 @@ class Endpoint:
             token_file=address.token_file,
             allow_insecure=address.allow_insecure,
             elsewhere=True,
+            token_later=True,
         )
         return cls(address, client)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
+
+    def read_token(self, on_token: Callable[[str], None]) -> bool:
+        """Look for the token where it comes from; True when it is another one, as after a restart of the server.
+
+        `on_token`: hears of it before it is used.
+
+        Raises:
+            Refused: its file cannot be read, or holds no usable token; the one before stays in use.
+        """
+        token = find_token(self.address.token, self.address.token_file)
+        if token is not None:
+            on_token(token)
+        return self.client.use_token(token)
+
+    def offers(self, capability: str | None) -> bool:
+        """Whether it named this capability when it last answered; True where none is wanted."""
+        return capability is None or self.client.offers(capability)
 
     @property
     def url(self) -> str:

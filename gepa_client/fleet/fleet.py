@@ -27,6 +27,7 @@ class Fleet:
     `max_attempts`: attempts that reached a server, before the run pauses. `first_backoff_s`: the mean wait after the
     first failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is
     up. `wanted`: names the splits whose rows must be the same everywhere. `on_event`: told of each change of state.
+    `on_token`: told each token before it is used, as its file may be written while the fleet works.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Fleet:
         max_outage_s: float = 600.0,
         wanted: Wanted | None = None,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
+        on_token: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._max_attempts = max_attempts
         self._first_backoff_s = first_backoff_s
+        self._max_outage_s = max_outage_s
         self._slots = Slots(lambda: self._members.waiting_changed())
         self._stops = Stops(lambda: self._slots.wake(self._members.endpoints))
         self._members = Members(
@@ -47,6 +50,7 @@ class Fleet:
             wanted=wanted,
             outage=Outage(max_outage_s, on_event, lambda words: self._stops.interrupt(Interrupted("paused", words))),
             on_event=on_event,
+            on_token=on_token,
             on_end=self._stops.defect,
         )
 
@@ -56,8 +60,8 @@ class Fleet:
         Those that do not answer are told of and tried again later.
 
         Raises:
-            Refused: an address or token cannot be used, or the endpoints do not serve the same, which is told in full.
-            RpcError, ClientError: none answers; with one endpoint, its error as it came.
+            Refused: an address cannot be used, or the endpoints do not serve the same, which is told in full.
+            RpcError, ClientError: none can be used; with one endpoint, its error as it came.
         """
         self._stops.bind()
         try:
@@ -100,8 +104,8 @@ class Fleet:
         return self._slots.in_flight
 
     def offers(self, capability: str) -> bool:
-        """Whether the leader named this capability."""
-        return capability in self.discovery.capabilities
+        """Whether any endpoint that has answered named this capability: then `call` finds it."""
+        return any(endpoint.offers(capability) for endpoint in self._members.endpoints)
 
     async def call(
         self,
@@ -110,15 +114,17 @@ class Fleet:
         attempts: Attempts,
         *,
         pin: Pin | None = None,
+        needs: str | None = None,
     ) -> T:
         """Have one call answered, wherever that succeeds; whoever asked first is served first.
 
         `what`: names it in errors, as in `example 'x'`. `send(client, call_id)`: makes the call once; `call_id` is None
-        where the endpoint knows none. `pin`: keeps it where the other calls of its minibatch are.
+        where the endpoint knows none. `pin`: keeps it where the other calls of its minibatch are. `needs`: a capability
+        that only some of the endpoints may have; the call goes to those, and waits while they rest.
 
         Raises:
-            Interrupted: `paused` after `max_attempts` without a result or `max_outage_s` without an endpoint, or what
-                `interrupt` was given.
+            Interrupted: `paused` after `max_attempts` without a result or `max_outage_s` without an endpoint for it, or
+                at once where none has the capability it needs; or what `interrupt` was given.
             RpcError, ClientError: what neither a repetition nor another endpoint can change, as it came.
         """
         if self._members.leader is None:
@@ -133,6 +139,8 @@ class Fleet:
             stops=self._stops,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,
+            max_outage_s=self._max_outage_s,
+            needs=needs,
         )
         return await call.run()
 

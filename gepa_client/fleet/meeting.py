@@ -1,7 +1,7 @@
 """The first contact with the endpoints of a fleet: who answers, who leads, and whether the others serve the same."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gepa_client.causes import summary
@@ -26,7 +26,7 @@ class Met:
         return self.answered[0][1]
 
 
-async def meet(endpoints: Sequence[Endpoint], wanted: Wanted | None) -> Met:
+async def meet(endpoints: Sequence[Endpoint], wanted: Wanted | None, on_token: Callable[[str], None]) -> Met:
     """Ask all at the same time what they are.
 
     Raises:
@@ -35,7 +35,7 @@ async def meet(endpoints: Sequence[Endpoint], wanted: Wanted | None) -> Met:
     """
     resends = RESENDS if len(endpoints) == 1 else 0  # what is missed now is tried again while others work
     met = Met([], [])
-    answers = await asyncio.gather(*(_contact(endpoint, resends) for endpoint in endpoints))
+    answers = await asyncio.gather(*(_contact(endpoint, resends, on_token) for endpoint in endpoints))
     for endpoint, answer in zip(endpoints, answers, strict=True):
         if isinstance(answer, Exception):
             met.silent.append((endpoint, answer))
@@ -47,9 +47,10 @@ async def meet(endpoints: Sequence[Endpoint], wanted: Wanted | None) -> Met:
     return met
 
 
-async def _contact(endpoint: Endpoint, resends: int) -> DiscoverResult | Exception:
+async def _contact(endpoint: Endpoint, resends: int, on_token: Callable[[str], None]) -> DiscoverResult | Exception:
     await endpoint.client.__aenter__()
     try:
+        endpoint.read_token(on_token)
         return await endpoint.client.discover(resends=resends)
     except (RpcError, ClientError) as error:
         return error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.causes import summary
-from gepa_client.errors import ClientError, ConnectionLost, Refused
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
 from gepa_client.fleet.agreement import Wanted, differences, is_doubtful
 from gepa_client.fleet.endpoint import Endpoint, Rest, asked_pause_s
 from gepa_client.fleet.events import FleetEvent, FleetEventKind
@@ -40,6 +40,7 @@ class Members:
         wanted: Wanted | None,
         outage: Outage,
         on_event: Callable[[FleetEvent], None],
+        on_token: Callable[[str], None],
         on_end: Callable[[BaseException], None],
     ) -> None:
         self.endpoints: list[Endpoint] = []
@@ -48,9 +49,11 @@ class Members:
         self._slots = slots
         self._wanted = wanted
         self._on_event = on_event
+        self.on_token = on_token
         self._on_end = on_end
         self._allow_insecure = False
         self._leaving: set[Endpoint] = set()
+        self._missed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- the beginning and the end -----------------------------------------------------------------------------------
@@ -65,7 +68,7 @@ class Members:
         if not found:
             raise Refused("no endpoint is given: name the address of a server, or a fleet file that lists one")
         self._allow_insecure = any(address.allow_insecure for address in addresses)
-        met = await meet(found, self._wanted)
+        met = await meet(found, self._wanted, self.on_token)
         self.leader = met.leader
         for endpoint, discovery in met.answered:
             self._admit(endpoint, discovery, "joined")
@@ -144,6 +147,19 @@ class Members:
         if not self.endpoints or any(each.rest != "overloaded" for each in self.endpoints):
             self.outage.tell()
 
+    def about_to_wait_for(self, capability: str, limit_s: float) -> None:
+        """A call finds no endpoint up that can answer it; said once until there is one again.
+
+        Raises:
+            Interrupted: all endpoints have answered, and none has this capability.
+        """
+        if self.endpoints and not any(each.offers(capability) or each.instance is None for each in self.endpoints):
+            raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
+        if self._slots.up and capability not in self._missed:
+            self._missed.add(capability)
+            words = f"none that offers `{capability}` is left; what needs it waits"
+            self._on_event(FleetEvent("waiting", None, words, limit_s))
+
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def _differences(self, discovery: DiscoverResult) -> list[str]:
@@ -167,6 +183,7 @@ class Members:
         if was != "overloaded":
             self.outage.over()
         self.outage.told_over()
+        self._missed = {capability for capability in self._missed if not endpoint.offers(capability)}
         self._tell(kind, endpoint, seconds=away_s if kind == "back" else None)
         self._slots.start(endpoint)
         self._availability_changed()
@@ -193,7 +210,7 @@ class Members:
                 await asyncio.sleep(endpoint.until - time.monotonic())
                 asked_s = 0.0
                 try:
-                    endpoint.client.reread_token()
+                    endpoint.read_token(self.on_token)
                     discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
                 except Failure as error:
                     self.outage.last_error = f"{endpoint.url}: {summary(error)}"
@@ -290,6 +307,7 @@ class Members:
         self._leaving.discard(endpoint)
 
     def _availability_changed(self) -> None:
+        self._slots.reconsider()
         self.waiting_changed()
         if self._slots.up:
             self._give_up_overdue()

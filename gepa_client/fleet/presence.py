@@ -12,6 +12,8 @@ SILENCE_S = 1.0
 
 ASK_TIMEOUT_S = 5.0
 
+REPLACED = "another process answers there now; its traces are gone"
+
 
 async def was_replaced(endpoint: Endpoint) -> bool:
     """Ask once for all calls that are about to be sent after a silence.
@@ -20,6 +22,11 @@ async def was_replaced(endpoint: Endpoint) -> bool:
     """
     if time.monotonic() - endpoint.heard < SILENCE_S:
         return False
+    return await is_replaced(endpoint)
+
+
+async def is_replaced(endpoint: Endpoint) -> bool:
+    """Ask at once, whenever it was last heard of."""
     if endpoint.asking is None:
         endpoint.asking = asyncio.create_task(_ask(endpoint))
     return await asyncio.shield(endpoint.asking)

@@ -12,6 +12,10 @@ Granted: TypeAlias = asyncio.Future[Endpoint | None]
 Queue: TypeAlias = list[tuple[int, int, Granted]]
 """A heap of (ticket, order of arrival, slot to come); waits that have ended are passed over when they come up."""
 
+Choice: TypeAlias = tuple[Endpoint | None, str | None]
+"""(avoided, needed capability) of a call that may not go just anywhere."""
+
+ANY: Choice = (None, None)
 
 OUTDATED = 16
 """Entries per endpoint at which the heap of endpoints is rid of those that no longer count."""
@@ -26,7 +30,7 @@ class Slots:
     """
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
-        self.up = 0
+        self._standing: set[Endpoint] = set()
         self.in_flight = 0
         self.waiting = 0
         self._on_waiting = on_waiting
@@ -34,22 +38,34 @@ class Slots:
         self._stamps = itertools.count(1)
         self._arrivals = itertools.count()
         self._anywhere: Queue = []
-        self._avoiding: dict[Endpoint, Queue] = {}
+        self._choosy: dict[Choice, Queue] = {}
         self._least_busy: list[tuple[float, int, Endpoint]] = []
         """A heap of (share in use, stamp, endpoint); only an endpoint's latest stamp counts."""
+
+    @property
+    def up(self) -> int:
+        """How many endpoints take calls."""
+        return len(self._standing)
+
+    def offering(self, capability: str) -> bool:
+        """Whether an endpoint that has this capability takes calls."""
+        return any(endpoint.offers(capability) for endpoint in self._standing)
 
     def ticket(self) -> int:
         """A place in the order, behind all given so far."""
         return next(self._tickets)
 
-    async def take(self, ticket: int, *, at: Endpoint | None = None, avoid: Endpoint | None = None) -> Endpoint | None:
+    async def take(
+        self, ticket: int, *, at: Endpoint | None = None, avoid: Endpoint | None = None, needs: str | None = None
+    ) -> Endpoint | None:
         """Wait for a slot; give it back with `release`.
 
-        `at`: of this endpoint only. `avoid`: of another one, as long as another one is up. None: the wait was ended
-        without one, by `wake` or because what `at` knew is given up.
+        `at`: of this endpoint only. `needs`: of one with this capability. `avoid`: of another one, as long as another
+        one that will do is up. None: the wait was ended without one, by `wake`, because what `at` knew is given up, or
+        because who has what the call needs must be looked at anew.
         """
         while at is None or not at.gone:
-            endpoint = self._at_once(at, avoid) or await self._wait(ticket, at, avoid)
+            endpoint = self._at_once(at, (avoid, needs)) or await self._wait(ticket, at, (avoid, needs))
             if endpoint is None or endpoint.up or endpoint.left:
                 return endpoint
             self.release(endpoint)  # it went to rest after the slot was given: nothing is to be sent there
@@ -63,9 +79,8 @@ class Slots:
 
     def start(self, endpoint: Endpoint) -> None:
         """From now on the endpoint takes calls."""
-        if not endpoint.up:
-            endpoint.up = True
-            self.up += 1
+        endpoint.up = True
+        self._standing.add(endpoint)
         endpoint.gone = False
         self._serve(endpoint)
 
@@ -73,7 +88,7 @@ class Slots:
         """The endpoint takes nothing new; what waits for it alone goes on waiting."""
         if endpoint.up:
             endpoint.up = False
-            self.up -= 1
+            self._standing.discard(endpoint)
             self._avoidance_is_moot()
 
     def give_up(self, endpoint: Endpoint) -> None:
@@ -84,10 +99,16 @@ class Slots:
     def wake(self, endpoints: list[Endpoint]) -> None:
         """End every wait, those for one of `endpoints` included, without a slot."""
         _end(self._anywhere)
-        for queue in self._avoiding.values():
+        for queue in self._choosy.values():
             _end(queue)
         for endpoint in endpoints:
             _end(endpoint.pinned)
+
+    def reconsider(self) -> None:
+        """An endpoint came, went or changed: end the waits for a capability, as it may have come or gone with it."""
+        for (_, needs), queue in self._choosy.items():
+            if needs is not None:
+                _end(queue)
 
     def roomiest(self, endpoints: list[Endpoint], avoid: Endpoint | None = None) -> Endpoint | None:
         """The endpoint with most room for several calls, those that wait for it counted; None where none is up."""
@@ -95,12 +116,12 @@ class Slots:
         others = [endpoint for endpoint in up if endpoint is not avoid] or up
         return max(others, key=lambda endpoint: endpoint.room, default=None)
 
-    async def _wait(self, ticket: int, at: Endpoint | None, avoid: Endpoint | None) -> Endpoint | None:
+    async def _wait(self, ticket: int, at: Endpoint | None, choice: Choice) -> Endpoint | None:
         queue = self._anywhere
         if at is not None:
             queue = at.pinned
-        elif avoid is not None:
-            queue = self._avoiding.setdefault(avoid, [])
+        elif choice != ANY:
+            queue = self._choosy.setdefault(choice, [])
         granted: Granted = asyncio.get_running_loop().create_future()
         heapq.heappush(queue, (ticket, next(self._arrivals), granted))
         self.waiting += 1
@@ -117,17 +138,24 @@ class Slots:
             if not self.waiting:
                 self._on_waiting()
 
-    def _at_once(self, at: Endpoint | None, avoid: Endpoint | None) -> Endpoint | None:
+    def _at_once(self, at: Endpoint | None, choice: Choice) -> Endpoint | None:
         has_room = at is not None and at.up and at.in_flight < at.slots
-        chosen = (at if has_room else None) if at is not None else self._idlest(avoid)
+        chosen = (at if has_room else None) if at is not None else self._idlest(choice)
         if chosen is not None:
             self._occupy(chosen)
             self._offer(chosen)
         return chosen
 
-    def _idlest(self, avoid: Endpoint | None) -> Endpoint | None:
-        """The least busy endpoint with room, taken off the heap; the avoided one only where it is the last."""
-        aside = None
+    def _suits(self, endpoint: Endpoint, choice: Choice) -> bool:
+        """Whether a call that chooses so may go there: to one it avoids only where no other will do."""
+        avoid, needs = choice
+        if not endpoint.offers(needs):
+            return False
+        return endpoint is not avoid or not any(each is not avoid and each.offers(needs) for each in self._standing)
+
+    def _idlest(self, choice: Choice) -> Endpoint | None:
+        """The least busy endpoint with room that suits, taken off the heap."""
+        aside = []
         found = None
         heap = self._least_busy
         while heap and found is None:
@@ -135,12 +163,12 @@ class Slots:
             _, stamp, endpoint = entry
             if stamp != endpoint.stamp or not endpoint.up or endpoint.in_flight >= endpoint.slots:
                 continue
-            if endpoint is avoid and self.up > 1:
-                aside = entry
-            else:
+            if self._suits(endpoint, choice):
                 found = endpoint
-        if aside is not None:
-            heapq.heappush(heap, aside)
+            else:
+                aside.append(entry)
+        for entry in aside:
+            heapq.heappush(heap, entry)
         return found
 
     def _occupy(self, endpoint: Endpoint) -> None:
@@ -171,17 +199,17 @@ class Slots:
     def _first_for(self, endpoint: Endpoint) -> Queue | None:
         """The queue whose head the endpoint serves next."""
         queues = [endpoint.pinned, self._anywhere]
-        if self._avoiding:
-            queues += [queue for avoided, queue in self._avoiding.items() if avoided is not endpoint or self.up == 1]
-            self._avoiding = {avoided: queue for avoided, queue in self._avoiding.items() if _live(queue)}
+        if self._choosy:
+            queues += [queue for choice, queue in self._choosy.items() if self._suits(endpoint, choice)]
+            self._choosy = {choice: queue for choice, queue in self._choosy.items() if _live(queue)}
         waiting = [queue for queue in queues if _live(queue)]
         return min(waiting, default=None)
 
     def _avoidance_is_moot(self) -> None:
-        """With one endpoint left, those who would rather go elsewhere go there."""
-        if self.up == 1 and self._avoiding:
-            for endpoint in list(self._avoiding):
-                self._serve(endpoint)
+        """With no other endpoint left, those who would rather go elsewhere go there."""
+        for avoided, _ in list(self._choosy):
+            if avoided is not None:
+                self._serve(avoided)
 
 
 def _live(queue: Queue) -> bool:

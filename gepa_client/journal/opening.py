@@ -1,6 +1,7 @@
 """Which store is meant by a path or URL, and which of its runs by a few letters."""
 
 import os
+import re
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
@@ -33,11 +34,18 @@ def open_store(url_or_path: str) -> Store:
         return MongoStore(url_or_path)
     if separator:
         raise JournalError(f"no store is known for {scheme}:// ; give a path for SQLite or a mongodb:// URL")
+    if looks_like_a_url(url_or_path):
+        raise JournalError(f"{url_or_path} is no file's name and no URL either: did you mean mongodb://HOST?")
     if not url_or_path:
         raise JournalError("the store has no name; give a path for SQLite or a mongodb:// URL")
     from gepa_client.journal.sqlite import SqliteStore
 
     return SqliteStore(url_or_path)
+
+
+def looks_like_a_url(text: str) -> bool:
+    """Whether a URL is meant rather than a file, well written or not, as in `mongodb//host`."""
+    return "://" in text or re.match(r"mongodb(\+srv)?(:|//)", text) is not None
 
 
 def find_run(store: Store, text: str) -> StoredRun:

@@ -22,9 +22,19 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        self._plain: list[str] = []
+        self._encoded: list[bytes] = []
+        self._learn(values)
+
+    def add(self, value: str) -> None:
+        """A secret that comes to be known later, as a token whose file is written while the run goes on."""
+        if value not in self._plain:
+            self._learn([*self._plain, value])
+
+    def _learn(self, values: Iterable[str]) -> None:
         found = {value for value in values if len(value) >= (WORD if value.isalpha() else SHORTEST)}
         longest_first = sorted(found, key=len, reverse=True)  # one may contain another
-        self._plain = longest_first
+        self._plain = longest_first  # new lists: other threads may be going through the old ones
         self._encoded = [orjson.dumps(value)[1:-1] for value in longest_first]
 
     def written(self, value: Any) -> bytes:

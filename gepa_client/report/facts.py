@@ -5,6 +5,9 @@ import difflib
 from gepa_client.report.record import RunRecord
 from gepa_client.text import line, plain
 
+ENDED_SHOWN = 4000
+"""Characters of why a run ended."""
+
 
 def diff(before: str, after: str) -> list[str]:
     """The lines of a unified diff, without its two lines of file names; empty where nothing changed."""
@@ -24,7 +27,7 @@ def changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str]]]:
 
 
 def facts(record: RunRecord) -> list[tuple[str, str]]:
-    """What a reader wants to know first, as label and plain text."""
+    """What a reader wants to know first, as label and plain text; why the run ended may take several lines."""
     started, finished = record.started, record.finished
     found: list[tuple[str, str]] = []
     if started is not None:
@@ -59,7 +62,7 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
             found.append(("cost", known))
     if finished is not None:
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
-        found.append(("ended", line(ended, 1000)))
+        found.append(("ended", plain(ended.strip(), limit=ENDED_SHOWN)))
     return found
 
 

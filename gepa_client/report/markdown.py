@@ -8,7 +8,8 @@ from gepa_client.text import line, plain
 def markdown(record: RunRecord) -> str:
     """The report as Markdown; texts from elsewhere stand in code blocks they cannot end."""
     parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip(), ""]
-    parts += [f"- {label}: {_code(text)}" for label, text in facts(record)]
+    for label, text in facts(record):
+        parts += [f"- {label}: {_code(text)}"] if "\n" not in text else _long(label, text)
     if record.finalized is not None:
         said = record.finalized.error or record.finalized.message or "nothing"
         parts.append(
@@ -54,6 +55,11 @@ def _code(text: str) -> str:
     fence = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") or not text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _long(label: str, text: str) -> list[str]:
+    """A fact of several lines: a code block within its item of the list."""
+    return [f"- {label}:", "", *(f"  {text}" for text in _block(text.splitlines(), "text")), ""]
 
 
 def _block(lines: list[str], language: str) -> list[str]:

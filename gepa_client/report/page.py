@@ -20,12 +20,12 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; } dt { color: var(--soft); }
-dd { margin: 0; overflow-wrap: anywhere; }
+dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
 pre { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; overflow-x: auto; font-size: .82rem;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; } svg { display: block; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
 .axis { stroke: var(--line); } .best { stroke: var(--accent); stroke-width: 2; fill: none; }
-.dot { fill: var(--soft); } .dot.front { fill: var(--accent); } .edge { stroke: var(--line); fill: none; }
+.dot { fill: var(--soft); } .dot.front { fill: var(--accent); } .edge { stroke: var(--soft); fill: none; }
 .node { fill: var(--page); stroke: var(--soft); } .node.front { stroke: var(--accent); stroke-width: 2; }
 .node.winner { fill: var(--accent); stroke: var(--accent); } svg text.on { fill: var(--page); }
 .add { color: var(--good); background: var(--good-back); } .del { color: var(--gone); background: var(--gone-back); }

@@ -53,6 +53,8 @@ class RunRecord:
     endpoints: int = 1
     spent_usd: float = 0.0
     seconds: float = 0.0
+    _searched: int = 0
+    _base: int = 0
     _pace: list[tuple[float, int]] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
@@ -62,6 +64,8 @@ class RunRecord:
             case Started():
                 self.started = event
             case Phase():
+                if self.phase == "replaying" and event.phase != "replaying":
+                    self._base = self.budget_used - self.evaluated
                 self.phase = event.phase
                 self._pace = [(event.seconds, self.evaluated)]
             case FleetChanged():
@@ -70,6 +74,8 @@ class RunRecord:
             case Progress():
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
                 self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
+                if self.phase not in ("testing", "finalizing"):
+                    self._searched = event.evaluated
                 self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
             case Budget():
@@ -115,6 +121,16 @@ class RunRecord:
         """Examples evaluated: GEPA's count, or ours while a batch it has not counted yet is under way; no test rows."""
         counted = self.finished is not None or self.phase in ("testing", "finalizing")
         return self.budget_used if counted else max(self.budget_used, self.evaluated)
+
+    @property
+    def uncounted(self) -> int:
+        """Results that this process recorded of a batch which GEPA had not counted when the run was cut short."""
+        if self.finished is None:
+            return 0
+        reason = self.finished.reason
+        if self.finished.status == "completed" and (reason is None or reason.startswith("max_metric_calls")):
+            return 0  # GEPA was done, and had counted everything
+        return max(0, self._base + self._searched - self.budget_used)
 
     @property
     def budget(self) -> int | None:

@@ -5,6 +5,7 @@ can be repeated only under a fixed hash seed. The first line of stdin is a `Job`
 stdin, which is also what a parent's death looks like, asks the run to stop.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -21,18 +22,23 @@ def main() -> int:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line = sys.stdin.readline()
 
+    from gepa_client.errors import Interrupted
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
+    from gepa_client.run.events import Finished
     from gepa_client.run.folder import EVENTS
     from gepa_client.run.job import Job
 
     job = Job.model_validate_json(line)
+    gc.freeze()  # what the imports left stays: looking through it again and again holds up every example
     writer = EventWriter(events_fd, None if job.output is None else job.output / EVENTS)
     stopping = _Stopping()
     signal.signal(signal.SIGINT, stopping.on_signal)
-    threading.Thread(target=_listen, args=(stopping,), name="stdin", daemon=True).start()
     try:
+        threading.Thread(target=_listen, args=(stopping,), name="stdin", daemon=True).start()
         drive(job, writer.emit, stopping.halt, stopping.drainable)
+    except Interrupted as stopped:  # before the driving had begun
+        writer.emit(Finished(status=stopped.status, reason=stopped.reason, metric_calls=0))
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         writer.close()

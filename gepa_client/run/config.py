@@ -272,6 +272,13 @@ class RunConfig(
         return bool(self.stop_callbacks) or any(getattr(self, budget) is not None for budget in ENDINGS)
 
     @property
+    def ends_by_money_alone(self) -> bool:
+        """Whether limits on cost are the only ones."""
+        money = ("max_cost_usd", "max_reflection_cost")
+        others = [getattr(self, budget) for budget in ENDINGS if budget not in money]
+        return self.ends and not self.stop_callbacks and not any(other is not None for other in others)
+
+    @property
     def sampling(self) -> str:
         """How proposals are sampled, in the words of `sampling_strategy`, whichever setting says it."""
         return self.sampling_strategy if self.proposals is None else sampling_of(self.proposals)

@@ -9,7 +9,7 @@ import orjson
 
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details
-from gepa_client.errors import ClientError, Interrupted, JournalError
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
 from gepa_client.fleet import FleetEvent
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
@@ -32,14 +32,14 @@ from gepa_client.run.events import Emit, Finished, FleetChanged, Phase, Started,
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
-from gepa_client.run.optimizer import Optimization, reason_of
+from gepa_client.run.optimizer import Optimization, further, reason_of
 from gepa_client.run.pulse import Pulse
 from gepa_client.run.quiet import without
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenExamples, FailureStop
 from gepa_client.window import ExampleDone
 from protocol import DiscoverResult
-from protocol.errors import RpcError
+from protocol.errors import ProgramFailed, RpcError
 
 Drainable = Callable[[], None]
 """Told when a stop must let the work come to its end: what is in flight, and then the record."""
@@ -65,7 +65,7 @@ def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable) -> None:
     except OSError as error:
         finished = _ended_by(error)
     except (SettingsError, ClientError, RpcError) as error:
-        finished = _failed(error)
+        finished = _not_begun(error)
     emit(finished)
 
 
@@ -73,13 +73,25 @@ def _interrupted(interrupted: Interrupted) -> Finished:
     return Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
 
 
-def _failed(error: Exception) -> Finished:
-    return Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
+def _not_begun(error: Exception) -> Finished:
+    """How a run ends that could not even begin: paused where trying later can help, else refused.
+
+    A program that fails by itself has failed, and says more of it.
+    """
+    if isinstance(error, ProgramFailed):
+        return Finished(status="failed", reason=reason_of(error), details=further(error), metric_calls=0)
+    later = isinstance(error, ConnectionLost | StoreUnavailable) or (isinstance(error, RpcError) and error.retryable)
+    return Finished(status="paused" if later else "refused", reason=reason_of(error), metric_calls=0)
 
 
 def _ended_by(error: OSError) -> Finished:
     stop = stop_for(error)
-    return _interrupted(stop) if stop.status == "paused" else _failed(error)
+    if stop.status == "paused":
+        return _interrupted(stop)
+    return Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
+
+
+TAKEN = "another process drives this run now; this one has let go of it and wrote nothing over its results"
 
 
 class _Drive:
@@ -109,6 +121,8 @@ class _Drive:
         run = self.store.run(job.run_id)
         resumed = run.identity is not None
         before = {"status": run.status, "reason": run.reason, "config": run.config}
+        if run.status == "running":  # whoever drove it is dead
+            before |= {"status": "paused", "reason": "whoever drove it gave no sign of life any more"}
         spend = Spend(self.store.spending(job.run_id))
         counters = Counters(run.counters, spend)
         finished: Finished | None = None
@@ -125,15 +139,34 @@ class _Drive:
             self._leave(counters, **before)
             raise
         except (SettingsError, ClientError, RpcError) as error:
-            status = before if resumed else {"status": "failed", "reason": reason_of(error)}
-            self._leave(counters, **status)
+            ended = _not_begun(error).status
+            status = {"status": ended if ended == "paused" else "failed", "reason": reason_of(error)}
+            self._leave(counters, **(before if resumed else status))
             raise
+        if self._is_taken():
+            return Finished(status="refused", reason=TAKEN, metric_calls=0)
         over = {"wish": None} if finished.status == "cancelled" else {}
         self._leave(counters, status=finished.status, reason=finished.reason, **over)
         return finished
 
+    def _is_taken(self) -> bool:
+        """Whether another process drives the run now; one whose store is away is taken for ours."""
+        try:
+            return self.store.run(self.job.run_id).claim.owner != self.job.owner
+        except StoreUnavailable:
+            return False
+
+    def _owned(self) -> None:
+        if self._is_taken():
+            raise Interrupted("paused", TAKEN)
+
     def _heed(self, run: StoredRun) -> None:
-        """Stop at once where somebody asked for it since this command began: while the claim was waited for."""
+        """Stop at once where somebody asked for it since this command began: while the claim was waited for.
+
+        A claim that grew by more than our taking it was somebody else's in between: who cancelled then, meant us.
+        """
+        if run.status == "cancelled" and run.claim.beat > self.job.seen_beat + 1:
+            raise _wished("cancel")
         if run.wish is not None and run.wish != self.job.wish:
             raise _wished(run.wish)
 
@@ -143,7 +176,9 @@ class _Drive:
         counters.set(**budget)
         changes = {"status": "running", "reason": None, "config": self.config.recorded()}
         over = {"wish": None} if run.wish is not None else {}  # one that comes now is heard by the heartbeat
-        self.store.update(run.id, {**changes, **over, **counters.changes()}, owner=self.job.owner)
+        # a fork, or a run from elsewhere, has no folder until it is driven here
+        folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
+        self.store.update(run.id, {**changes, **over, **folder, **counters.changes()}, owner=self.job.owner)
 
     def _leave(self, counters: Counters, **last: Any) -> None:
         """Write the last of it and let go; say so where the run is somebody else's by now, or the store is gone."""
@@ -177,10 +212,13 @@ class _Drive:
             ):
                 beginning = self._begin(run, journal, adapter)
                 kept = {candidate.index: candidate for candidate in self.store.candidates(run.id)}
-                optimization = Optimization(self.config, self.job.output, self.emit, adapter, beginning, counters, kept)
+                optimization = Optimization(
+                    self.config, self.job.output, self.emit, adapter, beginning, counters, kept, self._owned
+                )
+                reflection = optimization.reflection()
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
                 self.drainable()
-                return optimization.go()
+                return optimization.go(reflection)
         finally:
             self.drainable()
             tape.close()
@@ -271,8 +309,9 @@ def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
     check_same(run.id, run.identity, found, end_of(store, run.id, SEARCH))
     with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=beginning.discovery) as adapter:
         optimization = Optimization(config, job.output, emit, adapter, beginning, Counters({}, spend))
+        reflection = optimization.reflection()
         emit_started(emit, job, store, config, optimization, resumed=True)
-        return optimization.go()
+        return optimization.go(reflection)
 
 
 def budget_warnings(config: RunConfig, beginning: Beginning) -> list[str]:

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-Status = Literal["completed", "cancelled", "paused", "failed"]
+Status = Literal["completed", "cancelled", "paused", "failed", "refused"]
 """How a run ended. `completed`: as its settings say. `cancelled`: somebody does not want it any more. `paused`: it can
-be resumed where it is; somebody stopped it, or the infrastructure failed. `failed`: it cannot go on as it is."""
+be resumed where it is; somebody stopped it, or the infrastructure failed. `failed`: it cannot go on as it is.
+`refused`: it was not begun, as what was asked for cannot be; its record stays as it was."""
 
 
 PhaseName = Literal["connecting", "seed", "replaying", "optimizing", "testing", "finalizing"]
@@ -154,7 +155,8 @@ class Finalized(_Event):
 class Finished(_Event):
     """The last event. `files` are the names written into the output folder; costs are those that were reported.
 
-    `unpriced`: results whose price nobody said, by kind of work.
+    `details`: what is known of a failure beyond its reason. `unpriced`: results whose price nobody said, by kind of
+    work. `resume_with`: flags without which a resumed run would end in the same way.
     """
 
     event: Literal["finished"] = "finished"
@@ -166,6 +168,7 @@ class Finished(_Event):
     reflection_usd: float | None = None
     unpriced: dict[str, int] = {}
     files: list[str] = []
+    resume_with: list[str] = []
 
 
 Event = (

@@ -33,6 +33,20 @@ def open_again(path: Path) -> Path:
     return path.resolve()
 
 
+def open_new(run_id: str) -> Path:
+    """Make the folder of a run that has none yet: `runs/RUN`, or a numbered one where a run of another store is there.
+
+    Returns its absolute path.
+    """
+    names = (run_id, *(f"{run_id}-{number}" for number in range(2, 10_000)))
+    return open_again(next(path for name in names if not _used(path := RUNS / name)))
+
+
+def _used(path: Path) -> bool:
+    """Whether a run was driven there; one that was refused leaves its log alone."""
+    return any((path / name).exists() for name in (CONFIG, EVENTS, RESULT, BEST_CANDIDATE))
+
+
 def refuse_results(path: Path) -> None:
     """Raise FileExistsError where the folder is there and holds something."""
     if path.exists() and any(path.iterdir()):

@@ -9,6 +9,7 @@ from gepa.core.callbacks import (
     IterationStartEvent,
     MergeAttemptedEvent,
     ProposalEndEvent,
+    ValsetEvaluatedEvent,
 )
 
 from gepa_client.causes import details, summary
@@ -17,7 +18,7 @@ from gepa_client.failures import Failures
 from gepa_client.journal.entries import COMPLETION, EVALUATE, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
-from gepa_client.run.config import ENDINGS, RunConfig
+from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Emit, StepFailed, Warned
 from gepa_client.text import line, plain
 
@@ -117,7 +118,8 @@ class FailureGuard:
 class PriceGuard:
     """A GEPA callback for runs limited by money: what has no price never reaches the limit.
 
-    Warns once for each kind of work; where nothing else ends the run it raises `Interrupted("failed")`.
+    Warns once for each kind of work; where nothing else ends the run it raises `Interrupted("failed")`, and
+    `lacks_limit` tells that a limit of another kind would have it go on.
     """
 
     def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
@@ -127,11 +129,8 @@ class PriceGuard:
         }
         self._journal = journal
         self._emit = emit
-        self._only_limit = not config.stop_callbacks and not any(
-            getattr(config, ending) is not None
-            for ending in ENDINGS
-            if ending not in ("max_cost_usd", "max_reflection_cost")
-        )
+        self._only_limit = config.ends_by_money_alone
+        self.lacks_limit = False
         self._model = config.reflection_lm
         self._told: set[tuple[str, str]] = set()
 
@@ -145,7 +144,30 @@ class PriceGuard:
                     continue
                 self._told.add((name, kind))
                 what = self._model if kind == COMPLETION else WORK.get(kind, kind)
-                message = f"no price is known for {what}, so {name} cannot hold"
+                message = f"no price is known for {what}, so --{name.replace('_', '-')} cannot hold"
                 if self._only_limit and self._journal.spend.cost_usd == 0:
-                    raise Interrupted("failed", f"{message}, and nothing else ends this run: give max_metric_calls")
+                    self.lacks_limit = True
+                    raise Interrupted("failed", f"{message}, and nothing else ends this run: give --max-metric-calls N")
                 self._emit(Warned(message=message))
+
+
+class ScorerGuard:
+    """A GEPA callback that warns, once, where a scorer is named and the program's own scores leave it nothing to do."""
+
+    def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
+        self._scorers = config.score_with
+        self._journal = journal
+        self._emit = emit
+
+    def on_valset_evaluated(self, _event: ValsetEvaluatedEvent) -> None:
+        """All validation rows of a candidate have their scores, wherever they came from."""
+        if not self._scorers or self._journal.replaying:
+            return
+        if not self._journal.spend[SCORE].calls:
+            self._emit(
+                Warned(
+                    message=f"the scorer {', '.join(self._scorers)} is never asked: the program scores its results "
+                    "itself; leave --score-with out, or have the program leave its results unscored"
+                )
+            )
+        self._scorers = ()

@@ -10,7 +10,8 @@ class Job(BaseModel):
     """`owner`: the claim it takes the run with. `config`: the settings, secrets included; it travels over a pipe.
 
     `output`: the folder for results; None writes none. `replays`: tell the recorded run again, without server or model,
-    and only up to `until` where that is given. `wish`: what had been asked of whoever drove the run before this command
+    and only up to `until` where that is given. `seen_beat`: of the
+    run's claim when this command read it. `wish`: what had been asked of whoever drove the run before this command
     began, which is over.
     """
 
@@ -24,3 +25,4 @@ class Job(BaseModel):
     replays: bool = False
     until: int | None = None
     wish: str | None = None
+    seen_beat: int = 0

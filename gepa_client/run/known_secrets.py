@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gepa_client.address import find_token
+from gepa_client.errors import Refused
 from gepa_client.fleet import Address
 from gepa_client.journal.redact import secrets_of
 from gepa_client.run.config import RunConfig
@@ -15,9 +16,10 @@ from gepa_client.run.secrets import without_secrets
 def known_secrets(config: RunConfig, store: str) -> list[str]:
     """From the environment, from the settings and the files of tokens they name, from the address of the store.
 
+    A token whose file cannot be used now is not among them: whoever uses it later adds it first.
+
     Raises:
-        Refused: a token cannot be used, or a file cannot be read, which is named.
-        SettingsError: no server is named.
+        SettingsError: no server is named. Refused: the fleet file cannot be read.
     """
     values = config.model_dump(mode="json")
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
@@ -38,7 +40,11 @@ def _left_out(value: Any, recorded: Any) -> Iterator[str]:
 
 def _tokens(addresses: list[Address]) -> Iterator[str]:
     for file in {address.token_file for address in addresses}:
-        if (token := find_token(None, file)) is not None:
+        try:
+            token = find_token(None, file)
+        except Refused:
+            continue  # as an endpoint that does not answer: its fleet tells of it, and tries again
+        if token is not None:
             yield token
 
 

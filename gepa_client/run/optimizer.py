@@ -1,6 +1,6 @@
 """Runs `gepa.optimize` against a fleet, tells of it in events, and keeps everything found whatever happens."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,7 @@ from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
 from gepa_client.run.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
-from gepa_client.run.guard import FailureGuard, PriceGuard
+from gepa_client.run.guard import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenIterations, between_iterations
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
@@ -40,12 +40,13 @@ CUT_SHORT = (
 
 @dataclass(frozen=True)
 class _Ending:
-    """How the search ended, with what it had found by then."""
+    """How the search ended, with what it had found by then; `lacks_limit`: no limit of its settings can hold."""
 
     status: Status
     result: GEPAResult[Any, int] | None
     reason: str | None = None
     details: str | None = None
+    lacks_limit: bool = False
 
 
 class _Log:
@@ -62,6 +63,7 @@ class _Log:
 class Optimization:
     """One run from its beginning to its end; what the journal of `adapter` knows is told again, not done again.
 
+    `owned`: raises `Interrupted` where the run is another process's by now, whose results must not be written over.
     `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
     """
 
@@ -72,14 +74,14 @@ class Optimization:
     beginning: Beginning
     counters: Counters
     kept: Mapping[int, Kept] = field(default_factory=dict)
+    owned: Callable[[], None] = lambda: None
 
-    def go(self) -> Finished:
+    def go(self, reflection: Any) -> Finished:
         """Search, test and tell the program; everything but the last event is emitted here.
 
         Writes `best_candidate.json` at each improvement and `result.json` at the end.
         """
         splits = self.beginning.splits
-        reflection = self._reflection()
         ending = self._search(reflection)
         tested: dict[int, float] = {}
         written = self._write(ending, tested)
@@ -94,8 +96,9 @@ class Optimization:
         spend = self.adapter.journal.spend
         return Finished(
             status=ending.status,
-            reason=ending.reason,
+            reason=ending.reason or self._natural_end(ending),
             details=ending.details,
+            resume_with=["--max-metric-calls", "N"] if ending.lacks_limit else [],
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
             evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,
@@ -108,8 +111,12 @@ class Optimization:
         """Who proposes, in words."""
         return self.config.reflection_lm or "the program"
 
-    def _reflection(self) -> Any:
-        """Who proposes, as GEPA's `reflection_strategy`."""
+    def reflection(self) -> Any:
+        """Who proposes, as GEPA's `reflection_strategy`.
+
+        Raises:
+            SettingsError: nobody does, or a prompt is for a component that is not there.
+        """
         config, adapter = self.config, self.adapter
         if config.reflection_lm is None:
             if not adapter.offers("proposals"):
@@ -133,6 +140,14 @@ class Optimization:
             model, template, config.reflection_workers, failures=adapter.failures, journal=adapter.journal
         )
 
+    def _natural_end(self, ending: _Ending) -> str | None:
+        """Why GEPA was done, where that is the budget of metric calls."""
+        budget = self.config.max_metric_calls
+        done = ending.result.total_metric_calls if ending.result is not None else None
+        if ending.status != "completed" or budget is None or done is None or done < budget:
+            return None
+        return f"max_metric_calls of {budget:,} is reached"
+
     def _search(self, reflection: Any) -> _Ending:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
         config, journal, splits = self.config, self.adapter.journal, self.beginning.splits
@@ -152,6 +167,7 @@ class Optimization:
             kept=self.kept,
         )
         prices = PriceGuard(config, journal, self.emit)
+        asked = ScorerGuard(config, journal, self.emit)
         arguments = strategies.arguments(config)
         between = BetweenIterations(journal, between_iterations(config, journal.spend, self.counters))
         arguments["stop_callbacks"] = [*(arguments["stop_callbacks"] or ()), between]
@@ -163,22 +179,25 @@ class Optimization:
                 adapter=cast("GEPAAdapter[AnyRow, Any, Any]", self.adapter),
                 reflection_strategy=reflection,
                 logger=_Log(),
-                callbacks=cast("list[GEPACallback]", [*self.adapter.callbacks, *map(Loud, [watcher, guard, prices])]),
+                callbacks=cast(
+                    "list[GEPACallback]", [*self.adapter.callbacks, *map(Loud, [watcher, guard, prices, asked])]
+                ),
                 **arguments,
             )
             journal.gone_on()
         except Interrupted as stopped:
             interrupted = self._recorded(stopped)
             cause = guard.cause if interrupted.status == "failed" else None
+            told = cause.details if cause is not None else None
             return _Ending(
-                interrupted.status, watcher.result(), interrupted.reason, cause.details if cause is not None else None
+                interrupted.status, watcher.result(), interrupted.reason, told, lacks_limit=prices.lacks_limit
             )
         except OSError as error:
             stop = stop_for(error)
-            told = details(error) if stop.status == "failed" else None
+            told = further(error) if stop.status == "failed" else None
             return _Ending(stop.status, watcher.result(), stop.reason, told)
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
-            return _Ending("failed", watcher.result(), reason_of(error), details(error))
+            return _Ending("failed", watcher.result(), reason_of(error), further(error))
         return _Ending("completed", result)
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
@@ -193,6 +212,7 @@ class Optimization:
 
     def _best(self, candidate: dict[str, str]) -> None:
         if self.output is not None:
+            self.owned()
             files.write_json(self.output / files.BEST_CANDIDATE, candidate)
 
     def _write(self, ending: _Ending, tested: dict[int, float]) -> list[str]:
@@ -200,6 +220,7 @@ class Optimization:
         result, output, val = ending.result, self.output, self.beginning.splits.val
         if result is None or output is None:
             return []
+        self.owned()
         journal = self.adapter.journal
         if ending.status != "completed" and journal.replaying and not journal.replays:
             return [name for name in (files.BEST_CANDIDATE, files.RESULT) if (output / name).exists()]  # newer ones
@@ -261,6 +282,13 @@ class Optimization:
             self.emit(Finalized(error=reason_of(error)))
         else:
             self.emit(Finalized(message=message))
+
+
+def further(error: BaseException) -> str | None:
+    """What to tell beside the reason: a server's own words, or the traceback of what nobody foresaw."""
+    if isinstance(error, SettingsError | ClientError):
+        return None
+    return details(error) or None
 
 
 def reason_of(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from gepa_client.run.settings import SettingsError
 HeldRows = Callable[[str], Awaitable[list[AnyRow]]]
 """Gives the rows of a split the server holds."""
 
-SHOWN = 10
+SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,6 @@ def _key(row: AnyRow) -> str:
 
 
 def _overlap(shared: list[tuple[str, str]], name: str, size: int, other: str, meaning: str) -> str:
-    which = ", ".join(f"{mine} = {other} {theirs}" for mine, theirs in shared[:SHOWN])
-    more = f" and {len(shared) - SHOWN} more" if len(shared) > SHOWN else ""
-    return f"{len(shared)} of {size} {name} rows are {other} rows too ({name} {which}{more}): {meaning}"
+    which = ", ".join(mine for mine, _ in shared[:SHOWN])
+    more = ", ..." if len(shared) > SHOWN else ""
+    return f"{len(shared)} of {size} {name} rows are {other} rows too (ids {which}{more}): {meaning}"

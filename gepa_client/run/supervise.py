@@ -19,7 +19,8 @@ from gepa_client.text import plain
 
 HASH_SEED = "0"
 TAIL_BYTES = 8192
-TAIL_LINES = 20
+TAIL_LINES = 5
+TAIL_COLUMNS = 160
 END_TIMEOUT_S = 10.0
 """Seconds the process may take to end after its last event, or after its stdin was closed."""
 
@@ -94,12 +95,12 @@ class OptimizerProcess:
         return self._process.returncode
 
     def log_tail(self) -> str:
-        """The last lines of everything it printed, safe to show."""
+        """The last few lines of everything it printed, none of them long, safe to show."""
         with self._log_path.open("rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - TAIL_BYTES))
             lines = log.read().decode("utf-8", "replace").splitlines()
-        return plain("\n".join(lines[-TAIL_LINES:]))
+        return "\n".join(_cut(plain(line)) for line in lines[-TAIL_LINES:])
 
     def _say(self, message: object) -> None:
         if self._process.stdin is None or self._process.stdin.closed:
@@ -115,3 +116,7 @@ class OptimizerProcess:
             except ValidationError:
                 break  # not one of ours: the process is treated as dead
         self._events.put(None)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= TAIL_COLUMNS else f"{line[: TAIL_COLUMNS - 1]}…"

@@ -44,7 +44,11 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "share_rows": (bool, "list_examples gives the rows, not only their ids."),
     "host": (str, "Address to listen on."),
     "port": (int, "Port to listen on; 0 picks a free one."),
-    "token_file": (str, "File with the bearer token; else GEPA_TOKEN, else a random one."),
+    "token_file": (
+        str,
+        "File with the bearer token; made with a random one where there is none, and kept, so that a restart has the "
+        "same token. Else GEPA_TOKEN, else a random one for this start alone.",
+    ),
     "allowed_hosts": (list[str], "A further Host that is let in."),
     "allowed_origins": (list[str], "An Origin that is let in."),
     "max_request_bytes": (int, "Bytes of one request."),

@@ -1,4 +1,4 @@
-"""The bearer token: given by file or environment, or made up for this run in a private file."""
+"""The bearer token: given by file or environment, or made up, in a file that is kept or for this run alone."""
 
 import ipaddress
 import os
@@ -6,7 +6,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +29,17 @@ class Token:
 def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iterator[Token]:
     """The token of this run: `token_file`, else `GEPA_TOKEN` (taken out of the environment), else a random one.
 
+    A `token_file` that is not there is made, with a random token and for its owner alone, and stays: the next start
+    has the same token, so that clients find the server again.
+
     Raises:
         SettingsError: the token cannot be used, or none was given for an address that others can reach.
     """
     from_environment = environment.pop(TOKEN_VARIABLE, None)
     if settings.token_file is not None:
         path = settings.root / settings.token_file
+        with suppress(FileExistsError):
+            _make(path)
         yield Token(_usable(_read(path), str(path)), given=True, file=path)
     elif from_environment is not None:
         yield Token(_usable(from_environment, TOKEN_VARIABLE), given=True, file=None)
@@ -45,10 +50,7 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
     else:
         with _private_folder() as folder:
             path = folder / "token"
-            value = secrets.token_urlsafe(32)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(value + "\n")
-            yield Token(value, given=False, file=path)
+            yield Token(_make(path), given=False, file=path)
 
 
 @contextmanager
@@ -58,6 +60,25 @@ def _private_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make(path: Path) -> str:
+    """A random token in a new file, whole as soon as the file is there, as two servers may start at once.
+
+    Raises:
+        FileExistsError: it is there already, and stays as it is. SettingsError: it cannot be made.
+    """
+    value = secrets.token_urlsafe(32)
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".token-") as file:  # mode 0600
+            file.write(value + "\n")
+            file.flush()
+            os.link(file.name, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise SettingsError(f"`token_file` {path} cannot be made: {error.strerror}") from None
+    return value
 
 
 def _read(path: Path) -> str:

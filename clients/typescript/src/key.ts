@@ -16,12 +16,17 @@ export interface Key {
   discard(): void;
 }
 
-/** The token of `tokenFile`, else that of GEPA_TOKEN, else a random one. Throws `SetupError` where none will do. */
+/**
+ * The token of `tokenFile`, else that of GEPA_TOKEN, else a random one. Throws `SetupError` where none will do.
+ *
+ * A `tokenFile` that is not there is made, for its owner alone, and stays: the next start has the same token.
+ */
 export function keyFor(host: string, tokenFile: string | undefined): Key {
   const fromEnvironment = process.env.GEPA_TOKEN;
   // The program and what it starts have no business with it.
   delete process.env.GEPA_TOKEN;
   if (tokenFile !== undefined) {
+    makeUnlessThere(tokenFile);
     const token = contentOf(tokenFile).trim();
     checkToken(token, `the content of the token file ${tokenFile}`);
     return { token, file: tokenFile, given: true, discard: () => {} };
@@ -40,6 +45,15 @@ export function keyFor(host: string, tokenFile: string | undefined): Key {
   const file = join(folder, "token");
   writeFileSync(file, `${token}\n`, { mode: 0o600 });
   return { token, file, given: false, discard: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+function makeUnlessThere(tokenFile: string): void {
+  try {
+    writeFileSync(tokenFile, `${randomToken()}\n`, { mode: 0o600, flag: "wx" });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "EEXIST") throw new SetupError(`\`tokenFile\` cannot be made (${message})`);
+  }
 }
 
 function contentOf(tokenFile: string): string {

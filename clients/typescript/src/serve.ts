@@ -30,7 +30,10 @@ export interface ServeOptions extends EndpointOptions, StoreOptions {
   host?: string;
   /** 0, when not given, lets the system choose. */
   port?: number;
-  /** A file with the bearer token; else it is taken from `GEPA_TOKEN`, else made at random. */
+  /**
+   * A file with the bearer token, made with a random one where there is none, and kept; else the token is taken from
+   * `GEPA_TOKEN`, else made at random for this start alone.
+   */
   tokenFile?: string;
   /** Further `Host` names to answer. */
   allowedHosts?: readonly string[];

@@ -51,7 +51,7 @@ it.each<[ServeOptions, string]>([
   [{ drainS: Number.NaN }, "`drainS` must be a number of seconds, not NaN"],
   [
     { tokenFile: "/nowhere/token" },
-    "`tokenFile` cannot be read (ENOENT: no such file or directory, open '/nowhere/token')",
+    "`tokenFile` cannot be made (ENOENT: no such file or directory, open '/nowhere/token')",
   ],
   [{ host: "0.0.0.0" }, "a server on 0.0.0.0 needs a token of yours: set `tokenFile`"],
 ])("options such as %o", async (options, said) => {

@@ -41,6 +41,17 @@ it("a given token comes from a file or the environment, and is left for nobody t
   });
 });
 
+it("a token file that is not there is made for its owner alone, and a later start has the same token", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const tokenFile = join(folder, "token");
+  const first = await served(programOf(), { tokenFile });
+  expect(readFileSync(tokenFile, "utf8")).toBe(`${first.token}\n`);
+  expect(statSync(tokenFile).mode & 0o777).toBe(0o600);
+  await first.close();
+  expect((await served(programOf(), { tokenFile })).token).toBe(first.token);
+});
+
 it("a drain finishes what runs, refuses what is new, and waits for answers to be collected", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }));

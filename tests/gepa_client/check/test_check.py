@@ -213,7 +213,11 @@ def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Se
     ended = cli("optimize", serve(script), "--max-metric-calls", 50)
     assert ended.status == 1
     assert "no run was started" in ended.stderr
-    assert not (tmp_path / "runs").exists()
+    assert not [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    calls = len(script.calls("evaluate"))
+    (tmp_path / "no.db").mkdir()
+    assert cli("optimize", serve(script), "--max-metric-calls", 50, "--store", "no.db").status == 2
+    assert len(script.calls("evaluate")) == calls
     assert cli("optimize", serve(script), "--max-metric-calls", 50, "--no-check").status == 0
 
 
@@ -292,4 +296,24 @@ def test_unscored_results_are_no_fault_where_another_server_scores_them(serve: S
 
     url = serve(learned(evaluate=unscored))
     assert "--score-with" in cli("check", url).stdout
-    assert f"ok scores: by {CLOSED}" in cli("check", url, "--score-with", CLOSED).stdout
+    scorer = serve(Script(capabilities=("scoring",)))
+    assert f"ok scores: by {scorer}" in cli("check", url, "--score-with", scorer).stdout
+    absent = cli("check", url, "--score-with", CLOSED)
+    assert absent.status == 2
+    assert f"failed scores: nobody is there to score: cannot connect to {CLOSED}" in absent.stdout
+
+
+def test_the_estimate_counts_every_server_that_answers_and_invents_no_plan(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    fleet = tmp_path / "fleet.txt"
+    fleet.write_text(f"{serve(learned())}\n{CLOSED}\n{serve(learned(max_concurrency=24))}\n")
+    report = json.loads(cli("check", "--fleet", fleet, "--json").stdout)
+    assert report["passed"]
+    assert report["timing"]["at_once"] == 32
+    assert report["timing"]["budget"] == 1000
+    (tmp_path / "run.toml").write_text("max_seconds = 60\n")
+    ended = cli("check", serve(learned()), "--config", "run.toml")
+    assert "8 at once\n" in ended.stdout
+    assert "metric calls" not in ended.stdout
+    assert "--max-metric-calls" not in ended.stdout

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, clock, frame
+from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, clock, frame, told_plainly
 from gepa_client.run.events import FleetChanged, NoProposal, Progress, Rejected, Warned
 from tests.gepa_client.story import NASTY, candidate, story
 
@@ -80,6 +80,26 @@ def test_what_becomes_of_the_servers_is_told_in_a_line_each_and_nothing_of_their
         f"{url}: another program",
         f"{url} has left",
         "the fleet: the fleet file cannot be read",
+    ]
+
+
+def test_an_outage_counts_down_and_the_runs_own_name_comes_first() -> None:
+    record = story(FleetChanged(kind="waiting", url=None, detail="", after=600.0, seconds=10.0))
+    record.seconds = 70.5
+    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+    console.print(frame(record, [], 110))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    assert "no server answers, waiting (up to 8:59)" in output.getvalue()
+    assert "r1 · tickets" in output.getvalue()
+
+
+def test_a_proposal_is_left_out_for_the_reason_that_gepa_gives() -> None:
+    duplicate = "Duplicate of another candidate selected this iteration"
+    left = [told_plainly(Rejected(iteration=1, old_score=1, new_score=2, reason=reason)) for reason in (duplicate, "x")]
+    assert left == [
+        f"[dim]proposal not kept: {duplicate}[/]",
+        "[dim]proposal not kept: 1 -> 2, sum over its minibatch[/]",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from protocol.errors import Overloaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import RUN_ID, URL, Made, put
-from tests.gepa_client.words import Script
+from tests.gepa_client.words import Script, rows
 
 Cli = Callable[..., Ran]
 Serve = Callable[[Script], str]
@@ -117,3 +117,16 @@ def test_a_scorer_that_gives_no_score_is_told_of_in_a_line(cli: Cli, serve: Serv
     assert ended.status == 2
     assert "answered `rollout` again" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_run_that_was_driven_here_is_scored_anew(cli: Cli, serve: Serve) -> None:
+    words = Script(datasets={"train": rows(30), "val": rows(12, 100)})
+    assert cli("optimize", serve(words), "--max-metric-calls", 80, "--no-check").status == 0
+    spent, script = len(words.calls("evaluate")), scorer()
+    ended = cli("rescore", "last", "--with", serve(script), "--json")
+    assert ended.status == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert len(told["candidates"]) > 1
+    assert {(one["scored"], one["missing"], one["new"]) for one in told["candidates"]} == {(12, 0, 0.5)}
+    assert script.calls("score")
+    assert len(words.calls("evaluate")) == spent

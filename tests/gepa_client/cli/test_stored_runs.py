@@ -89,6 +89,14 @@ def test_reading_a_store_loads_nothing_heavy(
     assert not loaded(*arguments) & {*HEAVY, "pymongo"}
 
 
+@pytest.mark.parametrize(("typed", "said"), [("typo.db", "no store at typo.db"), ("mongodb//host", "mongodb://HOST")])
+def test_a_store_that_is_named_and_not_there_is_a_mistake(cli: Cli, tmp_path: Path, typed: str, said: str) -> None:
+    ended = cli("runs", "--store", typed)
+    assert (ended.status, ended.stdout) == (2, "")
+    assert said in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_store_that_is_no_store_is_named(cli: Cli, store: Path) -> None:
     store.parent.mkdir()
     store.write_text("these are not the runs you are looking for, and no database either\n" * 20)

@@ -359,15 +359,14 @@ async def test_a_long_silence_is_not_waited_for_again_where_there_is_somewhere_e
     assert server.runs == {"a": 2}
 
 
-async def test_a_new_token_in_the_file_is_found_when_looked_for(server, tmp_path):
+async def test_another_token_is_sent_from_then_on(server, tmp_path):
     path = tmp_path / "token"
     path.write_text("of an older start", encoding="utf-8")
     async with RpcClient(server.url, token_file=path) as client:
         with pytest.raises(Unauthorized):
             await client.discover()
-        assert not client.reread_token()
-        path.write_text("token-of-the-tests", encoding="utf-8")
-        assert client.reread_token()
+        assert not client.use_token("of an older start")
+        assert client.use_token("token-of-the-tests")
         await client.discover()
 
 

@@ -19,7 +19,8 @@ def described(**changed: Any) -> DiscoverResult:
     return DiscoverResult.model_validate(
         {
             "protocol_versions": ["1"],
-            "server": {"name": "s", "version": "0", "language": "python", "instance_id": "i"},
+            "server": {"name": "s", "version": "0", "instance_id": "i", "language": "python"}
+            | changed.get("server", {}),
             "program": program,
             "datasets": changed.get("datasets", {}),
             "limits": limits | {"whole_batches": changed.get("whole_batches", False)},
@@ -65,6 +66,12 @@ def test_another_digest_of_the_program_is_a_doubt_and_no_difference(ours, theirs
     leader, other = described(digest=ours), described(digest=theirs)
     assert is_doubtful(leader, other) is doubtful
     assert differences(leader, other, []) == []
+
+
+@pytest.mark.parametrize("server", [{"language": "typescript"}, {"name": "another"}])
+def test_digests_that_other_servers_made_otherwise_are_no_doubt(server):
+    assert not is_doubtful(described(digest="x"), described(digest="y", server=server))
+    assert is_doubtful(described(digest="x"), described(digest="y", server={"version": "1"}))
 
 
 def test_all_differences_are_told_at_once():

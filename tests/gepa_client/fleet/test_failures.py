@@ -6,8 +6,8 @@ import pytest
 from gepa_client import rpc
 from gepa_client.errors import Interrupted
 from gepa_client.fleet import Answered, members
-from protocol.errors import InternalError, Overloaded, ProgramFailed, UnknownCandidate
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from protocol.errors import InternalError, Overloaded, ProgramFailed, TrajectoryExpired, UnknownCandidate
+from tests.gepa_client.fleet.conftest import SEED, Ledger, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
 
 
@@ -508,3 +508,25 @@ async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
         assert await fleet.call("x", send, ledger) == "value"
     more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1}
     assert (ledger.outcomes, ledger.told) == (["program_error"], [more])
+
+
+async def test_a_restart_that_lost_its_traces_is_told_as_a_restart(cluster, opened, watch):
+    server = cluster.start()
+    expired = {
+        "candidate": SEED,
+        "eval_batch": {"batch": [{"id": "a", "data": 1}], "results": [ok(trajectory_ref="gone/0")]},
+    }
+
+    async def send(client, call_id):
+        return Answered(await client.make_reflective_dataset({**expired, "components_to_update": []}, call_id=call_id))
+
+    async with opened(server) as fleet:
+        with pytest.raises(TrajectoryExpired):
+            await fleet.call("records", send, Ledger())
+        assert not watch.of("resting")  # nobody was replaced: the server only let its traces go
+        server.forget("another")
+        with pytest.raises(TrajectoryExpired):
+            await fleet.call("records", send, Ledger())
+        await until(lambda: watch.of("back"))
+        told = [event.detail for event in watch.of("resting")]
+        assert told == ["another process answers there now; its traces are gone"]

@@ -23,7 +23,7 @@ async def test_the_first_given_that_answers_leads(cluster, opened, watch):
     first.capabilities.remove("finalize")
     async with opened(Address(NOBODY), first, second) as fleet:
         assert fleet.discovery.server.instance_id == first.instance_id
-        assert not fleet.offers("finalize")
+        assert "finalize" not in fleet.discovery.capabilities
         assert [client.instance_id for client in fleet.clients] == [first.instance_id, second.instance_id, None]
         assert [event.url for event in watch.of("joined")] == [url_of(first), url_of(second)]
         assert [event.url for event in watch.of("warning")] == [NOBODY]

@@ -19,6 +19,15 @@ def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there(
     assert (tested.rows, tested.seed, tested.best) == ("40 test rows", 0.1, 0.6)
 
 
+def test_results_of_a_batch_that_was_cut_short_are_counted_apart() -> None:
+    record = story()
+    record.apply(events.Finished(status="paused", reason="stopped by hand", metric_calls=110))
+    assert (record.metric_calls, record.uncounted) == (110, 2)
+    whole = story()
+    whole.apply(events.Finished(status="completed", reason="max_metric_calls of 110 is reached", metric_calls=110))
+    assert whole.uncounted == 0
+
+
 def test_time_left_follows_from_the_rate_and_the_budget() -> None:
     record = story()
     assert record.rate() == pytest.approx(50.0)

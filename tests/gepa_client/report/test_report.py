@@ -16,6 +16,12 @@ def test_the_report_shows_each_accepted_candidates_diff_against_each_parent() ->
     assert '<span class="del">-b</span>' in page
 
 
+def test_why_a_run_ended_keeps_its_lines() -> None:
+    record = story(Finished(status="paused", reason="first line\nsecond line", metric_calls=120))
+    assert "- ended:\n\n  ```text\n  paused: first line\n  second line\n  ```\n" in report.markdown(record)
+    assert "<dd>paused: first line\nsecond line</dd>" in report.html(record)
+
+
 def test_the_page_has_a_chart_and_a_tree_and_loads_nothing() -> None:
     page = report.html(story())
     assert page.count("<svg") == 2

@@ -111,7 +111,7 @@ def test_a_cost_limit_for_a_model_without_a_price_is_warned_of_once() -> None:
     guard.on_iteration_end(END)
     guard.on_iteration_end(END)
     assert [event.message for event in told if isinstance(event, Warned)] == [
-        "no price is known for openai/x, so max_reflection_cost cannot hold"
+        "no price is known for openai/x, so --max-reflection-cost cannot hold"
     ]
 
 
@@ -124,8 +124,8 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     journal.spend.ended("score", None, unpriced=1)
     guard.on_iteration_end(END)
     assert [event.message for event in told if isinstance(event, Warned)] == [
-        "no price is known for the program's examples, so max_cost_usd cannot hold",
-        "no price is known for scores made elsewhere, so max_cost_usd cannot hold",
+        "no price is known for the program's examples, so --max-cost-usd cannot hold",
+        "no price is known for scores made elsewhere, so --max-cost-usd cannot hold",
     ]
 
 
@@ -133,7 +133,7 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
 def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: str) -> None:
     journal = Journal("r")
     journal.spend.ended("completion", None, unpriced=1)
-    with pytest.raises(Interrupted, match="max_metric_calls") as ended:
+    with pytest.raises(Interrupted, match="--max-metric-calls N") as ended:
         PriceGuard(limited(**{limit: 1.0}), journal, lambda _: None).on_iteration_end(END)
     assert ended.value.status == "failed"
 

@@ -101,7 +101,7 @@ def test_rows_come_from_files_and_equal_ones_are_warned_of(serve: Serve, cli: Cl
     )
     ended = cli("optimize", serve(Script(capabilities=("proposals",))), "--config", "run.toml")
     assert ended.status == 0, ended.stderr
-    assert "12 of 12 validation rows are training rows too (validation 0 = training 0" in ended.stdout
+    assert "12 of 12 validation rows are training rows too (ids 0, 1, 2, ...): " in ended.stdout
     assert ended.stdout.splitlines()[-1].startswith("mine: score 0.00 -> ")
     assert "(12 validation rows)" in ended.stdout
     assert (tmp_path / "out" / "report.html").is_file()
@@ -345,7 +345,7 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     assert asked[0]["temperature"] == 0.25
     assert asked[0]["messages"][0]["content"].startswith("Mind the manners.")
     assert words.calls("propose_new_texts") == []
-    assert "no price is known for openai/nobody-knows, so max_reflection_cost cannot hold" in ended.stdout
+    assert "no price is known for openai/nobody-knows, so --max-reflection-cost cannot hold" in ended.stdout
     assert not any("hush" in path.read_text() for path in only_run(tmp_path).iterdir())
     told = cli("replay", "last")  # without the key, which is no part of the record
     assert told.status == 0, told.stdout + told.stderr

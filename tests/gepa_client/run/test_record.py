@@ -58,7 +58,7 @@ def test_a_fork_goes_its_own_way_from_a_number_and_pays_for_nothing_before_it(se
     assert candidates(ended)[0] == candidates(first)[0]
     assert candidates(ended) != candidates(first)
     assert len(script.calls("evaluate")) - spent == ended.event("finished")["metric_calls"] - 12
-    again = cli("resume", first.event("started")["run_id"], "--json")
+    again = cli("replay", first.event("started")["run_id"], "--json")
     assert (again.status, candidates(again)) == (0, candidates(first))
 
 
@@ -76,9 +76,15 @@ def test_a_run_that_was_imported_elsewhere_is_told_again_and_goes_on_there(
     told = cli("replay", "last", "--store", "elsewhere.db", "--json")
     assert (told.status, candidates(told)) == (0, candidates(first))
     spent = len(script.calls("evaluate"))
+    [own] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    kept = {path.name: path.read_bytes() for path in own.iterdir()}
     more = cli("resume", "last", "--store", "elsewhere.db", "--max-metric-calls", 100, "--json")
+    assert more.event("summary")["output"] == f"{own}-2"
+    assert {path.name: path.read_bytes() for path in own.iterdir()} == kept
     assert more.status == 0, more.stdout + more.stderr
     assert candidates(more)[: len(candidates(first))] == candidates(first)
     assert len(script.calls("evaluate")) - spent == (
         more.event("finished")["metric_calls"] - first.event("finished")["metric_calls"]
     )
+    further = cli("resume", "last", "--store", "elsewhere.db", "--max-metric-calls", 120, "--json")
+    assert further.event("summary")["output"] == f"{own}-2"

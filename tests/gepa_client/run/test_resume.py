@@ -56,10 +56,17 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serv
     url = serve(words)
     first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
     assert first.status == 0, first.stderr
-    spent = len(words.calls("evaluate"))
-    again = cli("resume", "last", "--json")
-    assert (again.status, found(again)) == (0, found(first))
-    assert len(words.calls("evaluate")) == spent
+    requests = len(words.seen)
+    again = cli("resume", "last")
+    assert again.status == 0
+    run_id = first.event("started")["run_id"]
+    assert again.stdout == (
+        f"{run_id}: this run is complete; a larger limit extends it\n"
+        f"next: gepa-client resume {run_id} --max-metric-calls N\n"
+    )
+    assert cli("resume", "last", "--json").event("summary")["reason"] == "max_metric_calls of 60 is reached"
+    assert first.event("finished")["reason"] == "max_metric_calls of 60 is reached"
+    assert len(words.seen) == requests
     more = cli("resume", "last", "--max-metric-calls", 150, "--json")
     assert more.status == 0, more.stdout
     assert more.event("started")["resumed"]
@@ -78,15 +85,44 @@ def test_another_seed_is_refused_saying_what_differs_and_the_record_stays_as_it_
     run_id = first.event("started")["run_id"]
     before = len(words.calls("evaluate"))
     refused = cli("resume", run_id, "--seed", 7, "--max-metric-calls", 80)
-    assert refused.status == 1
-    assert "settings.seed: 0 -> 7" in refused.stdout
-    assert f"gepa-client fork {run_id} --at " in refused.stdout
+    assert (refused.status, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: run {run_id} was recorded with something else")
+    assert "settings.seed: 0 -> 7" in refused.stderr
+    assert f"gepa-client fork {run_id} --at " in refused.stderr
+    assert cli("resume", run_id, "--seed", 7).status == 2
     assert len(words.calls("evaluate")) == before
     shown = json.loads(cli("show", run_id, "--json").stdout)
     assert "completed" in json.dumps(shown)
-    again = cli("resume", run_id, "--json")
-    assert (again.status, found(again)) == (0, found(first))
+    assert shown["reason"] == "max_metric_calls of 40 is reached"
     assert len(words.calls("evaluate")) == before
+
+
+def test_a_run_is_not_resumed_without_a_server_a_token_or_a_store_and_stays_as_it_was(
+    serve: Serve, host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    url = serve(program())
+    first = cli("optimize", url, "--max-metric-calls", 40, "--no-check", "--json")
+    run_id = first.event("started")["run_id"]
+    result = (only_run(tmp_path) / "result.json").read_text()
+    (tmp_path / "token").write_text("wrong")
+    mistaken = cli("resume", "last", "--token-file", "token", "--max-metric-calls", 80)
+    assert (mistaken.status, mistaken.stdout) == (2, "")
+    [line] = mistaken.stderr.splitlines()
+    assert line.startswith("error: the server refused the token from token")
+    host.stop(url)
+    away = cli("resume", "last", "--max-metric-calls", 80)
+    assert away.status == 3
+    [line] = away.stderr.splitlines()
+    assert line.startswith(f"error: cannot connect to {url}")
+    assert away.stdout == f"next            gepa-client resume {run_id}\n"
+    told = cli("resume", "last", "--max-metric-calls", 80, "--json")
+    assert (told.event("finished")["status"], told.event("finished")["details"]) == ("paused", None)
+    assert told.event("summary")["exit_status"] == 3
+    with stored(tmp_path) as (store, _):
+        run = store.run(run_id)
+        assert (run.status, run.config["max_metric_calls"], run.claim.owner) == ("completed", 40, None)
+    assert (only_run(tmp_path) / "result.json").read_text() == result
+    assert cli("resume", "last", "--store", "mongodb//host").status == 2
 
 
 def test_a_program_that_says_another_version_is_refused(serve: Serve, host: Host, cli: Cli) -> None:
@@ -96,8 +132,8 @@ def test_a_program_that_says_another_version_is_refused(serve: Serve, host: Host
     first = cli("optimize", host.serve(old.handle), "--max-metric-calls", 30, "--no-check", "--json")
     assert first.status == 0, first.stderr
     refused = cli("resume", "last", host.serve(new.handle), "--max-metric-calls", 60)
-    assert refused.status == 1
-    assert "program.version: 1 -> 2" in refused.stdout
+    assert refused.status == 2
+    assert "program.version: 1 -> 2" in refused.stderr
 
 
 def test_other_servers_and_workers_may_go_on_with_a_run(serve: Serve, cli: Cli) -> None:
@@ -153,8 +189,8 @@ def test_a_run_that_failed_before_it_began_cannot_be_replayed_but_resumed(host: 
     assert ended.status == 1, ended.stdout
     assert "on a disk that is away" in ended.stdout
     told = cli("replay", "last")
-    assert told.status == 1
-    assert "was never started, so there is nothing to replay" in told.stdout
+    assert told.status == 2
+    assert "was never started, so there is nothing to replay" in told.stderr
     del server.replies["list_examples"]
     more = cli("resume", "last", "--json")
     assert more.status == 0, more.stdout
@@ -271,8 +307,9 @@ def test_a_run_that_somebody_drives_is_not_resumed_beside_it_and_loses_nothing(
     )
     until(lambda: bool(best_so_far(tmp_path)))
     refused = cli("resume", "last", "--no-skip-perfect-score")
-    assert refused.status == 1, refused.stdout
-    assert f"pid {_child_of(process)} on " in refused.stdout
+    assert refused.status == 2, refused.stdout
+    assert f"is driven by pid {_child_of(process)} on " in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)

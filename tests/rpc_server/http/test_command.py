@@ -124,6 +124,19 @@ async def test_the_conformance_program_is_served_and_sigterm_ends_it(tmp_path: P
         assert text_of(token_file) is None
 
 
+async def test_a_token_file_that_is_not_there_is_made_and_serves_the_next_start_too(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    for _start in range(2):
+        async with started(tmp_path, "--conformance", "--json", "--token-file", str(file)) as process:
+            event = await ready(process)
+            assert (event["token"], event["token_file"]) == (None, str(file))
+            token = file.read_text().strip()
+            assert (await call(event, "discover", {}, token=token))["program"]["name"] == "conformance"
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
+        assert file.read_text().strip() == token
+
+
 async def test_people_get_one_line_when_it_is_ready(tmp_path: Path) -> None:
     (tmp_path / "tickets.py").write_text(PLAIN)
     async with started(tmp_path, "--program", "tickets.py") as process:

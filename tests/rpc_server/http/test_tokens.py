@@ -60,6 +60,25 @@ def test_a_token_that_no_header_can_carry_is_refused(tmp_path: Path, text: str) 
         pass
 
 
-def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="none"), token_for(settings(token_file=tmp_path / "none"), {}):
-        pass
+def test_a_token_file_that_is_not_there_is_made_and_stays_for_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    with token_for(settings(token_file=path), {}) as token:
+        assert path.read_text() == token.value + "\n"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert len(token.value) > 30
+        assert (token.file, token.given) == (path, True)
+    with token_for(settings(token_file=path), {}) as again:
+        assert again.value == token.value
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_token_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "token"
+    with pytest.raises(SettingsError, match="nowhere/token cannot be made: No such file"):
+        token_for(settings(token_file=path), {}).__enter__()
+
+
+def test_what_is_there_but_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "token").mkdir()
+    with pytest.raises(SettingsError, match="token cannot be read"):
+        token_for(settings(token_file=tmp_path / "token"), {}).__enter__()

@@ -1,0 +1,63 @@
+"""Runs on servers that do not all offer the same, or whose token is not there yet."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.words import Script, rows
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+ARGUMENTS = ("--max-metric-calls", 100, "--json")
+
+
+def program(*capabilities: str) -> Script:
+    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
+    script.capabilities = ("datasets", "idempotency", "async", "cancel", "refs", *capabilities)
+    return script
+
+
+def found(events: list[dict[str, Any]]) -> list[Any]:
+    return [(event["texts"], event["score"]) for event in events if event["event"] == "candidate"]
+
+
+def test_any_server_of_a_fleet_may_propose_and_hear_of_the_end(serve: Serve, cli: Cli) -> None:
+    leader, proposer = program(), program("proposals", "finalize")
+    ended = cli("optimize", serve(leader), serve(proposer), *ARGUMENTS)
+    assert ended.status == 0, ended.stderr
+    assert proposer.calls("propose_new_texts")
+    assert len(proposer.calls("finalize")) == 1
+    assert not leader.calls("propose_new_texts")
+    assert not leader.calls("finalize")
+    assert leader.calls("evaluate")
+    replayed = cli("replay", "last", "--json")
+    assert replayed.status == 0, replayed.stderr
+    assert found(replayed.events) == found(ended.events) != []
+
+
+def test_where_no_server_proposes_nothing_is_begun(serve: Serve, cli: Cli) -> None:
+    servers = [program(), program()]
+    ended = cli("optimize", *map(serve, servers), *ARGUMENTS)
+    assert ended.status == 2
+    assert not any(server.calls("evaluate") for server in servers)
+
+
+def test_a_server_whose_token_file_is_gone_does_not_keep_the_others_from_the_run(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    steady, other = program("proposals"), program("proposals")
+    (tmp_path / "fleet").write_text(f"{serve(other)} token-file=tok/gone\n{serve(steady)}\n")
+    ended = cli("optimize", "--fleet", "fleet", *ARGUMENTS)
+    assert ended.status == 0, ended.stderr
+    warnings = [event["detail"] for event in ended.events if event["event"] == "fleet" and event["kind"] == "warning"]
+    assert any("tok/gone: no such file" in warning for warning in warnings)
+    assert "Traceback" not in ended.stderr
+    assert not other.calls("evaluate")
+
+
+def test_a_token_file_that_is_gone_is_a_fault_where_no_server_has_another(serve: Serve, cli: Cli) -> None:
+    ended = cli("optimize", serve(program("proposals")), "--token-file", "gone", *ARGUMENTS)
+    assert ended.status == 2
+    assert "gone: no such file" in ended.stderr
+    assert "Traceback" not in ended.stderr
