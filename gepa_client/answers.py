@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from gepa_client.causes import data_of
 from gepa_client.errors import BadResponse, ConnectionLost
+from gepa_client.extremes import read, shallow
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
 
@@ -44,13 +45,16 @@ def is_pending(answer: JsonValue) -> bool:
 
 
 def result_of(exchange: Exchange, request_id: int) -> JsonValue:
-    """The result inside an HTTP answer; raises what the answer says or what its absence means."""
+    """The result inside an HTTP answer; raises what the answer says or what its absence means.
+
+    The result of an example that nests too deep to be kept is a failure in it; see `gepa_client.extremes`.
+    """
     if 300 <= exchange.status < 400:
         raise BadResponse(f"the server redirects (HTTP {exchange.status}); redirects are not followed")
     try:
-        message = orjson.loads(exchange.body)
+        message, deep = read(exchange.body)
     except orjson.JSONDecodeError:
-        message = None
+        message, deep = None, False
     if (
         not isinstance(message, dict)
         or message.get("jsonrpc") != "2.0"
@@ -60,13 +64,15 @@ def result_of(exchange: Exchange, request_id: int) -> JsonValue:
     if "error" in message:
         if not isinstance(message["error"], dict):
             raise BadResponse("the answer's `error` is not an object")
+        if deep:
+            raise BadResponse("the answer is an error that nests too deep")
         error = RpcError.from_wire(message["error"])
         if known := data_of(error):
             error.add_note(known)  # a traceback shows it; `str` is the server's message alone
         raise error
     if message.get("id") != request_id:
         raise BadResponse(f"the answer is for id {message.get('id')!r}, not {request_id}")
-    return message["result"]
+    return shallow(message["result"]) if deep else message["result"]
 
 
 def _without_answer(exchange: Exchange) -> Exception:
@@ -78,7 +84,7 @@ def _without_answer(exchange: Exchange) -> Exception:
         return LimitExceeded("HTTP 413: the request is too large for something on the way")
     if status == 429:
         after = exchange.retry_after
-        return Overloaded(f"HTTP {status}", retry_after_s=float(after) if after.isdigit() else 1.0)
+        return Overloaded(f"HTTP {status}", retry_after_s=float(after) if after.isascii() and after.isdigit() else 1.0)
     if status >= 500:
         return ConnectionLost(f"HTTP {status} without a JSON-RPC answer")
     return BadResponse(f"HTTP {status} with a body that is no JSON-RPC answer: {exchange.body[:80]!r}")

@@ -16,6 +16,7 @@ from gepa_client.address import find_token, refused, rpc_url
 from gepa_client.answers import checked, is_pending, result_of
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
 from gepa_client.exchange import CONNECT_TIMEOUT_S, Poster
+from gepa_client.extremes import bounded
 from protocol import (
     CURRENT_VERSION,
     METHODS,
@@ -48,6 +49,7 @@ class RpcClient:
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
     `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
     call before the server answers `pending` (capability `async`), which the client then follows up by itself.
+    `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
     `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
     is not tried again here, as one that is lost is.
     `token_later`: the caller looks for the token and gives it by `use_token`, before any call.
@@ -65,7 +67,7 @@ class RpcClient:
         timeout_s: float = 60.0,
         wait_s: float = 20.0,
         allow_insecure: bool = False,
-        max_response_bytes: int = 256 * 2**20,
+        max_response_bytes: int = 64 * 2**20,
         elsewhere: bool = False,
         token_later: bool = False,
     ) -> None:
@@ -262,13 +264,16 @@ class RpcClient:
         group: str | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
-        """Evaluate examples given as they go over the wire; the result as JSON, checked, one entry per example."""
+        """Evaluate examples given as they go over the wire; the result as JSON, checked, one entry per example.
+
+        A result that nests too deep, or whose score is too large, is a failure of its example; see `extremes`.
+        """
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
         answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         given = len(checked(EvaluateResult, answer).results)
         if given != len(batch):
             raise BadResponse(f"evaluate answered {given} results for {len(batch)} examples")
-        return dict(answer)
+        return {**answer, "results": bounded(answer["results"])}
 
     async def make_reflective_dataset(
         self,
@@ -289,7 +294,7 @@ class RpcClient:
         given, wanted = len(checked(ScoreResult, answer).results), len(params["batch"])
         if given != wanted:
             raise BadResponse(f"score answered {given} results for {wanted} examples")
-        return dict(answer)
+        return {**answer, "results": bounded(answer["results"])}
 
     async def propose_new_texts(
         self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None

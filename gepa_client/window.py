@@ -285,7 +285,11 @@ def _usage(results: Results) -> dict[str, Any] | None:
     if len(said) <= 1:
         return said[0] if said else None
     keys = {key: None for usage in said for key, value in usage.items() if isinstance(value, int | float)}
-    return {key: sum(usage.get(key) or 0 for usage in said) for key in keys}
+    return {key: sum(_number(usage.get(key)) for usage in said) for key in keys}
+
+
+def _number(value: Any) -> int | float:
+    return value if isinstance(value, int | float) else 0
 
 
 def _for_scoring(result: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,11 @@ from protocol.errors import LimitExceeded, ParseError
 MAX_NESTING = 1024
 """Levels of arrays and objects a body may hold (orjson's own bound)."""
 
-MAX_RESULT_NESTING = 900
-"""Levels a program's result may hold: less than can be read and written, for it travels inside other things."""
+MAX_RESULT_NESTING = 200
+"""Levels a program's result may hold, as many as clients take: fewer than they can write, for it travels inside other
+things."""
+
+_WRITABLE = 254  # levels
 
 
 def read(body: bytes | bytearray) -> Any:
@@ -44,9 +47,12 @@ def write(value: JsonValue) -> bytes:
 
 def nests_too_deep(result: JsonValue) -> bool:
     """Whether arrays and objects are nested in each other more than `MAX_RESULT_NESTING` times."""
+    wrapped = result
+    for _ in range(_WRITABLE - MAX_RESULT_NESTING):
+        wrapped = [wrapped]
     try:
-        orjson.dumps(result)
-    except TypeError:  # more than the 254 levels it writes: to be counted
+        orjson.dumps(wrapped)
+    except TypeError:  # too deep, or an integer of more than 64 bits: to be counted
         layer = [result]
         for _ in range(MAX_RESULT_NESTING):
             layer = [member for value in layer for member in _members(value)]

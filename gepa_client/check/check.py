@@ -18,7 +18,7 @@ from gepa_client.fleet.roster import Address
 from gepa_client.held import held_rows
 from gepa_client.jobs import Job, run_all
 from gepa_client.rows import AnyRow
-from gepa_client.rpc import RpcClient
+from gepa_client.rpc import RESENDS, RpcClient
 from gepa_client.run import splits
 from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
@@ -161,7 +161,7 @@ class _Attempt:
     async def _meet_others(self, discovery: DiscoverResult) -> None:
         """How many examples all servers together run at once."""
         self.at_once = discovery.limits.max_concurrency
-        for found in await asyncio.gather(*(_met(at) for at in self.others)):
+        for found in await asyncio.gather(*(_met(at, resends=0) for at in self.others)):
             if isinstance(found, DiscoverResult):
                 self.at_once += found.limits.max_concurrency
             else:
@@ -339,11 +339,11 @@ class _Attempt:
             self.note("proposals", "warning", "nobody proposes new texts yet: a run needs --reflection-lm")
 
 
-async def _met(at: Address) -> DiscoverResult | Exception:
+async def _met(at: Address, resends: int = RESENDS) -> DiscoverResult | Exception:
     """What a server says of itself, or why it cannot be asked."""
     try:
         async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as client:
-            return await client.discover()
+            return await client.discover(resends=resends)
     except (ClientError, RpcError) as error:
         return error
 

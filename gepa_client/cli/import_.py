@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from gepa_client.causes import unreadable
 from gepa_client.cli.console import make, safe_line, say
-from gepa_client.cli.stored import AsJson, StoreUrl, command, next_command, opened, print_json, refuse, run_as_json
+from gepa_client.cli.stored import AsJson, StoreUrl, command, opened, print_json, refuse, run_as_json
 from gepa_client.journal.transfer import import_run
 
 
@@ -19,9 +19,10 @@ def import_(
 ) -> None:
     """Take in a run that `gepa-client export` wrote; a run of the same id is never replaced.
 
-    Its results stay where they are: when it is resumed it gets a folder of its own here.
+    Its results stay where they are, and so does whatever says who is called: when it is resumed it is told its server,
+    and gets a folder of its own here.
     """
-    document = _without_folder(_read(file))
+    document = _read(file)
     with opened(store, create=True) as kept:
         run = import_run(kept, document)
         candidates = len(kept.candidates(run.id))
@@ -30,27 +31,27 @@ def import_(
         return
     console = make()
     say(console, f"{safe_line(run.id)} is here: {safe_line(run.status)}, {candidates} candidates")
-    following = next_command(run, store) if run.status == "paused" else command("show", run.id, store=store)
+    following = (
+        command("resume", run.id, "URL", store=store)
+        if run.status == "paused"
+        else command("show", run.id, store=store)
+    )
     say(console, f"next: {safe_line(following)}")
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
     except (OSError, UnicodeDecodeError) as error:
         refuse(unreadable(file, error))
     except ValueError as error:
         refuse(f"{file}: not JSON: {error}")
+    except RecursionError:
+        refuse(f"{file}: not a run that `gepa-client export` wrote: it is nested too deep")
     if not isinstance(document, dict):
         refuse(f"{file}: not a run that `gepa-client export` wrote")
     return document
 
 
-def _without_folder(document: dict[str, Any]) -> dict[str, Any]:
-    """The run without the folder of its results, which belongs to the run that was exported, perhaps elsewhere."""
-    run = document.get("run")
-    if not isinstance(run, dict) or "output" not in run:
-        return document
-    config = run.get("config")
-    told = {"config": {**config, "output": None}} if isinstance(config, dict) and "output" in config else {}
-    return {**document, "run": {**run, **told, "output": None}}
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

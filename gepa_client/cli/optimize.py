@@ -32,8 +32,8 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
 
     Everything is recorded as it happens: a run that ends before its time goes on with `gepa-client resume`.
 
-    Ends with 0 when the run is complete, 1 when it failed, 2 for a fault in the settings, 3 when it paused because the
-    infrastructure failed, 130 when it was stopped by hand. What was found is kept in every case.
+    Ends with 0 when the run is complete, 1 when it failed, 2 where it was refused before it began, 3 when it paused
+    because the infrastructure failed, 130 when it was stopped by hand. What was found is kept in every case.
     """
     console = make()
     try:

@@ -27,13 +27,14 @@ def replay(
 ) -> None:
     """Tell a run again: GEPA decides anew, and every answer it gets is the recorded one. Nothing is called or paid for.
 
-    Ends with 0 when the record was told as far as it goes, 1 when it does not lead GEPA the same way.
+    Ends with 0 when the record was told as far as it goes, 1 when it does not lead GEPA the same way, 2 when
+    there is nothing to tell, or it cannot be told with what there is today.
     """
     with opened_run(store, run) as (_, found):
         pass
     try:
         open_part = {key: value for key, value in found.config.items() if key != "output"}
-        settings = from_record(open_part, {}, secrets_needed=False)
+        settings = from_record(open_part, {}, calls=False)
         folder = files.create(output) if output is not None else None
     except (SettingsError, OSError) as error:
         fail(str(error))

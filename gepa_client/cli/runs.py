@@ -45,6 +45,7 @@ UNBOUNDED = 400
 """Columns where no terminal limits them."""
 
 SHORTEST_NAME = 6
+UNREADABLE = "?"
 
 _OWN_PART = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}(?=-|$)")
 
@@ -57,7 +58,7 @@ def runs(
     """List the runs of a store, the newest first."""
     console = make()
     found: list[StoredRun] = []
-    seeds: dict[str, float | None] = {}
+    seeds: dict[str, Any] = {}
     if store is not None or not absent(store):  # the store that was named is there; the usual one comes with a run
         with opened(store) as kept:
             found = [run for run in kept.runs() if status is None or run.status == status]
@@ -90,17 +91,17 @@ def _next(newest: StoredRun, store: str | None) -> str:
     return command("show", newest.id, store=store)
 
 
-def _seed_score(store: Store, run: StoredRun) -> float | None:
+def _seed_score(store: Store, run: StoredRun) -> Any:
     """From the counters where the run wrote it there, else from its first candidate."""
     if run.best is None:
         return None
     if "seed_score" in run.counters:
-        return float(run.counters["seed_score"])
+        return run.counters["seed_score"]
     candidates = store.candidates(run.id)
     return candidates[0].score if candidates else None
 
 
-def _table(found: Sequence[StoredRun], seeds: dict[str, float | None], console: Console) -> Table:
+def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) -> Table:
     """All columns where they fit; else names shortened, then without the iteration, then without names."""
     width = console.width if console.is_terminal else UNBOUNDED
     longest = max(len(_name(run, UNBOUNDED)) for run in found)
@@ -120,7 +121,7 @@ def _needed(table: Table, console: Console) -> int:
     return Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
 
 
-def _filled(found: Sequence[StoredRun], seeds: dict[str, float | None], *, iteration: bool, name: int) -> Table:
+def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: bool, name: int) -> Table:
     """The table; `name`: how wide names may be, 0 for none."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     left = ["run", *(["name"] if name else []), "status", "score"]
@@ -148,19 +149,19 @@ def _short_id(run: StoredRun) -> str:
     return own.group() if own else run.id
 
 
-def _score(run: StoredRun, seed: float | None) -> str:
+def _score(run: StoredRun, seed: Any) -> str:
     if run.best is None or seed is None:
         return "-"
-    return f"{seed:.2f} -> {run.best['score']:.2f}"
+    return f"{_figure(seed, '.2f')} -> {_figure(run.best.get('score'), '.2f')}"
 
 
 def _number(value: Any) -> str:
-    return "-" if value is None else f"{value:,}"
+    return "-" if value is None else _figure(value, ",")
 
 
 def _calls(run: StoredRun) -> str:
     calls, budget = run.counters.get("metric_calls"), run.config.get("max_metric_calls")
-    return _number(calls) + (f"/{budget:,}" if budget is not None else "")
+    return _number(calls) + (f"/{_figure(budget, ',')}" if budget is not None else "")
 
 
 def _cost(counters: dict[str, Any]) -> str:
@@ -168,5 +169,10 @@ def _cost(counters: dict[str, Any]) -> str:
     if spent is None:
         return "-"
     if unpriced:
-        return f"${spent:.2f}+?" if spent else "?"
-    return f"${spent:.2f}"
+        return f"${_figure(spent, '.2f')}+?" if spent else "?"
+    return f"${_figure(spent, '.2f')}"
+
+
+def _figure(value: Any, form: str) -> str:
+    """A figure, or `?` for what is none: one damaged run hides no others."""
+    return format(value, form) if isinstance(value, int | float) and not isinstance(value, bool) else UNREADABLE

@@ -73,7 +73,11 @@ def opened(url: str | None, *, create: bool = False, unavailable: int = USAGE) -
 def absent(url: str | None) -> bool:
     """Whether the store is a file that is not there yet."""
     where = default_store(url)
-    return not looks_like_a_url(where) and not Path(where).exists()
+    try:
+        return not looks_like_a_url(where) and not Path(where).exists()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        why = getattr(error, "strerror", None) or error
+        refuse(f"the store {where} cannot be opened: {why}; name another with --store FILE")
 
 
 @contextmanager

@@ -157,8 +157,8 @@ class Members:
             raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
         if self._slots.up and capability not in self._missed:
             self._missed.add(capability)
-            words = f"none that offers `{capability}` is left; what needs it waits"
-            self._on_event(FleetEvent("waiting", None, words, limit_s))
+            words = f"no endpoint that offers `{capability}` is left; what needs it waits up to {limit_s:.3g} s"
+            self._on_event(FleetEvent("warning", None, words, limit_s))
 
     # --- joining -----------------------------------------------------------------------------------------------------
 

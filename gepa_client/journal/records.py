@@ -19,6 +19,8 @@ CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 SENT_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
 ENDED_FIELDS = ("outcome", "seconds", "usage", "cost_usd", "input_tokens", "output_tokens", "examples", "unpriced")
 LARGEST_INTEGER = 2**63 - 1
+LARGEST_AMOUNT = 1e100
+"""What is larger is no amount of anything, and would leave sums without an end."""
 
 Record = dict[str, Any]
 
@@ -167,6 +169,6 @@ def _read(name: str, value: Any) -> Any:
 
 def _amount(value: object) -> int | float | None:
     """A number that stores can add up; what a program calls its usage is its own affair."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST_AMOUNT:
         return None
     return float(value) if abs(value) > LARGEST_INTEGER else value

@@ -56,9 +56,9 @@ class SqliteFile:
             self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        if self.path.is_dir():
-            raise JournalError(f"the store {self.path} is a folder; name a file in it")
         try:
+            if self.path.is_dir():
+                raise JournalError(f"the store {self.path} is a folder; name a file in it")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # SQLite gives -wal and -shm the mode of the file itself.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -149,6 +149,10 @@ class SqliteFile:
                     f"{self.path} is not a database, or is damaged ({error}); choose another file with --store"
                 ) from error
             raise JournalError(f"the store {self.path}: {error}") from error
+        except OverflowError as error:  # of the Python module: a number of more than 64 bits
+            raise JournalError(f"the store {self.path} cannot hold a number: {error}") from error
+        except UnicodeEncodeError as error:  # a lone surrogate
+            raise JournalError(f"the store {self.path} cannot hold a text: {error}") from error
 
 
 _HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}

@@ -16,6 +16,13 @@ from gepa_client.run.paths import rooted
 from gepa_client.run.secrets import NOT_RECORDED, left_out
 
 NO_SERVER = "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000`, or give --fleet FILE"
+NO_SERVER_RECORDED = (
+    "no URL: the run's record names no server (one that was imported never does); give one after the run, "
+    "as in `gepa-client resume RUN http://127.0.0.1:8000`, or --fleet FILE"
+)
+NOBODY = "nobody"
+"""Stands for the servers of a run that calls none."""
+
 NO_END = (
     "nothing says when to stop: give --max-metric-calls N "
     "(or --max-cost-usd, --max-seconds, --patience, --target-score, --max-reflection-cost, --stop-callbacks)"
@@ -61,14 +68,14 @@ def from_record(
     *,
     without: Iterable[str] = (),
     must_end: bool = True,
-    secrets_needed: bool = True,
+    calls: bool = True,
 ) -> RunConfig:
     """The settings a run was started with, from `RunConfig.recorded`, with those of `path` and `flags` over them.
 
     `without`: recorded settings that do not apply, such as `output` for a run of its own. `store` never does: it is
     where the record came from. A flag also replaces what says the same in another way (`--fleet` the recorded URLs).
 
-    `secrets_needed`: False for a run that calls nobody, which does without the secrets that were left out.
+    `calls`: False for a run that calls nobody: it does without the servers and the secrets that were left out.
 
     Raises:
         SettingsError: as `load`; or the record has settings this version does not know, or one that was left out as a
@@ -87,13 +94,17 @@ def from_record(
     values = {key: value for key, value in recorded.items() if key not in gone and value != defaults[key]}
     for key, value in list(values.items()):
         if where := left_out(key, value):
-            if secrets_needed:
+            if calls:
                 _excuse(key, where)
                 del values[key]
             else:
                 values[key] = _rest_of(value)
+    if not values.get("url") and not values.get("fleet") and not newer.get("url") and not newer.get("fleet"):
+        if calls:
+            raise SettingsError(NO_SERVER_RECORDED)
+        values["url"] = [NOBODY]
     where = RECORD if path is None else f"{path} or {RECORD}"
-    return _settings(values | newer, given, where, must_end=must_end)
+    return _settings(values | newer, given, where, must_end=must_end and calls)
 
 
 def _rest_of(value: Any) -> Any:

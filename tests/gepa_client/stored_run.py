@@ -22,6 +22,18 @@ DISCOVERY = {
     "capabilities": [],
     "limits": {"max_concurrency": 8, "max_batch_size": 100, "max_request_bytes": 2**24},
 }
+IDENTITY = {
+    "gepa": "0.1.4",
+    "replay": 1,
+    "hash_seed": "0",
+    "settings": {"seed": 0},
+    "program": {"version": "1"},
+    "seed_candidate": "ab",
+    "components": ["rules"],
+    "whole_batches": False,
+    "scorer": None,
+    "data": {"train": "cd"},
+}
 TEXTS = ("", "red", "red\ngreen", "blue", "red\ngreen\nblue")
 PARENTS: tuple[list[int], ...] = ([], [0], [1], [0], [2, 3])
 NEEDS = ("red", "green", "blue", "red")
@@ -89,7 +101,7 @@ class Made:
         number = 0
         for index, text in enumerate(self.texts):
             if index:
-                rows.append(_entry(SEARCH, number, "proposal", f"p{index}", {"texts": {"rules": text}}))
+                rows.append(_entry(SEARCH, number, "proposal", f"p{index}", {"rules": text}))
                 rows += _attempt(
                     number, "completion", "ok", {"input_tokens": 50, "output_tokens": 9, "cost_usd": 0.002}
                 )

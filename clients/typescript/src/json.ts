@@ -7,8 +7,8 @@ export type JsonValue = null | boolean | number | string | JsonValue[] | { [key:
 /** Levels of arrays and objects a message may nest. */
 export const MAX_DEPTH = 512;
 
-/** Levels left to a program's own values: the message around them takes a few. */
-const MAX_VALUE_DEPTH = MAX_DEPTH - 16;
+/** Levels left to a program's own values: clients take results of 200 levels, and the result itself is one. */
+const MAX_VALUE_DEPTH = 199;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -56,6 +56,15 @@ describe("a score", () => {
 });
 
 describe("an output", () => {
+  it("nests as deep as clients take, and no deeper", async () => {
+    const nested = (levels: number): unknown => JSON.parse("[".repeat(levels) + "]".repeat(levels));
+    expect(await resultOf(() => nested(198))).toMatchObject({ status: "ok", output: nested(198) });
+    expect(await resultOf(() => nested(200))).toMatchObject({
+      status: "program_error",
+      error: { type: "invalid_result" },
+    });
+  });
+
   const cyclic: Record<string, unknown> = {};
   cyclic.self = cyclic;
   it.each([

@@ -10,7 +10,7 @@ from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.sqlite import SqliteStore
 from tests.gepa_client.journal.driving import line, start
-from tests.gepa_client.journal.rows_of_runs import OWNER, RUN, driven, entry, sent
+from tests.gepa_client.journal.rows_of_runs import OWNER, RUN, driven, ended, entry, sent
 
 WAIT_S = 30.0
 FULL = 600_000
@@ -131,4 +131,26 @@ def test_what_was_written_outlives_a_killed_process(tmp_path: Path) -> None:
         assert line(process.stdout) == "driving"
         process.kill()
     assert store.run(RUN.id).claim.owner == "process"
+    store.close()
+
+
+@pytest.mark.parametrize(("number", "part", "said"), [(2**63, SEARCH, "a number"), (0, "\ud800", "a text")])
+def test_what_no_file_holds_is_said_and_undone(tmp_path: Path, number: int, part: str, said: str) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    driven(store)
+    with pytest.raises(JournalError, match=f"cannot hold {said}"):
+        store.write(RUN.id, OWNER, [entry(0), entry(number, part=part)])
+    assert store.parts(RUN.id) == {}
+    store.close()
+
+
+@pytest.mark.parametrize("amount", [10**400, 1e308, float("inf"), float("nan")])
+def test_what_nobody_can_spend_is_left_out_of_the_sums(tmp_path: Path, amount: float) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    driven(store)
+    usage = {"cost_usd": amount, "input_tokens": amount, "output_tokens": 3}
+    for number in range(3):
+        store.write(RUN.id, OWNER, [sent(number), ended(number, usage=usage)])
+    [spent] = store.spending(RUN.id)
+    assert (spent.cost_usd, spent.input_tokens, spent.output_tokens) == (0.0, 0, 9)
     store.close()

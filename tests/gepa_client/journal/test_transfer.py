@@ -13,24 +13,30 @@ import pytest
 from gepa_client.errors import JournalError, NoSuchRun, RunExists
 from gepa_client.journal import Claim, Store, export_run, import_run, open_store
 from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.run.config import RunConfig
+from gepa_client.run.naming import new_id
+from gepa_client.run.taken_in import STAY
 from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
+from tests.gepa_client.stored_run import DISCOVERY, IDENTITY
 
-ANSWERS = [
+OUTPUTS = [
     b'{"z":1,"a":[1.0,2.5e-7,null,true],"\xc3\xa9":"\xc3\xa9"}',
     b"null",
     b'{"spaced": 1.50}',
     b'{"twice":1,"twice":2}',
     b'{"big":1180591620717411303424}',
-    b'"\\ud800"',
-    b"[" * 500 + b"]" * 500,
+    b"[" * 200 + b"]" * 200,
     b'"' + b"x" * 10_000 + b'"',
 ]
+ANSWERS = [b'{"status":"ok","score":1.0,"output":' + output + b',"seconds":0.1}' for output in OUTPUTS]
+CONFIG = RunConfig(url=("http://127.0.0.1:1",), max_metric_calls=9, seed=7, name="words", lease_s=3.0).recorded()
+BEST = {"index": 0, "score": 1.0, "texts": {"b.c": "text"}}
 ROWS: list[Row] = [
     sent(0),
     sent(0, 2, instance=None),
     ended(0, 2, seconds=0.5, usage={"z": 1, "cost_usd": 0.25, "more": {"a": [1]}}, examples=2, unpriced=1),
     *(entry(number, answer) for number, answer in enumerate(ANSWERS)),
-    entry(0, b"1", part="start"),
+    entry(1, b'[{"id":"0","data":1}]', part="start"),
     KEPT,
     replace(KEPT, index=1, parents=[0], objective_scores=None),
 ]
@@ -46,7 +52,8 @@ def target(tmp_path: Path) -> Any:
 
 def exported(store: Store) -> dict[str, Any]:
     driven(store)
-    store.update(RUN.id, {"status": "running", "wish": "cancel", "identity": {"seed": 0}, "best": {"score": 1.0}})
+    changes = {"status": "running", "wish": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
+    store.update(RUN.id, changes)
     store.write(RUN.id, OWNER, ROWS)
     return export_run(store, RUN.id)
 
@@ -59,7 +66,14 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
     imported = import_run(target, through(document))
     original = store.run(RUN.id)
     assert imported == replace(
-        original, status="paused", reason=imported.reason, wish=None, driver=None, claim=Claim(None, 0)
+        original,
+        status="paused",
+        reason=imported.reason,
+        config={key: value for key, value in CONFIG.items() if key not in STAY},
+        output=None,
+        wish=None,
+        driver=None,
+        claim=Claim(None, 0),
     )
     assert [found.answer for found in target.entries(RUN.id, SEARCH)] == ANSWERS
     assert sorted(map(repr, target.rows(RUN.id))) == sorted(map(repr, store.rows(RUN.id)))
@@ -75,8 +89,8 @@ def test_a_run_comes_into_any_store(store: Store, target: Store) -> None:
 
 def test_answers_are_readable_where_that_keeps_their_bytes(store: Store) -> None:
     entries = exported(store)["entries"]
-    assert entries[0]["answer"] == {"z": 1, "a": [1.0, 2.5e-7, None, True], "é": "é"}
-    assert entries[2]["answer_text"] == '{"spaced": 1.50}'
+    assert entries[0]["answer"]["output"] == {"z": 1, "a": [1.0, 2.5e-7, None, True], "é": "é"}
+    assert '{"spaced": 1.50}' in entries[2]["answer_text"]
 
 
 def test_a_run_that_is_there_is_not_replaced(store: Store) -> None:
@@ -90,6 +104,15 @@ def test_an_imported_run_can_be_driven(store: Store, target: Store) -> None:
     import_run(target, exported(store))
     assert target.claim(RUN.id, target.run(RUN.id).claim, "new", "pid 3")
     target.write(RUN.id, "new", [entry(len(ANSWERS)), sent(0, 3)])
+
+
+def test_an_export_holds_answers_that_no_import_takes(store: Store, target: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(0, b'"\\ud800"', kind="completion")])
+    document = broken(export_run(store, RUN.id), "run", "config", value=CONFIG)
+    assert document["entries"][0]["answer_text"] == '"\\ud800"'
+    with pytest.raises(JournalError, match=r"entries\.0: `answer_text` cannot be read"):
+        import_run(target, document)
 
 
 def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[str, Any]:
@@ -109,6 +132,42 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
         (("version",), 2, "version 2, this evolverpc reads 1"),
         (("version",), "1", "version"),
         (("run", "status"), "sleeping", r"run\.status"),
+        (("run", "id"), "../../elsewhere", r"run\.id"),
+        (("run", "id"), "-rf", r"run\.id"),
+        (("run", "id"), "x" * 121, r"run\.id"),
+        (("run", "id"), "x\n", r"run\.id"),
+        (("run", "id"), "x\ud800", r"run\.id"),
+        (("run", "created"), "yesterday", r"run\.created"),
+        (("run", "config", "colour"), "red", r"run\.config: .*colour"),
+        (("run", "config", "seed"), [1], r"run\.config: .*seed"),
+        (("run", "config", "max_metric_calls"), float("nan"), r"run\.config: .*max_metric_calls"),
+        (("run", "counters", "metric_calls"), "many", r"run\.counters\.metric_calls"),
+        (("run", "counters", "metric_calls"), None, r"run\.counters: .*metric_calls"),
+        (("run", "counters", "active_seconds"), 1e308, r"run\.counters\.active_seconds"),
+        (("run", "counters", "other"), [1], r"run\.counters: .*other"),
+        (("run", "best"), {"score": 1.0}, r"run\.best\.index"),
+        (("run", "best", "score"), float("inf"), r"run\.best\.score"),
+        (("run", "identity", "data"), None, r"run\.identity\.data"),
+        (("run", "identity", "hash_seed"), "-1", r"run\.identity\.hash_seed"),
+        (("run", "identity", "hash_seed"), "4294967296", r"run\.identity\.hash_seed"),
+        (("run", "parent"), {"run": 1, "at": 2}, r"run\.parent\.run"),
+        (("run", "parent", "at"), 2**63, r"run\.parent\.at"),
+        (("entries", 1, "number"), 2**63, r"entries\.1\.number"),
+        (("entries", 1, "number"), -1, r"entries\.1\.number"),
+        (("entries", 1, "part"), "a\ud800", r"entries\.1\.part"),
+        (("entries", 1, "kind"), "weather", r"entries\.1: kind: `weather` is none of evaluate"),
+        (("entries", 0, "answer"), [1], r"entries\.0: no answer to `evaluate`"),
+        (("entries", 0, "answer", "score"), 10**400, r"entries\.0"),
+        (("attempts", 0, "attempt"), 2**63, r"attempts\.0\.attempt"),
+        (("attempts", 0, "seconds"), float("inf"), r"attempts\.0\.seconds"),
+        (("attempts", 1, "usage", "cost_usd"), "x", r"attempts\.1: usage\.cost_usd"),
+        (("attempts", 1, "usage", "cost_usd"), 10**400, r"attempts\.1: usage\.cost_usd"),
+        (("attempts", 1, "examples"), 2**40, r"attempts\.1\.examples"),
+        (("candidates", 1, "index"), 7, "numbered from 0 to 1"),
+        (("candidates", 1, "parents"), [1], "candidate 1 cannot come from"),
+        (("candidates", 1, "parents"), [-1], r"candidates\.1\.parents\.0"),
+        (("candidates", 1, "score"), float("nan"), r"candidates\.1\.score"),
+        (("candidates", 1, "scores"), {"0": 10**400}, r"candidates\.1\.scores"),
         (("entries", 1, "number"), "1", r"entries\.1\.number"),
         (("entries", 1, "answer_text"), "1", r"entries\.1: .*answer_text"),
         (("entries", 2, "answer_text"), "{", r"entries\.2"),
@@ -128,6 +187,81 @@ def test_what_is_wrong_with_a_document_is_said_and_nothing_of_it_stays(
     assert store.runs() == []
     with pytest.raises(NoSuchRun):
         store.entries(RUN.id, SEARCH)
+
+
+@pytest.mark.parametrize(
+    ("part", "number", "kind", "good", "bad"),
+    [
+        ("start", 0, "begin", DISCOVERY, {"program": {}}),
+        ("start", 1, "begin", [{"id": "0", "data": None}], None),
+        ("start", 2, "begin", None, [1, 2]),
+        ("start", 3, "begin", [{"id": "0", "split": "test"}], [{"id": "0"}]),
+        ("search", 90, "completion", "text", {"text": "text"}),
+        ("search", 90, "proposal", {"rules": "red"}, {"rules": 5}),
+        ("search", 90, "reflective_dataset", {"dataset": {"rules": [{"a": 1}]}}, {"dataset": 5}),
+        ("search", 90, "adapter_state", {"dataset": {}, "adapter_state": [1]}, None),
+        ("search", 90, "stop", {"status": "completed", "reason": "x", "gracefully": True}, {"status": "completed"}),
+        ("search", 90, "stop", {"status": "paused", "reason": "x", "gracefully": False}, 7),
+        ("search", 90, "failure", {"type": "E", "message": "m"}, {"type": "E"}),
+        ("search", 90, "failure", {"type": "E", "message": "m", "rpc": {"code": -1, "message": "m"}}, {"x": 1}),
+        ("search-rollouts", 90, "rollout", {"status": "rollout", "score": None, "seconds": 1.0}, {"status": "rollout"}),
+        ("test-0", 0, "evaluate", {"status": "ok", "score": 1, "seconds": 0}, {"status": "ok", "seconds": 1}),
+        ("finalize-7", 0, "finalize", None, 5),
+    ],
+)
+def test_an_answer_is_what_its_kind_is_answered_with(
+    store: Store, target: Store, part: str, number: int, kind: str, good: object, bad: object
+) -> None:
+    document = exported(target)
+    document["entries"] = []
+    told = {"part": part, "number": number, "kind": kind, "digest": "", "about": "", "answer": bad}
+    with pytest.raises(JournalError, match=f"entries.0: no answer to `{kind}`"):
+        import_run(store, {**document, "entries": [told]})
+    import_run(store, {**document, "entries": [{**told, "answer": good}]})
+    assert [orjson.loads(found.answer) for found in store.entries(RUN.id, part)] == [good]
+
+
+def test_whoever_wrote_an_export_chooses_nobody_that_is_called_and_no_file(store: Store, target: Store) -> None:
+    config = RunConfig(
+        url=("http://evil.example",),
+        fleet=Path("/etc/fleet"),
+        token_file=Path("/etc/token"),
+        score_with=("http://evil.example/score",),
+        score_token_file=Path("/etc/token"),
+        allow_insecure=True,
+        stop_callbacks=("timeout:9", "file:/etc/passwd"),
+        reflection_lm="openai/gpt-5",
+        reflection_lm_kwargs={
+            "temperature": 0.5,
+            "api_base": "http://evil.example",
+            "x": [{"y": "http://evil.example"}],
+        },
+        use_wandb=True,
+        wandb_init_kwargs={"dir": "/etc"},
+        use_mlflow=True,
+        mlflow_tracking_uri="http://evil.example",
+        output=Path("/etc/out"),
+        store="/etc/store.db",
+        seed=7,
+    ).recorded()
+    document = broken(exported(target), "run", "config", value=config)
+    document["run"]["output"] = "/etc/out"
+    imported = import_run(store, document)
+    assert imported.output is None
+    assert imported.config["seed"] == 7
+    assert imported.config["stop_callbacks"] == ["timeout:9"]
+    assert imported.config["reflection_lm_kwargs"]["temperature"] == 0.5
+    for bad in ("evil", "/etc", "wandb", "mlflow", "allow_insecure"):
+        assert bad not in json.dumps(imported.config)
+
+
+@pytest.mark.parametrize("name", [None, "words", "../../é ok", "x" * 500, "-", "_"])
+def test_every_id_of_ours_may_be_imported(store: Store, target: Store, name: str | None) -> None:
+    run_id = new_id(name)
+    document = broken(exported(target), "run", "id", value=run_id)
+    assert import_run(store, document).id == run_id
+    with pytest.raises(RunExists, match=run_id):
+        import_run(store, document)
 
 
 @pytest.mark.parametrize("document", [None, [], {}, "text"])

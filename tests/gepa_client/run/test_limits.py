@@ -72,7 +72,7 @@ def test_unknown_prices_are_said_and_end_a_run_that_only_money_would_end(
     checked = cli("optimize", serve(words), "--max-cost-usd", 0.5)
     assert checked.status == 2
     assert "came without a price, so --max-cost-usd cannot hold" in checked.stderr
-    assert "--max-cost-usd 0.5 --max-metric-calls 1000\n" in checked.stderr
+    assert "--max-metric-calls 1000 --max-cost-usd 0.5\n" in checked.stderr
     assert only_run(tmp_path).name == run
 
 

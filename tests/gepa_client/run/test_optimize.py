@@ -39,6 +39,7 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert result["status"] == "completed"
     assert (result["seed_score"], result["best_score"]) == (0.0, 1.0)
     assert result["test_scores"]["0"] == 0.0
+    assert "completed: max_metric_calls of 300 is reached" in ended.stdout
     assert result["val_rows"]["30"] == "0"
     assert "```diff\n@@ -0,0 +1 @@\n+" in (run / "report.md").read_text()
     assert "<svg" in (run / "report.html").read_text()
@@ -256,7 +257,9 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
     assert process.returncode == 3
     assert "paused: the optimizer's process was ended by SIGKILL before its run was over" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
-    assert "the end of its log:" in stdout
+    shown = stdout.split("the end of its log:\n")[1].split("best candidate")[0].splitlines()
+    assert 1 <= len(shown) <= 5
+    assert max(map(len, shown)) <= 160
     assert best_so_far(tmp_path)
     assert (only_run(tmp_path) / "report.md").is_file()
 

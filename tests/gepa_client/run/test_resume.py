@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -113,7 +114,7 @@ def test_a_run_is_not_resumed_without_a_server_a_token_or_a_store_and_stays_as_i
     away = cli("resume", "last", "--max-metric-calls", 80)
     assert away.status == 3
     [line] = away.stderr.splitlines()
-    assert line.startswith(f"error: cannot connect to {url}")
+    assert line.startswith(f"error: cannot connect to {url.removesuffix('/rpc')}")
     assert away.stdout == f"next            gepa-client resume {run_id}\n"
     told = cli("resume", "last", "--max-metric-calls", 80, "--json")
     assert (told.event("finished")["status"], told.event("finished")["details"]) == ("paused", None)
@@ -212,6 +213,9 @@ def test_ctrl_c_lets_what_is_in_flight_end_and_the_run_goes_on_from_there(
     assert "stopping after what is in flight" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
     numbers, attempts = evaluations(tmp_path)
+    told = re.search(r" (\d+) metric calls(?: counted, (\d+) more results recorded of the batch)?", stdout)
+    assert told is not None
+    assert sum(int(number or 0) for number in told.groups()) == len(numbers)
     assert len(words.calls("evaluate")) == len(numbers) == attempts
     with stored(tmp_path) as (store, run_id):
         assert all(attempt.outcome == "ok" for attempt in store.attempts(run_id, SEARCH))

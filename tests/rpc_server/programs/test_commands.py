@@ -76,8 +76,8 @@ async def test_more_than_a_command_reads_is_not_sent_to_it(program):
             "score is infinite",
         ),
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":%s,"seconds":0}' % ("[" * 2000)}, "cannot be read"),
-        ({"do": "raw", "text": nested(900)}, "nested more than 900 levels"),
-        ({"do": "raw", "text": nested(1015)}, "nested more than 900 levels"),
+        ({"do": "raw", "text": nested(200)}, "nested more than 200 levels"),
+        ({"do": "raw", "text": nested(1015)}, "nested more than 200 levels"),
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":1%s,"seconds":0}' % ("0" * 5000)}, "cannot be read"),
     ],
 )
@@ -89,8 +89,8 @@ async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program
 
 
 async def test_a_result_as_deep_as_may_be_can_be_written(program):
-    result = await program.one({"do": "raw", "text": nested(899)})
-    assert wire.write({"jsonrpc": "2.0", "id": 1, "result": {"results": [result]}}).count(b"[") == 900
+    result = await program.one({"do": "raw", "text": nested(199)})
+    assert wire.write({"jsonrpc": "2.0", "id": 1, "result": {"results": [result]}}).count(b"[") == 200
 
 
 async def test_a_lone_surrogate_from_a_command_becomes_a_replacement_character(program):

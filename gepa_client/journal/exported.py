@@ -1,0 +1,232 @@
+"""An exported run as JSON: what each part of it must look like, so that nothing it holds fails later on."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from gepa_client.journal.entries import Entry
+from gepa_client.journal.kinds import check_answer
+from protocol import Usage
+
+LARGEST_NUMBER = 2**53 - 1
+"""Of what numbers rows: kept by every store and read by every reader of JSON, one more included."""
+
+LARGEST_AMOUNT = 1e15
+"""Seconds or dollars: beyond any that were ever spent, and far from where a sum has no end."""
+
+LARGEST_HASH_SEED = 2**32 - 1
+"""The largest that Python takes."""
+
+SHOWN_MISTAKES = 3
+
+
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+def _hash_seed(text: str) -> str:
+    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) > LARGEST_HASH_SEED:
+        raise ValueError(f"is a whole number from 0 to {LARGEST_HASH_SEED}")
+    return text
+
+
+Index = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
+Many = Annotated[int, Field(ge=0, le=2**31)]
+Amount = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
+Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,119}\z")]
+"""Names a folder: `gepa_client.run.naming` makes no others."""
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,200}\z")]
+"""A part, a kind, a digest, an outcome."""
+
+Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _Counters(_Part):
+    """Figures that are shown; others may stand beside them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    iteration: Index | None = None
+    metric_calls: Index | None = None
+    candidates: Index | None = None
+    max_metric_calls: Index | None = None
+    seed_score: float | None = None
+    active_seconds: Amount | None = None
+    spent_usd: Amount | None = None
+    unpriced: dict[str, Index] | None = None
+
+    @model_validator(mode="after")
+    def _no_others_of_another_kind(self) -> "_Counters":
+        for name, value in (self.model_extra or {}).items():
+            if isinstance(value, list | dict):
+                raise ValueError(f"`{name}` is no figure")
+        if "metric_calls" in self.model_fields_set and self.metric_calls is None:
+            raise ValueError("`metric_calls` is no figure")
+        if "seed_score" in self.model_fields_set and self.seed_score is None:
+            raise ValueError("`seed_score` is no figure")
+        return self
+
+
+class _Best(_Part):
+    index: Index
+    score: float
+    texts: dict[str, str]
+
+
+class _Program(_Part):
+    version: str | None = None
+    digest: str | None = None
+
+
+class _Identity(_Part):
+    gepa: str
+    replay: int
+    hash_seed: Annotated[str, AfterValidator(_hash_seed)] | None
+    settings: dict[str, Any]
+    program: _Program
+    seed_candidate: str
+    components: list[str]
+    whole_batches: bool
+    scorer: _Program | None
+    data: dict[str, str | None]
+
+
+class _Parent(_Part):
+    run: RunId
+    at: Index
+
+
+class ExportedRun(_Part):
+    """The run's own record; its settings are looked at by whoever knows them."""
+
+    id: RunId
+    name: str | None
+    status: Status
+    reason: str | None
+    config: dict[str, Any]
+    identity: _Identity | None
+    counters: _Counters
+    best: _Best | None
+    output: str | None
+    parent: _Parent | None
+    created: Moment
+    updated: Moment
+
+
+class ExportedEntry(_Part):
+    """`answer` as JSON, or `answer_text`: the text itself, where writing the JSON again would give another one."""
+
+    part: Annotated[Word, Field(min_length=1)]
+    number: Index
+    kind: Annotated[Word, Field(min_length=1)]
+    digest: Word
+    about: str
+    answer: Any = None
+    answer_text: str | None = None
+
+    _bytes: bytes = PrivateAttr(b"")
+
+    @model_validator(mode="after")
+    def _one_answer(self) -> "ExportedEntry":
+        if ("answer" in self.model_fields_set) == (self.answer_text is not None):
+            raise ValueError("has either `answer` or `answer_text`")
+        try:
+            self._bytes = orjson.dumps(self.answer) if self.answer_text is None else self.answer_text.encode()
+            answer = orjson.loads(self._bytes)  # as a replay reads it
+        except orjson.JSONEncodeError as error:
+            raise ValueError(f"`answer` cannot be written again ({error})") from error
+        except orjson.JSONDecodeError as error:
+            raise ValueError(f"`answer_text` cannot be read ({error})") from error
+        try:
+            check_answer(self.part, self.number, self.kind, answer)
+        except ValidationError as error:
+            raise ValueError(f"no answer to `{self.kind}`: {mistakes(error, 'the answer')}") from None
+        return self
+
+    def entry(self) -> Entry:
+        """The same as a store takes it."""
+        return Entry(self.part, self.number, self.kind, self.digest, self.about, self._bytes)
+
+
+class ExportedAttempt(_Part):
+    """`Sent`, and `Ended` where `outcome` says so."""
+
+    part: Annotated[Word, Field(min_length=1)]
+    number: Index
+    attempt: Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
+    kind: Annotated[Word, Field(min_length=1)]
+    endpoint: str
+    instance: str | None
+    outcome: Word | None = None
+    seconds: Annotated[float, Field(ge=0)] | None = None
+    usage: dict[str, Any] | None = None
+    examples: Many = 1
+    unpriced: Many = 0
+
+    @model_validator(mode="after")
+    def _usage_adds_up(self) -> "ExportedAttempt":
+        if self.usage is not None:
+            try:
+                Usage.model_validate(self.usage)
+            except ValidationError as error:
+                raise ValueError(mistakes(error, "usage", "usage.")) from None
+        return self
+
+
+class ExportedCandidate(_Part):
+    """`Kept`."""
+
+    index: Index
+    texts: dict[str, str]
+    parents: list[Index]
+    iteration: Annotated[int, Field(ge=-1, le=LARGEST_NUMBER)]
+    number: Index
+    score: float
+    scores: dict[str, float]
+    metric_calls: Index
+    objective_scores: dict[str, float] | None = None
+
+    @model_validator(mode="after")
+    def _comes_after_its_parents(self) -> "ExportedCandidate":
+        if any(parent >= self.index for parent in self.parents):
+            raise ValueError(f"candidate {self.index} cannot come from {self.parents}")
+        return self
+
+
+class Document(_Part):
+    """The whole file."""
+
+    format: Literal["evolverpc-run"]
+    version: Literal[1]
+    run: ExportedRun
+    entries: list[ExportedEntry]
+    attempts: list[ExportedAttempt]
+    candidates: list[ExportedCandidate]
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> "Document":
+        if sorted(kept.index for kept in self.candidates) != list(range(len(self.candidates))):
+            raise ValueError(f"`candidates` are numbered from 0 to {max(0, len(self.candidates) - 1)}, each once")
+        return self
+
+
+def mistakes(error: ValidationError, whole: str, prefix: str = "") -> str:
+    """The first few of them, each with where it is; `whole`: what is meant where that is nowhere."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    told = [
+        f"{prefix + '.'.join(map(str, mistake['loc'])) if mistake['loc'] else whole}: "
+        f"{mistake['msg'].removeprefix('Value error, ')}"
+        for mistake in found
+    ]
+    more = f", and {len(told) - SHOWN_MISTAKES} more" if len(told) > SHOWN_MISTAKES else ""
+    return "; ".join(told[:SHOWN_MISTAKES]) + more

@@ -1,0 +1,127 @@
+"""A file that somebody else wrote chooses neither whom a run talks to nor where it writes, and breaks no command."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.journal import export_run, open_store
+from gepa_client.run.config import RunConfig
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
+
+Cli = Callable[..., Ran]
+Change = Callable[[dict[str, Any]], object]
+
+
+def exported(tmp_path: Path, **made: Any) -> dict[str, Any]:
+    """A run as a file from another machine holds it."""
+    put(tmp_path / "elsewhere.db", Made(identity=IDENTITY, **made))
+    store = open_store(str(tmp_path / "elsewhere.db"))
+    try:
+        document: dict[str, Any] = json.loads(json.dumps(export_run(store, RUN_ID)))
+        return document
+    finally:
+        store.close()
+
+
+def taken(cli: Cli, tmp_path: Path, document: dict[str, Any]) -> Ran:
+    (tmp_path / "file.json").write_text(json.dumps(document))
+    return cli("import", "file.json")
+
+
+def told_plainly(ran: Ran) -> bool:
+    return "Traceback" not in ran.stdout + ran.stderr
+
+
+def test_a_file_chooses_neither_whom_a_run_talks_to_nor_where_it_writes(cli: Cli, tmp_path: Path) -> None:
+    output, token = tmp_path / "theirs", tmp_path / "token"
+    token.write_text("secret")
+    document = exported(tmp_path, status="paused")
+    document["run"]["config"] = RunConfig(
+        url=("http://127.0.0.1:9",), token_file=token, allow_insecure=True, output=output, max_metric_calls=99
+    ).recorded()
+    document["run"]["output"] = str(output)
+    imported = taken(cli, tmp_path, document)
+    assert imported.status == 0, imported.stderr
+    assert f"next: gepa-client resume {RUN_ID} URL" in imported.stdout
+    resumed = cli("resume", "last")
+    assert resumed.status == 2
+    assert resumed.stderr.startswith("error: no URL: the run's record names no server")
+    assert "gepa-client resume RUN http://127.0.0.1:8000" in resumed.stderr
+    assert not output.exists()
+    shown = json.loads(cli("show", "last", "--json").stdout)
+    assert shown["output"] is None
+    assert not {"url", "token_file", "output"} & set(shown["config"])
+
+
+@pytest.mark.parametrize(
+    "run_id", ["../../evil", "/etc/evil", "a/b", "", ".", "[red]\x1b[31mx", "-x", "x" * 121, "\ud800"]
+)
+def test_a_file_names_no_folder(cli: Cli, tmp_path: Path, run_id: str) -> None:
+    document = exported(tmp_path)
+    document["run"]["id"] = run_id
+    refused = taken(cli, tmp_path, document)
+    assert refused.status == 2
+    assert "run.id" in refused.stderr
+    assert told_plainly(refused)
+    assert cli("runs", "--json").stdout == ""
+
+
+def test_a_run_that_is_here_is_not_taken_in_again(cli: Cli, tmp_path: Path) -> None:
+    document = exported(tmp_path)
+    assert taken(cli, tmp_path, document).status == 0
+    document["run"]["name"] = "another"
+    again = taken(cli, tmp_path, document)
+    assert again.status == 2
+    assert RUN_ID in again.stderr
+    assert json.loads(cli("runs", "--json").stdout)["name"] is None
+
+
+def test_an_imported_run_can_be_listed_shown_and_told_again_without_a_server(cli: Cli, tmp_path: Path) -> None:
+    assert taken(cli, tmp_path, exported(tmp_path)).status == 0
+    assert cli("runs").status == 0
+    assert cli("show", "last").status == 0
+    replayed = cli("replay", "last")
+    assert told_plainly(replayed)
+    assert "URL" not in replayed.stderr
+    forked = cli("fork", "last", "--at", 1)
+    assert forked.status == 2
+    assert "no URL: the run's record names no server" in forked.stderr
+    assert cli("fork", "last", "http://127.0.0.1:9", "--at", 1).status == 0
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": NaN}', '{"a": 1' + "0" * 5000 + "}", '{"a": "\\u00'])
+def test_what_is_no_json_is_said_to_be_none(cli: Cli, tmp_path: Path, text: str) -> None:
+    (tmp_path / "file.json").write_text(text)
+    refused = cli("import", "file.json")
+    assert refused.status == 2
+    assert refused.stderr.startswith("error: file.json: not ")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_one_damaged_run_hides_no_other_from_the_list(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "evolverpc.db"
+    put(path, Made(), Made(run_id="20260102-030405-2222"))
+    store = open_store(str(path))
+    wrong = {"metric_calls": "many", "iteration": [1], "spent_usd": "x", "seed_score": None}
+    store.update(RUN_ID, {"counters": wrong, "best": {"foo": 1}, "config": {"max_metric_calls": "x"}})
+    store.update("20260102-030405-2222", {"counters": {**wrong, "seed_score": "x", "unpriced": 3}, "best": {}})
+    store.close()
+    listed = cli("runs")
+    assert listed.status == 0, listed.stderr
+    assert RUN_ID in listed.stdout
+    assert "?/?" in listed.stdout
+    assert "? -> ?" in listed.stdout
+    assert len(cli("runs", "--json").stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", [["runs"], ["show", "last"], ["import", "file.json"], ["replay", "last"]])
+def test_a_store_of_a_name_no_file_can_have_is_refused(cli: Cli, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "file.json").write_text(json.dumps(exported(tmp_path)))
+    refused = cli(*command, "--store", "x" * 300)
+    assert refused.status in (2, 3)
+    assert "cannot be opened: File name too long" in refused.stderr
+    assert told_plainly(refused)
