@@ -157,7 +157,7 @@ class Journal:
             return None
         if entry.kind == STOP:
             raise _stop_of(entry).interrupted
-        if entry.digest != slot.request.digest:
+        if entry.digest != slot.request.digest or entry.kind not in (slot.request.kind, FAILURE):
             mismatch = JournalMismatch(
                 f"this is not the run that was recorded: at {slot.number} it asks to {slot.request.about} "
                 f"[{slot.request.digest[:8]}], but the record has: {entry.about} [{entry.digest[:8]}]. Nothing was "

@@ -78,7 +78,7 @@ def test_a_run_that_was_imported_elsewhere_is_told_again_and_goes_on_there(
     spent = len(script.calls("evaluate"))
     [own] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
     kept = {path.name: path.read_bytes() for path in own.iterdir()}
-    more = cli("resume", "last", "--store", "elsewhere.db", "--max-metric-calls", 100, "--json")
+    more = cli("resume", "last", url, "--store", "elsewhere.db", "--max-metric-calls", 100, "--json")
     assert more.event("summary")["output"] == f"{own}-2"
     assert {path.name: path.read_bytes() for path in own.iterdir()} == kept
     assert more.status == 0, more.stdout + more.stderr
@@ -86,5 +86,5 @@ def test_a_run_that_was_imported_elsewhere_is_told_again_and_goes_on_there(
     assert len(script.calls("evaluate")) - spent == (
         more.event("finished")["metric_calls"] - first.event("finished")["metric_calls"]
     )
-    further = cli("resume", "last", "--store", "elsewhere.db", "--max-metric-calls", 120, "--json")
+    further = cli("resume", "last", url, "--store", "elsewhere.db", "--max-metric-calls", 120, "--json")
     assert further.event("summary")["output"] == f"{own}-2"
