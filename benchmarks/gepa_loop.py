@@ -44,7 +44,7 @@ except ModuleNotFoundError:
 
 SLOTS = 64
 EXAMPLE_S = 0.1
-REFLECTION_S = 0.05
+REFLECTION_S = 0.085
 TRAIN, VAL = 200, 8
 METRIC_CALLS = 600
 LIMITS = {"pxn_vs_inprocess": 1.10, "pxn_vs_gepa_rpc": 0.20, "single_vs_inprocess": 1.05}

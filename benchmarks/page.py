@@ -189,12 +189,22 @@ memory is the growth of its peak, results included.
 """
 
 
+def _resume(figures: Figures) -> str:
+    return f"""
+A run of {figures["recorded_examples"]:,} recorded examples, 200 validation rows and {figures["candidates"]} candidates
+is resumed with a larger budget: {figures["resume_s"]:g} s from the command to the first new example at the server.
+`gepa-client replay` of the demo's run, with no server running, takes {figures["replay_demo_s"]:g} s. Both include the
+start of two Python processes.
+"""
+
+
 SECTIONS: dict[str, Callable[[Figures], str]] = {
     "call_overhead": _call_overhead,
     "banking77": _banking77,
     "gepa_loop": _gepa_loop,
     "long_tail": _long_tail,
     "scale": _scale,
+    "resume": _resume,
 }
 """By the benchmark's name, in the order they run."""
 
