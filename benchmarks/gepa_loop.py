@@ -195,7 +195,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     gc.collect()
-    gc.freeze()  # as the optimizer's own process does; for all ways alike
+    gc.freeze()  # these two as the optimizer's own process does; for all ways alike
+    gc.set_threshold(50_000, 20, 50)
     with _ways() as ways:
         pxn, pxn_candidates = measure(ways, PxNSampling(2, 4), arguments.rounds)
         del ways["gepa_rpc"]

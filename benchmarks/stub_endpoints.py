@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from aiohttp import web
 
 from benchmarks import gepa_rpc_server, hashed_task
@@ -183,4 +184,4 @@ def running(count: int, slots: int) -> Iterator[Stubs]:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))
+        uvloop.run(serve(int(sys.argv[1]), int(sys.argv[2])))

@@ -31,6 +31,7 @@ def main() -> int:
 
     job = Job.model_validate_json(line)
     gc.freeze()  # what the imports left stays: looking through it again and again holds up every example
+    gc.set_threshold(50_000, 20, 50)
     writer = EventWriter(events_fd, None if job.output is None else job.output / EVENTS)
     stopping = _Stopping()
     signal.signal(signal.SIGINT, stopping.on_signal)

@@ -1,12 +1,13 @@
 """What `gepa-server` does with its flags."""
 
-import asyncio
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from rpc_server import conformance_program
 from rpc_server.cli.announce import Announcer
@@ -36,4 +37,4 @@ def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conf
         flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
         rows = conformance_program.DATASETS
     settings = load_settings(config, flags, find=not conformance)
-    sys.exit(asyncio.run(serve(settings, Announcer(json_lines=json_lines), rows)))
+    sys.exit(uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows)))
