@@ -50,7 +50,7 @@ GATES = (
     Gate("typescript tests", npm("test"), TS),
     Gate("typescript package", npm("pack-check"), TS),
     Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
-    Gate("python tests", (tool("python"), "-m", "pytest", "-n", "3", "--dist", "worksteal")),
+    Gate("python tests", (tool("python"), "-m", "pytest", "-n", "auto", "--dist", "worksteal")),
 )
 
 

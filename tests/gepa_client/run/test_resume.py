@@ -45,11 +45,11 @@ def undisturbed(serve: Serve, cli: Cli, *arguments: object) -> list[tuple[Any, .
 
 
 def evaluations(folder: Path) -> tuple[set[int], int]:
-    """Numbers of the examples on record, and attempts made for them."""
+    """Numbers of the examples on record, and attempts made for them: those that a stop kept from being sent are none."""
     with stored(folder) as (store, run_id):
         numbers = {entry.number for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"}
         made = [attempt for attempt in store.attempts(run_id, SEARCH) if attempt.kind == "evaluate"]
-    return numbers, len(made)
+    return numbers, len([attempt for attempt in made if attempt.outcome != "refused"])
 
 
 def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
