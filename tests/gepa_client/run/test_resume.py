@@ -45,7 +45,7 @@ def undisturbed(serve: Serve, cli: Cli, *arguments: object) -> list[tuple[Any, .
 
 
 def evaluations(folder: Path) -> tuple[set[int], int]:
-    """Numbers of the examples on record, and attempts made for them: those that a stop kept from being sent are none."""
+    """Numbers of the examples on record, and attempts made for them; what a stop kept from being sent is none."""
     with stored(folder) as (store, run_id):
         numbers = {entry.number for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"}
         made = [attempt for attempt in store.attempts(run_id, SEARCH) if attempt.kind == "evaluate"]
