@@ -3,11 +3,15 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import wait
 from typing import Any, Generic, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
+
+HEARD_S = 0.5
+"""Seconds after which a waiting thread looks for signals: one that comes as it begins to wait does not wake it."""
 
 STOP_TIMEOUT_S = 5.0
 """Seconds that cancelled work may take to tidy up before it is left behind."""
@@ -38,7 +42,10 @@ class Bridge:
             raise RuntimeError("the adapter is closed" if self._loop.is_closed() else "called from its own event loop")
         supervised = _Supervised(work)
         try:
-            return asyncio.run_coroutine_threadsafe(supervised.run(), self._loop).result()
+            future = asyncio.run_coroutine_threadsafe(supervised.run(), self._loop)
+            while not wait([future], HEARD_S).done:
+                pass  # a signal that came just before the wait is heard now
+            return future.result()
         except BaseException:
             # An interruption may come at any moment, even between two instructions here: ask the work, not a future.
             if not supervised.ended.is_set():
