@@ -3,34 +3,34 @@
 import asyncio
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from gepa_client.adapter_state import STATE_KEY, AdapterState
-from gepa_client.batches import Batch, Batches, Trajectory
+from gepa_client.adapter_state import STATE_KEY
+from gepa_client.batches import Batch, Batches
 from gepa_client.bridge import Bridge
 from gepa_client.causes import summary
 from gepa_client.deadlines import CALL_TIMEOUT_S
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused
 from gepa_client.failures import Failures
-from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, Pin, read_roster
+from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, read_roster
 from gepa_client.held import held_rows
-from gepa_client.journal.journal import Journal, Slot
-from gepa_client.journal.requests import Request, other_request
+from gepa_client.journal.entries import EVALUATE, RETRACE
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import other_request
 from gepa_client.journal.spend import Tally
+from gepa_client.reflective_datasets import ReflectiveDatasets
 from gepa_client.rows import AnyRow, RowLoader, as_row
 from gepa_client.rpc import RpcClient
 from gepa_client.tracing import TraceParents
-from gepa_client.window import ExampleDone, Item, Window, instance_of
+from gepa_client.window import ExampleDone, Item, Window
 from protocol import Candidate, DiscoverResult, JsonValue
-from protocol.errors import ProgramFailed, RpcError, TrajectoryExpired
+from protocol.errors import ProgramFailed, RpcError
 
 T = TypeVar("T")
 
-REFLECTIVE_DATASET = "reflective_dataset"
 
 ANYWHERE = ("proposals", "finalize")
 """Capabilities that are the fleet's where any endpoint has them; those of evaluations are the leader's."""
@@ -92,7 +92,6 @@ class RemoteAdapter:
         self.journal = journal or Journal(uuid.uuid4().hex)
         self._tracing = TraceParents()
         self._batches = Batches(failure_score)
-        self._state = AdapterState()
 
         def fleet(splits: Callable[[DiscoverResult], list[str]] | None = None) -> Fleet:
             return Fleet(
@@ -128,6 +127,7 @@ class RemoteAdapter:
             self.close()
             raise
         self._window = Window(self.fleet, self.discovery, self.journal, self.scorers, on_example)
+        self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._window, self.discovery, self.call_timeout_s)
         for one in fleets:
             self.journal.halt.listen(one.interrupt)
 
@@ -156,12 +156,12 @@ class RemoteAdapter:
     @property
     def tally(self) -> Tally:
         """What evaluations took."""
-        return self.journal.spend["evaluate"]
+        return self.journal.spend[EVALUATE]
 
     @property
     def retraced(self) -> Tally:
         """What it took to trace minibatches again."""
-        return self.journal.spend["retrace"]
+        return self.journal.spend[RETRACE]
 
     @property
     def callbacks(self) -> list[TraceParents]:
@@ -227,121 +227,16 @@ class RemoteAdapter:
             Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
         """
         try:
-            return self.wait_for(self._reflective_dataset(candidate, eval_batch, list(components_to_update)))
+            if eval_batch.trajectories is None:
+                raise BadResponse("the batch was evaluated without traces")
+            making = self._datasets.make(candidate, eval_batch.trajectories, list(components_to_update))
+            return self.wait_for(making)
         except ProgramFailed as error:
             self.failures.record("make_reflective_dataset", error)
             raise
         except (RpcError, ClientError) as error:
             status: InterruptStatus = "paused" if isinstance(error, ConnectionLost) else "failed"
             raise Interrupted(status, f"make_reflective_dataset: {summary(error)}") from error
-
-    async def _reflective_dataset(
-        self, candidate: Candidate, eval_batch: Batch, components: list[str]
-    ) -> dict[str, list[dict[str, JsonValue]]]:
-        traced = eval_batch.trajectories
-        if traced is None:
-            raise BadResponse("the batch was evaluated without traces")
-        told = [[trajectory.row.digest, _without_trace(trajectory.scored)] for trajectory in traced]
-        request = other_request(
-            REFLECTIVE_DATASET,
-            f"make a reflective dataset of {len(traced)} examples for {', '.join(components)}",
-            candidate,
-            told,
-            components,
-        )
-
-        async def make(slot: Slot) -> JsonValue:
-            try:
-                return await self._ask_for_records(slot, candidate, traced, components)
-            except TrajectoryExpired:
-                item = Item(candidate, [trajectory.row for trajectory in traced], trace=True)
-                fresh = await self._window.retrace(item, slot)
-                traced[:] = [
-                    replace(trajectory, result=result) for trajectory, result in zip(traced, fresh, strict=True)
-                ]
-            try:
-                return await self._ask_for_records(slot, candidate, traced, components)
-            except TrajectoryExpired as error:
-                raise Interrupted(
-                    "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
-                ) from error
-
-        number = self.journal.next_number
-        answer: Any = await self.effect(request, make)
-        self._keep_state(number, answer)
-        dataset: dict[str, list[dict[str, JsonValue]]] = answer["dataset"]
-        return dataset
-
-    async def _ask_for_records(
-        self, slot: Slot, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
-    ) -> JsonValue:
-        instances = {instance for one in traced if (instance := instance_of(one.result)) is not None}
-        batch = {
-            "batch": [trajectory.row.wire for trajectory in traced],
-            "results": [trajectory.result for trajectory in traced],
-        }
-        params = {"candidate": candidate, "eval_batch": batch, "components_to_update": components}
-        return await self._ask_to_make(slot, params, Pin(min(instances) if instances else None))
-
-    async def _ask_to_make(self, slot: Slot, params: Mapping[str, Any], pin: Pin) -> JsonValue:
-        async def send(client: RpcClient, call_id: str | None) -> Answered[JsonValue]:
-            if client.offers(STATE_KEY):
-                await client.discover()  # another instance may answer since the last call, and know of no state
-            state = self._state.params_for(client.instance_id)
-            made = await client.make_reflective_dataset(
-                {**params, **state}, call_id=call_id, timeout_s=self.call_timeout_s
-            )
-            answer: dict[str, Any] = {"dataset": made.dataset}
-            if client.offers(STATE_KEY):
-                answer |= {STATE_KEY: made.adapter_state, "made_by": client.instance_id}
-            return Answered(answer)
-
-        return await self.call(REFLECTIVE_DATASET, slot, send, pin=pin)
-
-    def _keep_state(self, number: int, answer: Mapping[str, Any]) -> None:
-        """Remember the program's state and which instance has it.
-
-        An instance that still runs has gone on from there since, as this run did. It has not where the answer comes
-        from the run that this one was forked from: then the state travels with the next request.
-        """
-        if STATE_KEY in self.discovery.capabilities:
-            made_by = answer.get("made_by") if number >= self.journal.inherited else None
-            self._state.keep(answer.get(STATE_KEY), made_by)
-
-    # --- effects -----------------------------------------------------------------------------------------------------
-
-    async def effect(self, request: Request, make: Callable[[Slot], Awaitable[JsonValue]]) -> JsonValue:
-        """The recorded answer to a request that runs no examples, or the one `make` gives, once it is recorded.
-
-        A `ProgramFailed` is an answer too. Raises: what `make` raises.
-        """
-        [slot] = self.journal.ask([request])
-        if slot.failure is not None:
-            raise slot.failure
-        if slot.recorded:
-            return slot.answer
-        self.journal.live()
-        try:
-            [answer] = self.journal.record((slot, await make(slot)))
-        except ProgramFailed as error:
-            self.journal.fail(slot, error)
-            raise
-        await self.journal.settled()
-        return answer
-
-    async def call(
-        self,
-        what: str,
-        slot: Slot,
-        send: Callable[[RpcClient, str | None], Awaitable[Answered[T]]],
-        pin: Pin | None = None,
-        needs: str | None = None,
-    ) -> T:
-        """One call that runs no examples, for a slot of the journal; repeated by the same rules as evaluations.
-
-        `needs`: the capability that an endpoint must have to be asked.
-        """
-        return await self.fleet.call(what, send, self.journal.attempts(slot, what), pin=pin, needs=needs)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
@@ -355,7 +250,7 @@ class RemoteAdapter:
 
     def get_adapter_state(self) -> dict[str, JsonValue]:
         """For GEPA's checkpoint: the state the program last gave, empty where it keeps none."""
-        return self._state.checkpoint()
+        return self._datasets.state.checkpoint()
 
     def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
         """Restore what `get_adapter_state` returned.
@@ -367,19 +262,9 @@ class RemoteAdapter:
             if state:
                 raise ValueError("the server keeps no adapter state, but there is one to restore")
             return
-        self._state.restore(state)
+        self._datasets.state.restore(state)
         if self.discovery.limits.whole_batches:
-            self.wait_for(self._hand_over(state.get(STATE_KEY, {})))
-
-    async def _hand_over(self, state: JsonValue) -> None:
-        """Have the state taken over, by a reflective dataset that asks for no component."""
-        nothing: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
-        params = {"candidate": self.seed_candidate, **nothing}
-        self._state.restore({STATE_KEY: state})
-        request = other_request("adapter_state", "take over the adapter's state", state)
-        number = self.journal.next_number
-        answer: Any = await self.effect(request, lambda slot: self._ask_to_make(slot, params, Pin()))
-        self._keep_state(number, answer)
+            self.wait_for(self._datasets.hand_over(state.get(STATE_KEY, {}), self.seed_candidate))
 
     # --- rows and the end of a run -----------------------------------------------------------------------------------
 
@@ -426,11 +311,6 @@ class RemoteAdapter:
             [told] = line.record((slot, message))
             await line.settled()
             return told
-
-
-def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result says, whichever instance keeps its trajectory."""
-    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
 
 
 async def _open(

@@ -18,6 +18,7 @@ from gepa_client.errors import BadResponse, ClientError, Interrupted
 from gepa_client.failures import Failures
 from gepa_client.fleet import Answered
 from gepa_client.jobs import Job, run_all
+from gepa_client.journal.entries import COMPLETION, PROPOSAL
 from gepa_client.journal.journal import Journal, Slot
 from gepa_client.journal.requests import digest_of, other_request
 from gepa_client.rpc import RpcClient
@@ -28,8 +29,6 @@ Prompt = str | list[dict[str, Any]]
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
 
 WHERE = "reflection"
-COMPLETION = "completion"
-PROPOSAL = "proposal"
 
 
 class ConcurrentReflection:
@@ -227,7 +226,8 @@ class ProgramReflection:
                 )
 
             try:
-                texts = await self.adapter.call(PROPOSAL, slots[at], send, needs="proposals")
+                attempts = journal.attempts(slots[at], PROPOSAL)
+                texts = await self.adapter.fleet.call(PROPOSAL, send, attempts, needs="proposals")
                 unasked = sorted(set(texts) - set(jobs[at][2]))
                 if unasked:
                     raise BadResponse(f"the program proposed texts nobody asked for: {', '.join(unasked)}")

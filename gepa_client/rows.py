@@ -17,22 +17,8 @@ from gepa_client.journal.requests import digest_of
 from protocol import JsonValue
 
 
-class _OnTheWire:
-    """What every row can say of itself, worked out once."""
-
-    @functools.cached_property
-    def wire(self) -> dict[str, Any]:
-        """The row as `evaluate` takes it."""
-        raise NotImplementedError
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """A digest of the row as it goes over the wire, in hex."""
-        return digest_of(self.wire)
-
-
 @dataclass(frozen=True)
-class Row(_OnTheWire):
+class Row:
     """A row the optimizer holds; `data` is any JSON value and travels with every call."""
 
     id: str
@@ -43,9 +29,14 @@ class Row(_OnTheWire):
         """`{id, data}`."""
         return {"id": self.id, "data": self.data}
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """A digest of `wire`, in hex; worked out once, as a row is asked for over and over."""
+        return digest_of(self.wire)
+
 
 @dataclass(frozen=True)
-class HeldRow(_OnTheWire):
+class HeldRow:
     """A row the server holds: only its name travels. `data` is what `list_examples` showed of it, else None."""
 
     id: str
@@ -56,6 +47,11 @@ class HeldRow(_OnTheWire):
     def wire(self) -> dict[str, Any]:
         """`{id, split}`."""
         return {"id": self.id, "split": self.split}
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A digest of `wire`, in hex; worked out once, as a row is asked for over and over."""
+        return digest_of(self.wire)
 
 
 AnyRow = Row | HeldRow

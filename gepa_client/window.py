@@ -9,7 +9,8 @@ from gepa_client.deadlines import evaluation_s
 from gepa_client.errors import BadResponse, ClientError
 from gepa_client.fleet import Answered, Fleet, NoVerdict, Pin
 from gepa_client.jobs import Job, run_all
-from gepa_client.journal.journal import RETRACE, Journal, Slot, first_failure
+from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
+from gepa_client.journal.journal import Journal, Slot, first_failure
 from gepa_client.journal.requests import digest_of, evaluate_request
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
@@ -19,7 +20,6 @@ from protocol.errors import RpcError
 Results = list[dict[str, Any]]
 """The results of an item as received, one for each of its examples, in their order."""
 
-EVALUATE = "evaluate"
 NO_VERDICT = ("infra_error", "cancelled")
 
 
@@ -164,9 +164,9 @@ class Window:
         else:
             results = await self._call(batch, slot, EVALUATE, job)
             for at, (each, result) in enumerate(zip(batch.slots, results, strict=True)):
-                if result["status"] == "rollout" and waiting[at] is None:
+                if result["status"] == ROLLOUT and waiting[at] is None:
                     results[at] = self.journal.keep_rollout(each, result)
-        if any(result["status"] == "rollout" for result in results):
+        if any(result["status"] == ROLLOUT for result in results):
             results = await self._scored(rows, results, slot)
         return results
 
@@ -196,7 +196,7 @@ class Window:
                 "the program has no score function: its results are rollouts that another endpoint must score; "
                 "give --score-with URL"
             )
-        at = [position for position, result in enumerate(results) if result["status"] == "rollout"]
+        at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
 
         async def send(client: RpcClient, call_id: str | None) -> Answered[Results]:
             asked, outputs = [rows[position] for position in at], [_for_scoring(results[position]) for position in at]
@@ -208,11 +208,11 @@ class Window:
             return answered(asked, answer["results"])
 
         scored = await scorers.call(
-            f"the score of {_named(rows)}", send, self.journal.attempts(slot, "score"), needs="scoring"
+            f"the score of {_named(rows)}", send, self.journal.attempts(slot, SCORE), needs="scoring"
         )
         merged = list(results)
         for position, score in zip(at, scored, strict=True):
-            if score["status"] == "rollout":
+            if score["status"] == ROLLOUT:
                 raise BadResponse("the endpoint that scores answered `rollout` again, and no score")
             merged[position] = _with_score(results[position], score)
         return merged

@@ -13,25 +13,13 @@ import orjson
 
 from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
 from gepa_client.halt import Halt
-from gepa_client.journal.entries import SEARCH, Ended, Entry, Kept, Sent
+from gepa_client.journal.entries import FAILURE, RETRACE, ROLLOUT, SEARCH, STOP, Ended, Entry, Kept, Sent
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request
 from gepa_client.journal.spend import Spend
 from gepa_client.journal.tape import NoTape, Tape
 from protocol import JsonValue
 from protocol.errors import RpcError
-
-STOP = "stop"
-"""The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
-
-RETRACE = "retrace"
-"""The kind of attempts that trace an example again, for a reflective dataset alone."""
-
-ROLLOUT = "rollout"
-"""The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""
-
-FAILURE = "failure"
-"""The kind of an entry whose answer is an exception GEPA saw."""
 
 
 @dataclass

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from gepa_client.journal.entries import EVALUATE
+
 DIGEST_BYTES = 16
 SHOWN = 8
 """Characters of a candidate's digest that are shown."""
@@ -36,7 +38,7 @@ def evaluate_request(candidate_digest: str, example_digest: str, example_id: str
     """One example with one candidate; takes digests, as a run asks for the same ones over and over."""
     traced = ", traced," if trace else ""
     about = f"evaluate example {example_id!r}{traced} with candidate {candidate_digest[:SHOWN]}"
-    return Request("evaluate", _evaluate(candidate_digest, example_digest, trace), about)
+    return Request(EVALUATE, _evaluate(candidate_digest, example_digest, trace), about)
 
 
 def other_request(kind: str, about: str, *parts: Any) -> Request:

@@ -9,8 +9,7 @@ import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.errors import StoreUnavailable
-from gepa_client.journal.entries import SEARCH, Ended, Entry
-from gepa_client.journal.journal import FAILURE
+from gepa_client.journal.entries import FAILURE, SEARCH, Ended, Entry
 from protocol.errors import InvalidParams, ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import recording, replaying, watched

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from gepa_client.errors import Interrupted, JournalMismatch, RecordedFailure
-from gepa_client.journal.entries import SEARCH, Ended, Entry, Kept, Sent
-from gepa_client.journal.journal import FAILURE, STOP, Journal, SlotAttempts
+from gepa_client.journal.entries import FAILURE, SEARCH, STOP, Ended, Entry, Kept, Sent
+from gepa_client.journal.journal import Journal, SlotAttempts
 from gepa_client.journal.requests import digest_of, evaluate_request
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed

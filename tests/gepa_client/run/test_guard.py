@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 from gepa.core.callbacks import IterationEndEvent
 
-from gepa_client.errors import Interrupted
+from gepa_client.errors import Interrupted, RecordedFailure
 from gepa_client.failures import Failures
-from gepa_client.journal.journal import Journal, RecordedFailure
+from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import RunConfig
 from gepa_client.run.events import Event, StepFailed, Warned
