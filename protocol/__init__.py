@@ -26,7 +26,21 @@ from protocol.evaluation import (
 from protocol.lifecycle import FinalizeParams, FinalizeResult, RunInfo
 from protocol.meta import Meta, Params
 from protocol.methods import CAPABILITIES, METHODS, Capability, Method
-from protocol.mutation import ApplyMutationParams, ApplyMutationResult, Mutation
+from protocol.mutation import (
+    ApplyMutationParams,
+    ApplyMutationResult,
+    ChangeRequest,
+    ImportCommitsParams,
+    ImportCommitsResult,
+    Merge,
+    Mutation,
+    MutationName,
+    OutlineCodeParams,
+    OutlineCodeResult,
+    PastMutation,
+    Patch,
+    Texts,
+)
 from protocol.reflection import (
     EvalBatch,
     MakeReflectiveDatasetParams,
@@ -48,6 +62,7 @@ __all__ = [
     "CancelResult",
     "Candidate",
     "Capability",
+    "ChangeRequest",
     "ComponentInfo",
     "DatasetInfo",
     "DiscoverParams",
@@ -61,6 +76,8 @@ __all__ = [
     "FinalizeParams",
     "FinalizeResult",
     "GetResultParams",
+    "ImportCommitsParams",
+    "ImportCommitsResult",
     "JsonValue",
     "Limits",
     "ListExamplesParams",
@@ -68,10 +85,16 @@ __all__ = [
     "ListedExample",
     "MakeReflectiveDatasetParams",
     "MakeReflectiveDatasetResult",
+    "Merge",
     "Meta",
     "Method",
     "Mutation",
+    "MutationName",
+    "OutlineCodeParams",
+    "OutlineCodeResult",
     "Params",
+    "PastMutation",
+    "Patch",
     "Pending",
     "PendingCall",
     "ProgramInfo",
@@ -84,5 +107,6 @@ __all__ = [
     "ScoreResult",
     "ServerInfo",
     "Status",
+    "Texts",
     "Usage",
 ]

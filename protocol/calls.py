@@ -9,10 +9,11 @@ from protocol.meta import CallId, Params
 
 
 class Progress(ResultModel):
-    """How far a pending call is, in examples."""
+    """How far a pending call is, in examples; `message`: what it is at, in a few words, where that says more."""
 
     done: Annotated[int, Field(ge=0)]
     total: Annotated[int, Field(ge=0)]
+    message: str | None = None
 
 
 class PendingCall(ResultModel):

@@ -22,7 +22,10 @@ class ServerInfo(ResultModel):
 
 
 class ComponentInfo(ResultModel):
-    """One named component of the candidate. `kind` is `text` for prompts and rules, `code` for a git commit."""
+    """One named component of the candidate.
+
+    `kind` is `text` for prompts and rules, `code` for a git commit, `added` for texts that code mutations added.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     kind: str = "text"

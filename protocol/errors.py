@@ -8,7 +8,7 @@ RpcError
 ├── InternalError           -32603  a defect of the server; never carries an exception's text
 ├── VersionNotSupported     -32020  `supported` versions, and the one `requested`
 ├── Unauthorized            -32021  no token, a wrong one, a foreign Host or Origin
-├── UnknownCandidate        -32022  the candidate's components are not the program's (`unknown`, `missing`)
+├── UnknownCandidate        -32022  not the program's components (`unknown`, `missing`), or a `commit` not at hand
 ├── UnknownExample          -32023  no such split or id among the rows the server holds
 ├── TrajectoryExpired       -32024  the `refs` are gone; trace the minibatch afresh
 ├── ProgramFailed           -32025  the program cannot start or cannot answer this call at all (`stage`, `log_tail`)
@@ -130,7 +130,10 @@ class Unauthorized(RpcError):
 
 
 class UnknownCandidate(RpcError):
-    """The candidate's components are not those of the program."""
+    """The candidate's components are not those of the program, or its code is not at hand.
+
+    `commit`: one that `import_commits` would bring.
+    """
 
     code = -32022
     default_message = "Unknown candidate"
@@ -158,7 +161,10 @@ class ProgramFailed(RpcError):
 
 
 class MutationRejected(RpcError):
-    """The mutation was refused at `stage` for `reason`; nothing was changed."""
+    """The mutation was refused at `stage` for `reason`; nothing was changed.
+
+    Stages: `agent`, `edit`, `empty`, `paths`, `size`, `environment`, `build`, `check`, `start`, `push`.
+    """
 
     code = -32026
     default_message = "Mutation rejected"

@@ -9,7 +9,14 @@ from protocol.discovery import DiscoverParams, DiscoverResult
 from protocol.evaluation import EvaluateParams, EvaluateResult, ScoreParams, ScoreResult
 from protocol.lifecycle import FinalizeParams, FinalizeResult
 from protocol.meta import Params
-from protocol.mutation import ApplyMutationParams, ApplyMutationResult
+from protocol.mutation import (
+    ApplyMutationParams,
+    ApplyMutationResult,
+    ImportCommitsParams,
+    ImportCommitsResult,
+    OutlineCodeParams,
+    OutlineCodeResult,
+)
 from protocol.reflection import (
     MakeReflectiveDatasetParams,
     MakeReflectiveDatasetResult,
@@ -57,7 +64,8 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
         Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
         Capability("proposals", "the program proposes its own new texts"),
-        Capability("mutations", "`apply_mutation` on the program's code or texts"),
+        Capability("commits", "the component `git_branch` names the commit that runs; `import_commits`"),
+        Capability("mutations", "`apply_mutation` on the program's code or texts, `outline_code`"),
         Capability("scoring", "`score` for outputs made elsewhere"),
         Capability("finalize", "the program is told of the best candidate"),
         Capability("adapter_state", "opaque state in and out of `make_reflective_dataset`"),
@@ -106,6 +114,22 @@ METHODS: dict[str, Method] = {
             ApplyMutationResult,
             "Change a candidate's code or texts.",
             capability="mutations",
+        ),
+        Method(
+            "outline_code",
+            OutlineCodeParams,
+            OutlineCodeResult,
+            "Describe a candidate's code.",
+            capability="mutations",
+            idempotent=True,
+        ),
+        Method(
+            "import_commits",
+            ImportCommitsParams,
+            ImportCommitsResult,
+            "Take over commits made elsewhere.",
+            capability="commits",
+            idempotent=True,
         ),
         Method("score", ScoreParams, ScoreResult, "Score outputs made elsewhere.", capability="scoring"),
         Method(

@@ -208,4 +208,4 @@ def _written(error: RpcError) -> tuple[dict[str, Any], bytes]:
 
 
 def _pending(call_id: str, job: Job) -> dict[str, Any]:
-    return Pending(pending=PendingCall(call_id=call_id, progress=job.progress)).model_dump()
+    return Pending(pending=PendingCall(call_id=call_id, progress=job.progress)).model_dump(exclude_none=True)

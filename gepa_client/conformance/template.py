@@ -96,8 +96,19 @@ def _product(node: Mapping[str, Any], scope: Mapping[str, Any]) -> float:
     return round(product) if product == round(product) else float(product)
 
 
+def _join(node: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for part in render(node["$join"], scope) for key, value in part.items()}
+
+
 def _bytes(node: Mapping[str, Any], _scope: Mapping[str, Any]) -> bytes:
     return bytes.fromhex(node["$bytes"])
 
 
-GENERATORS = {"$repeat": _repeat, "$text": _text, "$nest": _nest, "$product": _product, "$bytes": _bytes}
+GENERATORS = {
+    "$repeat": _repeat,
+    "$text": _text,
+    "$nest": _nest,
+    "$product": _product,
+    "$join": _join,
+    "$bytes": _bytes,
+}

@@ -7,16 +7,27 @@ from typing import Any
 from protocol import DiscoverResult, JsonValue
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
 from protocol.generate import openrpc
+from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_params import LIMITS
 from tests.conformance.reference_program import ROWS, SEED, Bad, ReferenceProgram
+
+KINDS = {"git_branch": "code", "added_components": "added"}
 
 
 class Methods:
     """Answers params that have been checked; keeps the trajectories behind refs."""
 
-    def __init__(self, bad: Bad, capabilities: frozenset[str], program_name: str, example_timeout_s: float) -> None:
+    def __init__(
+        self,
+        bad: Bad,
+        capabilities: frozenset[str],
+        commits: Commits,
+        program_name: str,
+        example_timeout_s: float,
+    ) -> None:
         self.bad = bad
         self.capabilities = capabilities
+        self.commits = commits
         self.program_name = program_name
         self.example_timeout_s = example_timeout_s
         self.program = ReferenceProgram(bad)
@@ -35,6 +46,9 @@ class Methods:
             "make_reflective_dataset": self.make_reflective_dataset,
             "list_examples": self.list_examples,
             "propose_new_texts": self.propose_new_texts,
+            "apply_mutation": self.apply_mutation,
+            "outline_code": self.outline_code,
+            "import_commits": self.import_commits,
             "score": self.score,
             "finalize": self.finalize,
             "rpc.discover": self.rpc_discover,
@@ -42,7 +56,10 @@ class Methods:
         return await work(params)
 
     async def discover(self, _params: dict[str, Any]) -> JsonValue:
-        names = ["system"] if self.bad("component_unlisted") else list(SEED)
+        seed = self.commits.seed
+        names = ["system"] if self.bad("component_unlisted") else list(seed)
+        kinds = {} if self.bad("all_kinds_are_text") else KINDS
+        hidden = {"commits"} if self.bad("hides_commits") else set()
         answer = {
             "protocol_versions": ["1"],
             "server": {
@@ -55,15 +72,15 @@ class Methods:
                 "name": self.program_name,
                 "version": "1",
                 "digest": uuid.uuid4().hex if self.bad("new_digest_each_time") else "abc",
-                "components": [{"name": name, "kind": "text"} for name in names],
-                "seed_candidate": SEED | ({"style": "seed"} if self.bad("other_seed") else {}),
+                "components": [{"name": name, "kind": kinds.get(name, "text")} for name in names],
+                "seed_candidate": seed | ({"style": "seed"} if self.bad("other_seed") else {}),
             },
             "datasets": {
                 split: {"size": len(rows), "digest": "same" if self.bad("same_digest") else split}
                 for split, rows in ROWS.items()
                 if "datasets" in self.capabilities
             },
-            "capabilities": sorted(self.capabilities),
+            "capabilities": sorted(self.capabilities - hidden),
             "limits": {**LIMITS, "example_timeout_s": self.example_timeout_s},
         }
         DiscoverResult.model_validate(answer)
@@ -83,7 +100,8 @@ class Methods:
                 began = queued if self.bad("queue_counts") else asyncio.get_running_loop().time()
                 try:
                     async with asyncio.timeout_at(began + self.example_timeout_s):
-                        result = await self.program.run(params["candidate"], self.data(example))
+                        candidate = self.commits.given(params["candidate"])
+                        result = await self.program.run(candidate, self.data(example))
                 except TimeoutError:
                     kind = "TimeoutError" if self.bad("timeout_untyped") else "timeout"
                     result = {"status": "timeout", "score": None, "output": None, "seconds": self.example_timeout_s}
@@ -186,6 +204,15 @@ class Methods:
         source = SEED if self.bad("proposes_from_seed") else params["candidate"]
         names = SEED if self.bad("proposes_all") else params["components_to_update"]
         return {"texts": {name: source.get(name, "") + "!" for name in names}}
+
+    async def apply_mutation(self, params: dict[str, Any]) -> JsonValue:
+        return self.commits.apply(params)
+
+    async def outline_code(self, params: dict[str, Any]) -> JsonValue:
+        return {"outline": self.commits.outline(params["candidate"])}
+
+    async def import_commits(self, params: dict[str, Any]) -> JsonValue:
+        return self.commits.imported(params.get("bundles") or [])
 
     async def score(self, params: dict[str, Any]) -> JsonValue:
         results = []

@@ -6,8 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from protocol import METHODS
+from protocol.code import GIT_BRANCH
 from protocol.errors import InvalidParams, LimitExceeded, UnknownCandidate, UnknownExample, VersionNotSupported
-from tests.conformance.reference_program import ROWS, SEED, Bad
+from tests.conformance.reference_commits import Commits
+from tests.conformance.reference_program import ROWS, Bad
 
 LIMITS = {"max_concurrency": 4, "max_batch_size": 200, "max_request_bytes": 4_000_000, "max_batch_entries": 10}
 
@@ -28,15 +30,19 @@ OVERLOOKED = {
     "any_page": r"^(offset|limit) ",
     "any_dataset": r"^reflective_dataset",
     "any_run": r"^(run|best_score)",
+    "any_bundles": r"^bundles",
+    "any_mutation": r"^mutation",
+    "any_name": r"^name",
 }
 
 
 class ParamChecks:
     """Checks the params of every method."""
 
-    def __init__(self, bad: Bad, capabilities: frozenset[str]) -> None:
+    def __init__(self, bad: Bad, capabilities: frozenset[str], commits: Commits) -> None:
         self.bad = bad
         self.capabilities = capabilities
+        self.commits = commits
 
     def check(self, method: str, params: dict[str, Any]) -> None:
         """Refuse what the contract refuses before anything runs."""
@@ -73,14 +79,20 @@ class ParamChecks:
             raise invalid("eval_batch.results[0].feedback", "not a string")
 
     def check_candidate(self, candidate: dict[str, str], asked: list[str]) -> dict[str, str]:
+        seed = self.commits.seed
         if self.bad("fills_candidates_up"):
-            candidate = SEED | candidate
+            candidate = seed | candidate
         if self.bad("drops_extra_components"):
-            candidate = {name: text for name, text in candidate.items() if name in SEED}
-        unknown, missing = sorted(candidate.keys() - SEED), sorted(SEED.keys() - candidate)
+            candidate = {name: text for name, text in candidate.items() if name in seed}
+        if self.bad("git_branch_optional"):
+            candidate = {GIT_BRANCH: seed[GIT_BRANCH]} | candidate
+        unknown, missing = sorted(candidate.keys() - seed), sorted(seed.keys() - candidate)
         if (unknown or missing) and not self.bad("any_candidate"):
             raise UnknownCandidate(unknown=unknown, missing=missing)
-        strange = [name for name in asked if name not in candidate]
+        known = candidate.keys() | self.commits.check(candidate).keys()
+        if self.bad("code_is_no_component"):
+            known -= {GIT_BRANCH}
+        strange = [name for name in asked if name not in known]
         if strange and not self.bad("any_component"):
             raise UnknownCandidate(unknown=strange)
         return candidate

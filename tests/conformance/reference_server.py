@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from protocol import METHODS, JsonValue
+from protocol import CAPABILITIES, METHODS, JsonValue
 from protocol.errors import (
     InternalError,
     InvalidParams,
@@ -22,15 +22,14 @@ from protocol.errors import (
     RpcError,
 )
 from tests.conformance.reference_calls import Calls
+from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_http import TOKEN, Door
 from tests.conformance.reference_methods import Methods
 from tests.conformance.reference_params import LIMITS, ParamChecks
 
 __all__ = ["TOKEN", "Reference"]
 
-CAPABILITIES = frozenset({"batch", "idempotency", "refs", "adapter_state"}) | frozenset(
-    method.capability for method in METHODS.values() if method.capability not in (None, "mutations")
-)
+NEEDS = {"mutations": "commits"}
 MAX_SAFE = 2**53 - 1
 UNSET: Any = object()
 
@@ -50,10 +49,11 @@ class Reference:
         return self.broken == defect
 
     async def __aenter__(self) -> Self:
-        self.capabilities = frozenset(name for name in CAPABILITIES if name is not None) - self.without
+        self.capabilities = frozenset(name for name in CAPABILITIES if not {name, NEEDS.get(name)} & self.without)
+        commits = Commits(self.bad, offered="commits" in self.capabilities)
         self.door = Door(self.bad)
-        self.params = ParamChecks(self.bad, self.capabilities)
-        self.methods = Methods(self.bad, self.capabilities, self.program_name, self.example_timeout_s)
+        self.params = ParamChecks(self.bad, self.capabilities, commits)
+        self.methods = Methods(self.bad, self.capabilities, commits, self.program_name, self.example_timeout_s)
         self.calls = Calls(self.bad, lambda *call: self.start(self.methods.run(*call, keep=True)))
         self.work: set[asyncio.Task[Any]] = set()
         self.unreadable = 0

@@ -90,6 +90,7 @@ RENDERED: list[tuple[Any, Any]] = [
     ({"$nest": 3}, [[[]]]),
     ({"$product": ["${discover.limits.n}", 0.5]}, 1.5),
     ({"$product": [0.5, 600]}, 300),
+    ({"$join": ["${discover.limits}", {"n": "${turn}", "m": "x"}]}, {"n": 7, "m": "x"}),
 ]
 
 

@@ -47,6 +47,8 @@ def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:
         "get_result",
         "cancel",
         "list_examples",
+        "outline_code",
+        "import_commits",
         "rpc.discover",
     }
 

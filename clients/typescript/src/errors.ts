@@ -9,7 +9,7 @@
  * ├── InternalError           -32603  a defect of the server; never carries an exception's text
  * ├── VersionNotSupported     -32020  `supported` versions, and the one `requested`
  * ├── Unauthorized            -32021  no token, a wrong one, a foreign Host or Origin
- * ├── UnknownCandidate        -32022  the candidate's components are not the program's (`unknown`, `missing`)
+ * ├── UnknownCandidate        -32022  not the program's components (`unknown`, `missing`), or a `commit` not at hand
  * ├── UnknownExample          -32023  no such split or id among the rows the server holds
  * ├── TrajectoryExpired       -32024  the `refs` are gone; trace the minibatch afresh
  * ├── ProgramFailed           -32025  the program cannot start or cannot answer this call at all (`stage`, `log_tail`)
@@ -118,7 +118,11 @@ export class Unauthorized extends RpcError {
   }
 }
 
-/** The candidate's components are not those of the program. */
+/**
+ * The candidate's components are not those of the program, or its code is not at hand.
+ *
+ * `details.commit`: one that `import_commits` would bring.
+ */
 export class UnknownCandidate extends RpcError {
   constructor(message?: string, details?: ErrorDetails, retryable?: boolean) {
     super(ERRORS.UnknownCandidate, message, details, retryable);
@@ -146,7 +150,11 @@ export class ProgramFailed extends RpcError {
   }
 }
 
-/** The mutation was refused at `details.stage` for `details.reason`; nothing was changed. */
+/**
+ * The mutation was refused at `details.stage` for `details.reason`; nothing was changed.
+ *
+ * Stages: `agent`, `edit`, `empty`, `paths`, `size`, `environment`, `build`, `check`, `start`, `push`.
+ */
 export class MutationRejected extends RpcError {
   constructor(message?: string, details?: ErrorDetails, retryable?: boolean) {
     super(ERRORS.MutationRejected, message, details, retryable);

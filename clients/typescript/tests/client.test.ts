@@ -3,9 +3,10 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { RpcClient } from "../src/client.js";
 import { BadResponse, ConnectionLost, Refused } from "../src/client-errors.js";
-import { CallNotFound, RpcError, Unauthorized, UnknownCandidate } from "../src/errors.js";
+import { CallNotFound, MutationRejected, RpcError, Unauthorized, UnknownCandidate } from "../src/errors.js";
 import { gate, programOf, served } from "./support.js";
 
+const candidate = { git_branch: `main@${"a".repeat(40)}`, added_components: "{}" };
 const params = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
 
 /** A client of a server that answers every request so. */
@@ -41,6 +42,25 @@ describe("a call", () => {
       details: { unknown: ["colour"], missing: ["rules"] },
     });
     await expect(new RpcClient(server.url, { token: "wrong" }).discover()).rejects.toBeInstanceOf(Unauthorized);
+  });
+
+  it("may be about code: what a mutation made is typed, and imported elsewhere", async () => {
+    const made = { candidate, commit: "b", parent: "a", diff: "", files: [], summary: "", bundle: "IyB2Mg==" };
+    const client = await answering(200, JSON.stringify({ jsonrpc: "2.0", id: 1, result: made }));
+    const name = { run: "r1", number: 8 };
+    const { bundle } = await client.call("apply_mutation", { candidate, mutation: { kind: "patch", diff: "x" }, name });
+    const other = await answering(200, '{"jsonrpc":"2.0","id":1,"result":{"commits":["b"]}}');
+    expect((await other.call("import_commits", { bundles: [bundle ?? ""] })).commits).toEqual(["b"]);
+    const third = await answering(200, '{"jsonrpc":"2.0","id":1,"result":{"outline":"words.py"}}');
+    expect((await third.call("outline_code", { candidate })).outline).toBe("words.py");
+  });
+
+  it("throws what a mutation was refused for", async () => {
+    const error = { code: -32026, message: "m", data: { retryable: false, stage: "check", reason: "2 tests failed" } };
+    const client = await answering(200, JSON.stringify({ jsonrpc: "2.0", id: 1, error }));
+    const refused = client.call("apply_mutation", { candidate, mutation: { kind: "merge", other: candidate } });
+    await expect(refused).rejects.toBeInstanceOf(MutationRejected);
+    await expect(refused).rejects.toMatchObject({ details: { stage: "check", reason: "2 tests failed" } });
   });
 
   it("has a deadline, after which its outcome is unknown", async () => {

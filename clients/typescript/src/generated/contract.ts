@@ -1,6 +1,6 @@
 // Generated from the contract's schema by `npm run generate`; do not edit.
 
-import type { ApplyMutationParams, ApplyMutationResult, CancelParams, CancelResult, DiscoverParams, DiscoverResult, EvaluateParams, EvaluateResult, FinalizeParams, FinalizeResult, GetResultParams, ListExamplesParams, ListExamplesResult, MakeReflectiveDatasetParams, MakeReflectiveDatasetResult, ProposeNewTextsParams, ProposeNewTextsResult, RpcDiscoverParams, ScoreParams, ScoreResult } from "./types.js";
+import type { ApplyMutationParams, ApplyMutationResult, CancelParams, CancelResult, DiscoverParams, DiscoverResult, EvaluateParams, EvaluateResult, FinalizeParams, FinalizeResult, GetResultParams, ImportCommitsParams, ImportCommitsResult, ListExamplesParams, ListExamplesResult, MakeReflectiveDatasetParams, MakeReflectiveDatasetResult, OutlineCodeParams, OutlineCodeResult, ProposeNewTextsParams, ProposeNewTextsResult, RpcDiscoverParams, ScoreParams, ScoreResult } from "./types.js";
 
 /** The version of the contract this package speaks. */
 export const PROTOCOL_VERSION = "1";
@@ -63,6 +63,20 @@ export const METHODS = {
     "since": "1",
     "idempotent": false
   },
+  "outline_code": {
+    "params": "OutlineCodeParams",
+    "result": "OutlineCodeResult",
+    "capability": "mutations",
+    "since": "1",
+    "idempotent": true
+  },
+  "import_commits": {
+    "params": "ImportCommitsParams",
+    "result": "ImportCommitsResult",
+    "capability": "commits",
+    "since": "1",
+    "idempotent": true
+  },
   "score": {
     "params": "ScoreParams",
     "result": "ScoreResult",
@@ -96,6 +110,8 @@ export interface MethodTypes {
   "list_examples": { params: ListExamplesParams; result: ListExamplesResult };
   "propose_new_texts": { params: ProposeNewTextsParams; result: ProposeNewTextsResult };
   "apply_mutation": { params: ApplyMutationParams; result: ApplyMutationResult };
+  "outline_code": { params: OutlineCodeParams; result: OutlineCodeResult };
+  "import_commits": { params: ImportCommitsParams; result: ImportCommitsResult };
   "score": { params: ScoreParams; result: ScoreResult };
   "finalize": { params: FinalizeParams; result: FinalizeResult };
   "rpc.discover": { params: RpcDiscoverParams; result: unknown };

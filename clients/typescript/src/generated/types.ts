@@ -24,6 +24,8 @@ export interface WireTypes {
   FinalizeParams: FinalizeParams;
   FinalizeResult: FinalizeResult;
   GetResultParams: GetResultParams;
+  ImportCommitsParams: ImportCommitsParams;
+  ImportCommitsResult: ImportCommitsResult;
   Limits: Limits;
   ListExamplesParams: ListExamplesParams;
   ListExamplesResult: ListExamplesResult;
@@ -32,6 +34,10 @@ export interface WireTypes {
   MakeReflectiveDatasetResult: MakeReflectiveDatasetResult;
   Merge: Merge;
   Meta: Meta;
+  MutationName: MutationName;
+  OutlineCodeParams: OutlineCodeParams;
+  OutlineCodeResult: OutlineCodeResult;
+  PastMutation: PastMutation;
   Patch: Patch;
   Pending: Pending;
   PendingCall: PendingCall;
@@ -50,7 +56,7 @@ export interface WireTypes {
   Usage: Usage;
 }
 /**
- * Apply one mutation to a candidate; all of it or nothing.
+ * Apply one mutation to a candidate; all of it or nothing. Without a `name` the server gives it one of its own.
  */
 export interface ApplyMutationParams {
   _meta?: Meta | null;
@@ -58,6 +64,7 @@ export interface ApplyMutationParams {
     [k: string]: string;
   };
   mutation: ChangeRequest | Patch | Texts | Merge;
+  name?: MutationName | null;
 }
 /**
  * Optional in every request; unknown keys are always allowed, so that tracing headers and the like may ride along.
@@ -76,11 +83,31 @@ export interface Meta {
 }
 /**
  * A change in natural language, for a coding agent; `location` says where to look first.
+ *
+ * `records`: what the program did on examples, as reflection saw it. `history`: what was tried before, oldest first.
  */
 export interface ChangeRequest {
   kind: "change_request";
   request: string;
   location?: string | null;
+  records?: {
+    [k: string]: unknown;
+  }[];
+  history?: PastMutation[];
+}
+/**
+ * A change asked for earlier on the same line of candidates, and what came of it.
+ *
+ * `rejected`: nothing was changed, for `reason` at `stage`. `not_better`: it was evaluated and dropped. `accepted`: it
+ * is part of the line. Scores are means over the rows both were evaluated on; null where it never came to that.
+ */
+export interface PastMutation {
+  request: string;
+  outcome: "accepted" | "not_better" | "rejected";
+  stage?: string | null;
+  reason?: string | null;
+  score?: number | null;
+  parent_score?: number | null;
 }
 /**
  * A unified diff against the candidate's commit.
@@ -108,7 +135,17 @@ export interface Merge {
   };
 }
 /**
+ * Names one mutation of one run: its branch is `evolve/<run>/<number>`, and asking again finds what it made.
+ */
+export interface MutationName {
+  run: string;
+  number: number;
+}
+/**
  * The new candidate, and what was done to make it.
+ *
+ * `branch`: where the commit can be found. `diff`: unified, from `parent` to `commit`. `bundle`: base64 of a git
+ * bundle with what `commit` has and its parents have not, for `import_commits` of another server.
  */
 export interface ApplyMutationResult {
   candidate: {
@@ -119,6 +156,8 @@ export interface ApplyMutationResult {
   diff: string;
   files: string[];
   summary: string;
+  branch?: string | null;
+  bundle?: string | null;
   usage?: Usage | null;
   components_added?: string[];
   components_removed?: string[];
@@ -146,7 +185,9 @@ export interface CancelResult {
   status: "cancelled" | "finished";
 }
 /**
- * One named component of the candidate. `kind` is `text` for prompts and rules, `code` for a git commit.
+ * One named component of the candidate.
+ *
+ * `kind` is `text` for prompts and rules, `code` for a git commit, `added` for texts that code mutations added.
  */
 export interface ComponentInfo {
   name: string;
@@ -338,6 +379,22 @@ export interface GetResultParams {
   wait_s?: number;
 }
 /**
+ * Take over commits made by another server. `bundles`: base64 of git bundles, parents before children.
+ */
+export interface ImportCommitsParams {
+  _meta?: Meta | null;
+  /**
+   * @minItems 1
+   */
+  bundles: [string, ...string[]];
+}
+/**
+ * `commits`: the full ids of the commits that can be evaluated here now, one per bundle.
+ */
+export interface ImportCommitsResult {
+  commits: string[];
+}
+/**
  * One page of a split.
  */
 export interface ListExamplesParams {
@@ -387,6 +444,21 @@ export interface MakeReflectiveDatasetResult {
   adapter_state?: unknown;
 }
 /**
+ * Describe the code of a candidate to whoever is about to ask for a change of it.
+ */
+export interface OutlineCodeParams {
+  _meta?: Meta | null;
+  candidate: {
+    [k: string]: string;
+  };
+}
+/**
+ * `outline`: text for a model: the files, what they define, and the program's own notes; bounded.
+ */
+export interface OutlineCodeResult {
+  outline: string;
+}
+/**
  * The answer of any call that is still running when its `wait_s` is over.
  */
 export interface Pending {
@@ -400,11 +472,12 @@ export interface PendingCall {
   progress: Progress;
 }
 /**
- * How far a pending call is, in examples.
+ * How far a pending call is, in examples; `message`: what it is at, in a few words, where that says more.
  */
 export interface Progress {
   done: number;
   total: number;
+  message?: string | null;
 }
 /**
  * Ask the program itself for new texts (capability `proposals`).

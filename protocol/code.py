@@ -1,0 +1,69 @@
+"""A candidate whose code evolves: which commit it is, and what its commits added to the program's components."""
+
+import json
+import re
+
+from protocol.base import Candidate
+
+GIT_BRANCH = "git_branch"
+"""The component that says which code runs: `branch@<full commit id>`. The branch is a label; the commit counts."""
+
+ADDED_COMPONENTS = "added_components"
+"""The component that holds what code mutations added: a JSON object of texts, `{}` in the seed (GEPA keeps keys)."""
+
+CODE_COMPONENTS = (GIT_BRANCH, ADDED_COMPONENTS)
+
+_GIT_BRANCH = re.compile(r"(?P<branch>[^@\s]+)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{64})")
+
+
+def commit_of(candidate: Candidate) -> str | None:
+    """The full id of the commit its code is at; None where its code does not evolve.
+
+    Raises:
+        ValueError: `git_branch` is not of the form `branch@<full commit id>`.
+    """
+    text = candidate.get(GIT_BRANCH)
+    if text is None:
+        return None
+    return _parts(text)["commit"]
+
+
+def branch_of(candidate: Candidate) -> str | None:
+    """The branch in its `git_branch`; None where its code does not evolve. Raises `ValueError` as `commit_of`."""
+    text = candidate.get(GIT_BRANCH)
+    if text is None:
+        return None
+    return _parts(text)["branch"]
+
+
+def git_branch(branch: str, commit: str) -> str:
+    """The text of the component: `branch@commit`."""
+    return f"{branch}@{commit}"
+
+
+def added_to(candidate: Candidate) -> dict[str, str]:
+    """The texts that code mutations added, by component name; empty where none did.
+
+    Raises:
+        ValueError: `added_components` is not a JSON object of texts.
+    """
+    text = candidate.get(ADDED_COMPONENTS, "{}")
+    try:
+        added = json.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
+        raise ValueError(f"{ADDED_COMPONENTS} is not JSON: {error}") from None
+    if not isinstance(added, dict) or not all(isinstance(value, str) for value in added.values()):
+        raise ValueError(f"{ADDED_COMPONENTS} is not a JSON object of texts")
+    return added
+
+
+def added_components(added: dict[str, str]) -> str:
+    """The text of the component that holds these."""
+    return json.dumps(added, ensure_ascii=False, indent=2)
+
+
+def _parts(text: str) -> re.Match[str]:
+    found = _GIT_BRANCH.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{GIT_BRANCH} is {text!r:.80}, not branch@<full commit id>")
+    return found

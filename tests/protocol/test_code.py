@@ -1,0 +1,105 @@
+"""The components of a candidate whose code evolves: what is written is read again, and bad texts are named."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.code import (
+    ADDED_COMPONENTS,
+    CODE_COMPONENTS,
+    GIT_BRANCH,
+    added_components,
+    added_to,
+    branch_of,
+    commit_of,
+    git_branch,
+)
+
+SHA = "0f5c2c1d9a3b4e6f708192a3b4c5d6e7f8091a2b"
+branches = st.from_regex(r"[A-Za-z0-9/_.-]{1,40}", fullmatch=True)
+commits = st.from_regex(r"[0-9a-f]{40}|[0-9a-f]{64}", fullmatch=True)
+
+
+@given(branch=branches, commit=commits)
+def test_a_branch_and_a_commit_are_read_as_they_were_written(branch: str, commit: str) -> None:
+    candidate = {GIT_BRANCH: git_branch(branch, commit)}
+    assert (branch_of(candidate), commit_of(candidate)) == (branch, commit)
+
+
+@given(added=st.dictionaries(st.text(), st.text()))
+def test_added_texts_are_read_as_they_were_written_and_in_their_order(added: dict[str, str]) -> None:
+    read = added_to({ADDED_COMPONENTS: added_components(added)})
+    assert list(read.items()) == list(added.items())
+
+
+def test_nothing_added_is_an_empty_object() -> None:
+    assert added_components({}) == "{}"
+    assert added_to({ADDED_COMPONENTS: "{}"}) == {}
+
+
+def test_a_candidate_whose_code_does_not_evolve_has_no_commit_and_nothing_added() -> None:
+    candidate = {"rules": "one line a label"}
+    assert (branch_of(candidate), commit_of(candidate), added_to(candidate)) == (None, None, {})
+
+
+def test_the_components_of_code_are_these_two() -> None:
+    assert CODE_COMPONENTS == ("git_branch", "added_components")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        SHA,
+        "main",
+        "main@",
+        f"@{SHA}",
+        f"main@{SHA[:7]}",
+        f"main@{SHA[:39]}",
+        f"main@{SHA}0",
+        f"main@{SHA.upper()}",
+        f"main@{'g' * 40}",
+        f"main@{SHA}\n",
+        f" main@{SHA}",
+        f"my branch@{SHA}",
+        f"main@{SHA}@{SHA}",
+        f"main@{SHA[:-1]}\u0660",
+    ],
+)
+def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str) -> None:
+    for read in (commit_of, branch_of):
+        with pytest.raises(ValueError, match=r"^git_branch is .*branch@<full commit id>"):
+            read({GIT_BRANCH: text})
+
+
+def test_a_long_text_that_names_no_commit_is_not_repeated_whole() -> None:
+    with pytest.raises(ValueError, match="git_branch") as refused:
+        commit_of({GIT_BRANCH: "x" * 100_000})
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tone: warm",
+        "{",
+        "{} {}",
+        "null",
+        "[]",
+        '"tone"',
+        '{"tone": 1}',
+        '{"tone": null}',
+        '{"tone": {"text": "warm"}}',
+        '{"tone": NaN}',
+        '{"tone": %s}' % ("1" * 5000),
+        "[" * 100_000,
+        json.dumps([["tone", "warm"]]),
+    ],
+    ids=lambda text: str(text)[:20],
+)
+def test_a_text_that_holds_no_texts_is_refused_by_the_components_name(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^added_components is not "):
+        added_to({ADDED_COMPONENTS: text})
