@@ -9,10 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rpc_server.settings import KINDS, Settings, concerns
+from rpc_server.settings import GIVEN_AS, Settings, concerns
 
 CONFIG_FILE = "gepa.toml"
 PROJECT_FILE = "pyproject.toml"
+
+_PATHS = ("root", "token_file", "python", "tree_dir", "trainset_path", "valset_path", "saved_program_json_path")
 
 
 class SettingsError(ValueError):
@@ -42,10 +44,12 @@ def load_settings(
     from_flags = {name: _anchored(name, value, folder) for name, value in (flags or {}).items()}
     _check_known(from_file, source)
     _check_known(from_flags, "the flags")
-    chosen = [kind for kind in KINDS if kind in from_flags]
+    chosen = [name for name in GIVEN_AS if name in from_flags]
     if len(chosen) == 1:
         # The file's program goes, and with it what was said of it alone.
-        from_file = {key: value for key, value in from_file.items() if key not in KINDS and concerns(key, chosen[0])}
+        kind = from_flags.get("kind", GIVEN_AS[chosen[0]])
+        gone = {*GIVEN_AS, "kind"}
+        from_file = {key: value for key, value in from_file.items() if key not in gone and concerns(key, kind)}
     root = (path.parent if path is not None else folder).absolute()
     merged = {**from_file, **from_flags}
     merged["root"] = str(root / merged.get("root", "."))
@@ -99,7 +103,7 @@ def _anchored(name: str, value: Any, folder: Path) -> Any:
     """A flag's paths as seen from where it was typed."""
     if name == "datasets" and isinstance(value, Mapping):
         return {split: str(folder / path) for split, path in value.items()}
-    is_path = name in ("root", "token_file", "python") or (name == "seed_candidate" and isinstance(value, str))
+    is_path = name in _PATHS or (name == "seed_candidate" and isinstance(value, str))
     is_module_file = name == "program" and isinstance(value, str) and value.endswith(".py")
     # An interpreter may also be a bare name, looked up on the search path.
     if (is_path or is_module_file) and not (name == "python" and "/" not in str(value)):

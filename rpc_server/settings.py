@@ -2,24 +2,34 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-KINDS = ("program", "adapter", "command")
-"""What a program may be given as."""
+from rpc_server.code_settings import CodeSettings, Seconds
 
-_FOR = {
+Kind = Literal["program", "adapter", "command", "dspy"]
+
+GIVEN_AS: dict[str, Kind] = {"program": "program", "adapter": "adapter", "command": "command"}
+"""The settings that name a program, and the kind each stands for where `kind` does not say another."""
+
+_FOR: dict[str, tuple[Kind, ...]] = {
     "adapter_args": ("adapter",),
-    "python": ("program", "adapter"),
+    "python": ("program", "adapter", "dspy"),
     "workers": ("program", "command"),
-    "threads": ("program",),
+    "threads": ("program", "dspy"),
     "thread_safe": ("adapter",),
-    "transient": ("program", "adapter"),
+    "transient": ("program", "adapter", "dspy"),
+    "metric": ("dspy",),
+    "trainset_path": ("dspy",),
+    "valset_path": ("dspy",),
+    "saved_program_json_path": ("dspy",),
+    "field_descriptions": ("dspy",),
+    "demos": ("dspy",),
+    "add_format_failure_as_feedback": ("dspy",),
+    "seed": ("dspy",),
 }
 """Settings that mean something to some kinds only."""
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _none_where_endless(seconds: float) -> float | None:
@@ -27,11 +37,11 @@ def _none_where_endless(seconds: float) -> float | None:
 
 
 def concerns(setting: str, kind: str) -> bool:
-    """Whether a setting means anything where the program is given as `kind`."""
-    return kind in _FOR.get(setting, KINDS)
+    """Whether a setting means anything where the program is of this kind."""
+    return setting not in _FOR or kind in _FOR[setting]
 
 
-class Settings(BaseModel):
+class Settings(CodeSettings):
     """One server in front of one program, given as exactly one of `program`, `adapter` and `command`.
 
     Paths are relative to `root`, the folder of the configuration file (else the working directory), where user code
@@ -42,7 +52,9 @@ class Settings(BaseModel):
 
     root: Path = Field(default_factory=Path.cwd)
     # the program
-    program: str | None = None  # a module of plain functions: `pkg.module` or `path/to/file.py`
+    kind: Kind | None = None  # follows from what the program is given as; `dspy` must be said
+    # a module of plain functions, `pkg.module` or `path/to/file.py`; for `dspy` the module's class, `pkg.module.Class`
+    program: str | None = None
     adapter: str | None = None  # a GEPAAdapter class (or a function making one): `pkg.module:Name`
     adapter_args: dict[str, Any] = {}
     command: tuple[str, ...] | None = None  # a command that speaks the protocol over stdio
@@ -51,9 +63,18 @@ class Settings(BaseModel):
     version: str | None = None
     python: Path | None = None  # the user's interpreter; found by itself when not given
     env: dict[str, str] = {}  # added to the program's environment
+    # a DSPy program
+    metric: str | None = None  # `pkg.module.function`, taking (example, prediction) or GEPA's five
+    trainset_path: Path | None = None
+    valset_path: Path | None = None
+    saved_program_json_path: Path | None = None  # read at the start where it is there, written by `finalize`
+    field_descriptions: bool = False  # evolved too
+    demos: bool = False  # evolved too
+    add_format_failure_as_feedback: bool = False  # as `dspy.GEPA` has it: answers that do not parse are reflected on
+    seed: int = 0  # of the choice among a predictor's several calls, which `dspy.GEPA` seeds as the run
     # how it runs
     workers: Annotated[int, Field(ge=1)] | None = None  # program processes; one per core when not given
-    threads: Annotated[int, Field(ge=1)] = 1  # examples at once in one process, in threads
+    threads: Annotated[int, Field(ge=1)] | None = None  # examples at once in one process; 1, for `dspy` 8
     max_concurrency: Annotated[int, Field(ge=1)] | None = None  # examples at once in all; async functions and commands
     thread_safe: bool = False  # the adapter bears overlapping calls
     transient: tuple[str, ...] | None = None  # exception types that are nobody's fault
@@ -83,24 +104,47 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _one_program(self) -> Self:
-        given = [name for name in KINDS if getattr(self, name) is not None]
+        given = [name for name in GIVEN_AS if getattr(self, name) is not None]
         if len(given) != 1:
             said = " and ".join(given) if given else "none"
             raise ValueError(f"give exactly one of `program`, `adapter` and `command` (given: {said})")
+        stands_for = GIVEN_AS[given[0]]
+        if self.kind not in (None, stands_for) and (self.kind, given[0]) != ("dspy", "program"):
+            raise ValueError(f"kind is `{self.kind}`, but the program is given as `{given[0]}`")
+        if self.kind == "dspy" and self.metric is None:
+            raise ValueError("kind `dspy` needs a `metric`: the dotted path of a function")
         return self
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> Self:
         """Refuse what was said and would not be heeded."""
         for name in sorted(self.model_fields_set):
-            if not concerns(name, self.kind):
-                raise ValueError(f"`{name}` is for {_either(_FOR[name])}, not for `{self.kind}`")
+            if not concerns(name, self.is_a):
+                raise ValueError(f"`{name}` is for {_either(_FOR[name])}, not for `{self.is_a}`")
+        return self
+
+    @model_validator(mode="after")
+    def _one_file_a_split(self) -> Self:
+        for setting, split, path in self._paths_of_splits():
+            if path is not None and split in self.datasets:
+                raise ValueError(f"`{setting}` and `datasets` both give the split `{split}`")
         return self
 
     @property
-    def kind(self) -> str:
-        """What the program is given as: one of `KINDS`."""
-        return next(name for name in KINDS if getattr(self, name) is not None)
+    def files(self) -> dict[str, Path]:
+        """The files of rows the server holds, by split."""
+        given = {split: path for _, split, path in self._paths_of_splits() if path is not None}
+        return {**given, **self.datasets}
+
+    def _paths_of_splits(self) -> tuple[tuple[str, str, Path | None], ...]:
+        return ("trainset_path", "train", self.trainset_path), ("valset_path", "val", self.valset_path)
+
+    @property
+    def is_a(self) -> Kind:
+        """What kind of program this is."""
+        if self.kind is not None:
+            return self.kind
+        return next(kind for name, kind in GIVEN_AS.items() if getattr(self, name) is not None)
 
 
 def _either(names: tuple[str, ...]) -> str:

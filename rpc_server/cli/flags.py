@@ -19,10 +19,11 @@ JSON_VARIABLE = "GEPA_READY_JSON"
 
 _FLAGS: dict[str, tuple[type, str]] = {
     "root": (str, "Folder that paths start from and user code runs in."),
+    "kind": (str, "program, adapter, command or dspy; follows from what is given, but `dspy` must be said."),
     "program": (
         str,
         "A module of plain functions: pkg.module or path/to/file.py. With `score` and no `run` it only scores what "
-        "other programs answer, for gepa-client's --score-with.",
+        "other programs answer, for gepa-client's --score-with. With --kind dspy: the class, pkg.module.Class.",
     ),
     "adapter": (str, "A GEPAAdapter class, or a function making one: pkg.module:Name."),
     "adapter_args": (str, "The adapter's arguments, as a JSON object."),
@@ -33,7 +34,15 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "python": (str, "The interpreter that runs the program."),
     "env": (list[str], "NAME=VALUE for the program's environment."),
     "workers": (int, "Program processes; one per core when not given. Not for an adapter."),
-    "threads": (int, "Examples at once in one process, in threads. For `program`, where `run` is not async."),
+    "metric": (str, "For dspy: pkg.module.function, taking (example, prediction) or GEPA's five arguments."),
+    "trainset_path": (str, "For dspy: rows of the split `train`: .json, .jsonl or .csv."),
+    "valset_path": (str, "For dspy: rows of the split `val`."),
+    "saved_program_json_path": (str, "For dspy: read at the start where it is there; finalize writes it."),
+    "field_descriptions": (bool, "For dspy: the fields' descriptions are components too."),
+    "demos": (bool, "For dspy: the predictors' demos are components too."),
+    "add_format_failure_as_feedback": (bool, "For dspy: answers that do not parse are reflected on, as in dspy.GEPA."),
+    "seed": (int, "For dspy: decides which of a predictor's several calls is reflected on; dspy.GEPA takes the run's."),
+    "threads": (int, "Examples at once in one process, in threads. For `program`, where `run` is not async; for dspy."),
     "max_concurrency": (int, "Examples at once in all; for an async `run` 64 when not given."),
     "thread_safe": (bool, "The adapter bears overlapping calls."),
     "transient": (list[str], "An exception type that is nobody's fault."),
@@ -42,6 +51,26 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "call_timeout_s": (float, "Seconds a call about no single example may run: records, proposals, finalize."),
     "datasets": (list[str], "SPLIT=FILE: rows held here, in .json, .jsonl or .csv."),
     "share_rows": (bool, "list_examples gives the rows, not only their ids."),
+    "trees": (bool, "Candidates name the commit that runs: each gets its own files and processes."),
+    "allow_mutations": (bool, "Clients may have the program's code changed, on branches of its git repository."),
+    "max_trees": (int, "Commits that are ready to run at the same time."),
+    "tree_dir": (str, "Folder for the files of commits; the user's cache folder when not given."),
+    "links": (list[str], "An untracked file or folder that every commit's files get a link to."),
+    "build_command": (str, "Run in a commit's files before its program starts."),
+    "build_timeout_s": (float, "Seconds that may take."),
+    "allow": (list[str], "Glob of paths, from the repository's top, that mutations may change; all when not given."),
+    "deny": (list[str], "Glob of paths that they may not."),
+    "max_diff_bytes": (int, "Bytes of a mutation's diff."),
+    "check_command": (str, "Tests, lint: a mutation is rejected unless it exits with 0 in the changed files."),
+    "check_timeout_s": (float, "Seconds that may take."),
+    "max_mutations": (int, "Mutations under way at the same time."),
+    "push": (str, "The remote that finished branches are pushed to."),
+    "agent_command": (str, "An agent with a command line: the task on its stdin, in the files. Claude when not given."),
+    "agent_model": (str, "The model that Claude uses."),
+    "agent_tools": (list[str], "A tool that Claude may use; Read, Edit, Write, Glob, Grep and Bash when not given."),
+    "agent_max_turns": (int, "Turns that Claude may take for one mutation."),
+    "agent_max_cost_usd": (float, "US dollars that Claude may spend on one mutation."),
+    "agent_timeout_s": (float, "Seconds an agent may take for one mutation."),
     "host": (str, "Address to listen on."),
     "port": (int, "Port to listen on; 0 picks a free one."),
     "token_file": (
@@ -62,6 +91,7 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "drain_s": (float, "Seconds to finish in after SIGTERM."),
 }
 _PAIRS = ("env", "datasets")
+_COMMANDS = ("command", "build_command", "check_command", "agent_command")
 
 
 def command_of(action: Callable[..., None]) -> typer.Typer:
@@ -128,11 +158,12 @@ def read_flags(given: Mapping[str, Any]) -> dict[str, Any]:
         flags["adapter_args"] = _json_object("adapter_args", flags["adapter_args"])
     if flags.get("seed_candidate", "").lstrip().startswith("{"):
         flags["seed_candidate"] = _json_object("seed_candidate", flags["seed_candidate"])
-    if "command" in flags:
-        try:
-            flags["command"] = shlex.split(flags["command"])
-        except ValueError as error:
-            raise SettingsError(f"--command: {error}") from None
+    for name in _COMMANDS:
+        if name in flags:
+            try:
+                flags[name] = shlex.split(flags[name])
+            except ValueError as error:
+                raise SettingsError(f"--{name.replace('_', '-')}: {error}") from None
     return flags
 
 

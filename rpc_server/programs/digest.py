@@ -27,10 +27,17 @@ def digested(settings: Settings, seed: Candidate | None) -> dict[str, Any]:
         "adapter_args": settings.adapter_args,
         "command": None if settings.command is None else list(settings.command),
         "seed_candidate": seed,
-        "datasets": {split: _seen_from(root, path) for split, path in settings.datasets.items()},
+        "datasets": {split: _seen_from(root, path) for split, path in settings.files.items()},
         "env": {name: None if SECRET.search(name) else value for name, value in (settings.env or {}).items()},
         "transient": None if settings.transient is None else list(settings.transient),
+        **({"dspy": _dspy(settings)} if settings.is_a == "dspy" else {}),
     }
+
+
+def _dspy(settings: Settings) -> dict[str, Any]:
+    """What else changes a DSPy program; the saved program counts by what is in it, which its own process reads."""
+    names = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed")
+    return {name: getattr(settings, name) for name in names}
 
 
 def command_digest(settings: Settings, seed: Candidate | None) -> str | None:

@@ -19,6 +19,9 @@ from rpc_server.programs.starting import Started, start_process
 from rpc_server.settings import Settings
 from rpc_server.version import VERSION
 
+_THREADS = {"dspy": 8}
+"""Examples at once in one process where nobody says: DSPy's programs wait for models, and bear threads."""
+
 
 async def open_program(settings: Settings) -> Program:
     """Start the program and learn what it is. Close it when done.
@@ -58,13 +61,20 @@ def _worker_config(settings: Settings) -> dict[str, Any]:
     seed = _seed_candidate(settings)
     return {
         "root": str(settings.root.absolute()),
+        "kind": settings.is_a,
         "program": settings.program,
         "adapter": settings.adapter,
         "adapter_args": settings.adapter_args,
         "seed_candidate": seed,
         "name": settings.name,
         "version": settings.version,
-        "threads": settings.threads,
+        "metric": settings.metric,
+        "saved_program": None if settings.saved_program_json_path is None else str(settings.saved_program_json_path),
+        "field_descriptions": settings.field_descriptions,
+        "demos": settings.demos,
+        "add_format_failure_as_feedback": settings.add_format_failure_as_feedback,
+        "seed": settings.seed,
+        "threads": settings.threads or _THREADS.get(settings.is_a, 1),
         "max_concurrency": settings.max_concurrency,
         "thread_safe": settings.thread_safe,
         "transient": settings.transient,
@@ -106,7 +116,7 @@ def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | 
         single=single,
         splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
-        max_line_bytes=said.limits.max_request_bytes if settings.kind == "command" else None,
+        max_line_bytes=said.limits.max_request_bytes if settings.is_a == "command" else None,
         start_timeout_s=settings.start_timeout_s,
         call_timeout_s=settings.call_timeout_s,
     )
@@ -116,7 +126,7 @@ def _check_heeded(settings: Settings) -> None:
     """Refuse what is said in vain to a program that keeps its trajectories itself, in its one process."""
     if settings.workers not in (None, 1):
         raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
-    if settings.kind == "command" and "max_trace_bytes" in settings.model_fields_set:
+    if settings.is_a == "command" and "max_trace_bytes" in settings.model_fields_set:
         raise ProgramFailed("`max_trace_bytes`: the program offers `refs`, so it keeps them itself", stage="settings")
 
 

@@ -19,7 +19,6 @@ from .serving import Host
 from .weight import weight
 
 _TRAJECTORY_EXPIRED = -32024
-_MAX_SHOWN = 8_192  # characters of an output that is not JSON
 _OVERLAPPING_CALLS = 8
 
 
@@ -140,9 +139,9 @@ class Kept:
         self._life = binascii.hexlify(os.urandom(6)).decode()
         self._made = 0
 
-    def keep(self, batch: Any) -> list[str | None]:
-        """A ref for each example of the batch."""
-        size = weight(batch, self._max_bytes)
+    def keep(self, batch: Any, *, weighed: Any = None) -> list[str | None]:
+        """A ref for each example of the batch, which counts for what `weighed` takes, where it is given."""
+        size = weight(batch if weighed is None else weighed, self._max_bytes)
         with self._lock:
             self._made += 1
             name = "%s-%d" % (self._life, self._made)
@@ -231,7 +230,7 @@ def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, 
         return results.text(
             "ok",
             score=score,
-            output=_shown(answer.outputs[index]),
+            output=encode.shown(answer.outputs[index]),
             objective_scores=None
             if made is None
             else {str(name): scores.number(value, "objective_scores.%s" % name) for name, value in made.items()},
@@ -241,13 +240,3 @@ def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, 
         )
     except InvalidResult as problem:
         return results.invalid(str(problem), seconds, trajectory_ref=ref, metric_calls=metric_calls)
-
-
-def _shown(output: Any) -> Any:
-    """The output itself where it is JSON, else `{"type", "repr"}`: the object stays here for the adapter's own use."""
-    try:
-        encode.to_text(output, "output")
-    except encode.NotJson:
-        text = repr(output)
-        return {"type": encode.dotted(type(output)), "repr": text[:_MAX_SHOWN]}
-    return output

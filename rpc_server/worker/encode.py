@@ -9,6 +9,7 @@ from typing import Any
 
 _MAX_DEPTH = 200
 _MAX_SAFE_INTEGER = 2**53 - 1
+_MAX_SHOWN = 8_192  # characters of an output that is not JSON
 _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 _SIXTEEN_DIGITS = b"0" * 16  # as many as the first integer that is not safe
 
@@ -61,6 +62,15 @@ def _exact(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_exact(member) for member in value]
     return value
+
+
+def shown(output: Any) -> Any:
+    """The output itself where it is JSON, else `{"type", "repr"}`: the object stays here for the program's own use."""
+    try:
+        to_text(output, "output")
+    except NotJson:
+        return {"type": dotted(type(output)), "repr": repr(output)[:_MAX_SHOWN]}
+    return output
 
 
 def to_bytes(text: str) -> bytes:

@@ -27,6 +27,11 @@ DEFAULT_TRANSIENT = (
     "litellm.ServiceUnavailableError",
     "litellm.APIConnectionError",
     "litellm.InternalServerError",
+    "dspy.LMRateLimitError",
+    "dspy.LMTimeoutError",
+    "dspy.LMServerError",
+    "dspy.LMTransportError",
+    "dspy.LMLockTimeoutError",
     "httpx.TransportError",
     "ConnectionError",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from types import ModuleType
 from typing import Any, Callable
@@ -29,6 +30,7 @@ class FunctionProgram:
         self._propose: Any = _function(module, "propose_new_texts")
         self._reflect: Any = _function(module, "make_reflective_dataset")
         self._finalize: Any = _function(module, "finalize")
+        self._write_texts: Any = _function(module, "write_texts")
         parameters = _parameters(self._run)
         self._traces = "trace" in parameters
         self._counts = "usage" in parameters
@@ -51,7 +53,12 @@ class FunctionProgram:
                 "`%s` is an async function: set `max_concurrency`; `threads` is for functions that block" % main,
             )
         self.whole_batches = False
-        offered = {"proposals": self._propose, "scoring": self._score, "finalize": self._finalize}
+        offered = {
+            "proposals": self._propose,
+            "scoring": self._score,
+            "finalize": self._finalize,
+            "write_texts": self._write_texts,
+        }
         self.capabilities = [name for name, function in offered.items() if function is not None]
         self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
         if self._propose is not None:
@@ -60,6 +67,8 @@ class FunctionProgram:
             self.methods["score"] = self.score
         if self._finalize is not None:
             self.methods["finalize"] = self.finalize
+        if self._write_texts is not None:
+            self.methods["write_texts"] = self.write_texts
 
     @property
     def max_concurrency(self) -> int:
@@ -116,6 +125,11 @@ class FunctionProgram:
         """Tell the program; what it returns is a message for people."""
         message = await host.settle(self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run"))))
         return "{}" if message is None else '{"message":%s}' % encode.to_text(str(message), "message")
+
+    async def write_texts(self, params: dict[str, Any], host: Host) -> str:
+        """Have the program write a candidate's texts into its own files; which ones, where it says."""
+        files = await host.settle(self._write_texts(params["candidate"]))
+        return '{"files":%s}' % encode.to_text([os.fspath(file) for file in files or ()], "files")
 
     async def _result(
         self, attempt: _Attempt, host: Host, work: Callable[[_Attempt, Host], Any], capture_traces: bool

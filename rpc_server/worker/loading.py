@@ -18,12 +18,19 @@ class Config:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.root: str = given["root"]
+        self.kind: str = given["kind"]
         self.program: str | None = given["program"]
         self.adapter: str | None = given["adapter"]
         self.adapter_args: dict[str, Any] = given["adapter_args"]
         self.seed_candidate: dict[str, str] | None = given["seed_candidate"]
         self.name: str | None = given["name"]
         self.version: str | None = given["version"]
+        self.metric: str | None = given["metric"]
+        self.saved_program: str | None = given["saved_program"]
+        self.field_descriptions: bool = given["field_descriptions"]
+        self.demos: bool = given["demos"]
+        self.add_format_failure_as_feedback: bool = given["add_format_failure_as_feedback"]
+        self.seed: int = given["seed"]
         self.threads: int = given["threads"]
         self.max_concurrency: int | None = given["max_concurrency"]
         self.thread_safe: bool = given["thread_safe"]
@@ -35,9 +42,9 @@ class Config:
         self.server_version: str = given["server_version"]
         self.digested: dict[str, Any] = given["digested"]
 
-    def digest(self, entry: ModuleType | None) -> str:
-        """Of the program as it is loaded now, with the settings that change what it does."""
-        return digest_of(self.digested, self.root, entry)
+    def digest(self, entry: ModuleType | None, **more: Any) -> str:
+        """Of the program as it is loaded now, with the settings, and whatever JSON more, that change what it does."""
+        return digest_of({**self.digested, **more}, self.root, entry)
 
 
 def import_program(target: str, root: str) -> ModuleType:
@@ -67,6 +74,11 @@ def import_adapter(target: str, arguments: dict[str, Any], root: str) -> tuple[A
     """What makes the adapter, and its arguments, with each `{"$import": "pkg.module:name"}` in them resolved."""
     sys.path.insert(0, root)
     return _import_object(target), {name: _resolved(value) for name, value in arguments.items()}
+
+
+def import_dotted(target: str) -> Any:
+    """What `pkg.module.Name`, or `pkg.module:Name`, stands for."""
+    return _import_object(target if ":" in target else ":".join(target.rsplit(".", 1)))
 
 
 def _import_object(target: str) -> Any:

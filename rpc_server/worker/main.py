@@ -59,6 +59,11 @@ def serve(channel: Channel, program: Any, config: Config) -> None:
 
 
 def _load(config: Config) -> Any:
+    if config.kind == "dspy":
+        # Only here: what it imports itself would keep user files of the same names from being found.
+        from .dspy_programs import DspyProgram
+
+        return DspyProgram(config)
     if config.program is not None:
         return FunctionProgram(import_program(config.program, config.root), config)
     if config.adapter is not None:

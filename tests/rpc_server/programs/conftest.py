@@ -14,7 +14,7 @@ import pytest
 from protocol import Example, ExampleResult
 from rpc_server.program import Program
 from rpc_server.programs.open_program import open_program
-from rpc_server.settings import KINDS, Settings, concerns
+from rpc_server.settings import GIVEN_AS, Settings, concerns
 
 DATA = Path(__file__).parent / "data"
 MARK = "PROGRAM_TEST_MARK"
@@ -104,7 +104,7 @@ def opened() -> Callable[..., Any]:
     async def open_data(program: str | None = None, **settings: Any) -> AsyncIterator[Opened]:
         mark = uuid.uuid4().hex
         env = {MARK: mark, **settings.pop("env", {})}
-        kind = "program" if program is not None else next(name for name in KINDS if name in settings)
+        kind = "program" if program is not None else next(name for name in GIVEN_AS if name in settings)
         usual = {
             "root": DATA,
             "python": Path(sys.executable),

@@ -1,0 +1,116 @@
+"""DSPy's own GEPA adapter over a student, and one example's run with its trace, as that adapter reads it."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from typing import Any
+
+from .dspy_metric import Metric
+from .dspy_student import Student
+from .failures import ProgramProblem
+
+_FAILURE_SCORE = 0.0  # only inside trajectories: what a failure scores in a run, the optimizer's settings say
+
+
+class Dspy:
+    """The parts of DSPy in use, imported from the user's environment."""
+
+    def __init__(self) -> None:
+        try:
+            self._dspy = importlib.import_module("dspy")
+        except ModuleNotFoundError as problem:
+            if problem.name != "dspy":
+                raise
+            raise ProgramProblem("import", _advice("DSPy is not installed for %s" % sys.executable)) from None
+        try:
+            self._gepa = importlib.import_module("dspy.teleprompt.gepa.gepa_utils")
+        except ModuleNotFoundError:
+            version = getattr(self._dspy, "__version__", "an unknown version")
+            raise ProgramProblem("import", _advice("DSPy %s has no GEPA adapter" % version)) from None
+        self._parse_error: Any = importlib.import_module("dspy.utils.exceptions").AdapterParseError
+        self.module: Any = self._dspy.Module
+        self.prediction: Any = self._dspy.Prediction
+        self.example: Any = self._dspy.Example
+        self.batch: Any = self._gepa.EvaluationBatch
+
+    def adapter(self, student: Student, metric: Metric, rng: random.Random, *, format_failures: bool) -> Any:
+        """A `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
+
+        Its records are plain texts, as for GEPA's own proposer: new texts are the optimizer's to propose.
+        """
+
+        class Adapter(self._gepa.DspyAdapter):  # type: ignore[misc,name-defined]  # known at run time only
+            def build_program(self, candidate: dict[str, str]) -> Any:
+                return student.apply(super().build_program(candidate), candidate)
+
+        return Adapter(
+            student_module=student.program,
+            metric_fn=metric,
+            feedback_map={name: _feedback(metric, name, one) for name, one in student.predictors.items()},
+            failure_score=_FAILURE_SCORE,
+            add_format_failure_as_feedback=format_failures,
+            rng=rng,
+            custom_instruction_proposer=_propose_nothing,
+        )
+
+    def run(self, program: Any, example: Any) -> Run:
+        """The program's prediction and trace. What it raises passes, but for an answer that does not parse."""
+        with self._dspy.context(trace=[]):
+            try:
+                return Run(program(**example.inputs()), self._dspy.settings.trace.copy(), None)
+            except self._parse_error as problem:
+                return self._failed_parse(program, example, problem, self._dspy.settings.trace.copy())
+
+    def _failed_parse(self, program: Any, example: Any, problem: Any, trace: list[Any]) -> Run:
+        """As `bootstrap_trace_data` keeps it, which loses answers of which a part did parse (DSPy 3.4.1)."""
+        failed = self._gepa.FailedPrediction(completion_text=str(problem.lm_response), format_reward=_FAILURE_SCORE)
+        for predictor in program.predictors():
+            if predictor.signature == problem.signature:
+                return Run(failed, [*trace, (predictor, dict(example.inputs()), failed)], problem)
+        raise problem
+
+
+class Run:
+    """What became of one example: `problem` is the answer that did not parse, None where all did."""
+
+    def __init__(self, prediction: Any, trace: list[Any], problem: BaseException | None) -> None:
+        self.prediction = prediction
+        self.trace = trace
+        self.problem = problem
+
+    def trajectory(self, example: Any, score: Any) -> dict[str, Any]:
+        """DSPy's `TraceData`; `score`: what the metric returned."""
+        return {
+            "example_ind": 0,
+            "example": example,
+            "prediction": self.prediction,
+            "trace": self.trace,
+            "score": _FAILURE_SCORE if self.problem is not None else score,
+        }
+
+
+def _feedback(metric: Metric, name: str, predictor: Any) -> Any:
+    """What a predictor did well or badly, in the metric's words, else as `dspy.GEPA` words it."""
+
+    def feedback(
+        predictor_output: Any, predictor_inputs: Any, module_inputs: Any, module_outputs: Any, captured_trace: Any
+    ) -> Any:
+        own = [(predictor, predictor_inputs, predictor_output)]
+        said = metric(module_inputs, module_outputs, captured_trace, name, own)
+        if not hasattr(said, "feedback"):
+            return {"score": said, "feedback": "This trajectory got a score of %s." % (said,)}
+        if said["feedback"] is None:
+            said["feedback"] = "This trajectory got a score of %s." % (said["score"],)
+        return said
+
+    return feedback
+
+
+def _propose_nothing(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError("new texts are proposed by the optimizer")
+
+
+def _advice(problem: str) -> str:
+    return "%s: %s -m pip install 'dspy>=3.4'" % (problem, sys.executable)

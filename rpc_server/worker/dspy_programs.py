@@ -1,0 +1,187 @@
+"""A DSPy program given by dotted paths: its predictors' texts are the components, its traces stay here behind refs."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+from . import dspy_metric, encode, results
+from .adapters import Kept
+from .dspy_adapter import Dspy
+from .dspy_saved import SavedProgram
+from .dspy_student import Student
+from .failures import InvalidResult, ProgramProblem
+from .loading import Config, import_dotted
+from .scores import Score
+from .serving import Host
+
+
+class DspyProgram:
+    """Made where the program is imported, in the main thread, as the user's own script would."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        sys.path.insert(0, config.root)
+        self._dspy = Dspy()
+        program = self._made(config.program or "")
+        self._metric = dspy_metric.Metric(import_dotted(config.metric or ""), config.metric or "")
+        self._saved = SavedProgram(config.saved_program, config.root)
+        self._saved.load_into(program)
+        self._student = Student(program, field_descriptions=config.field_descriptions, demos=config.demos)
+        self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
+        self._reflecting = threading.Lock()  # the choices follow one another
+        self._adapter = self._dspy.adapter(
+            self._student, self._metric, self._rng, format_failures=config.add_format_failure_as_feedback
+        )
+        self._kept = Kept(config.max_trace_bytes)
+        self.mode = "threads" if config.threads > 1 else "sync"
+        self.whole_batches = False
+        self.descriptions = self._student.descriptions
+        self.info: dict[str, Any] = {
+            "name": config.name or type(program).__name__,
+            "version": config.version,
+            "digest": config.digest(sys.modules.get(type(program).__module__), saved_program=self._saved.digest),
+            "seed_candidate": dict(self._student.seed),
+        }
+        self.capabilities = ["refs", "adapter_state", "finalize"]
+        self.methods = {
+            "evaluate": self.evaluate,
+            "make_reflective_dataset": self.make_reflective_dataset,
+            "finalize": self.finalize,
+        }
+        if self._saved.is_set and self._saved.inside is not None:
+            self.capabilities.append("write_texts")
+            self.methods["write_texts"] = self.write_texts
+
+    @property
+    def max_concurrency(self) -> int:
+        """Examples this process takes at once."""
+        return self._config.threads
+
+    def prepare(self) -> None:
+        """Nothing is left to be done in the serving process."""
+
+    async def evaluate(self, params: dict[str, Any], host: Host) -> str:
+        """Each example in turn, on a copy of the program; a failure is a result."""
+        with self._reflecting:
+            self._restore((params.get("_meta") or {}).get("adapter_state"))
+        capture = params.get("capture_traces", False)
+        texts = [await self._result(example["data"], params["candidate"], host, capture) for example in params["batch"]]
+        return '{"results":[%s]}' % ",".join(texts)
+
+    async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+        """The records that DSPy's adapter makes for the components' predictors."""
+        components = params["components_to_update"]
+        with self._reflecting:
+            self._restore(params.get("adapter_state"))
+            records: dict[str, Any] = {}
+            if components:
+                given = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if _has_ref(result)]
+                owners = list(dict.fromkeys(map(self._student.predictor_of, components)))
+                made = self._adapter.make_reflective_dataset(params["candidate"], self._kept.batch(given), owners)
+                of_owner = {name: [_plain(record) for record in records] for name, records in made.items()}
+                owned = ((name, of_owner.get(self._student.predictor_of(name))) for name in components)
+                records = {name: found for name, found in owned if found is not None}
+            state = {"rng_state": self._rng.getstate()}
+        return '{"dataset":%s,"adapter_state":%s}' % (
+            encode.exact_text(records, "dataset"),
+            encode.to_text(state, "adapter_state"),
+        )
+
+    async def finalize(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+        """Save the best candidate's program."""
+        self._saved.write(self._adapter.build_program(params["best_candidate"]))
+        message = "the best program is in %s, for `program.load`" % self._saved.path
+        return '{"message":%s}' % encode.to_text(message, "message")
+
+    async def write_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+        """Write a candidate's texts into the saved program, and say which file that is."""
+        self._saved.write(self._adapter.build_program(params["candidate"]))
+        return '{"files":%s}' % encode.to_text([self._saved.inside], "files")
+
+    async def _result(self, data: Any, candidate: dict[str, str], host: Host, capture: bool) -> str:
+        attempt = _Attempt()
+        started = time.monotonic()
+        try:
+            await host.within(self._config.example_timeout_s, self._attempt(attempt, data, candidate))
+            outcome: dict[str, Any] = {"status": "ok", "output": self._shown(attempt.prediction)}
+            outcome.update(attempt.score._asdict() if attempt.score is not None else {})
+        except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
+            outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
+        seconds = time.monotonic() - started
+        ref = self._keep(attempt.trajectory) if capture and attempt.trajectory is not None else None
+        return results.text(seconds=seconds, trajectory_ref=ref, **outcome)
+
+    async def _attempt(self, attempt: _Attempt, data: Any, candidate: dict[str, str]) -> None:
+        if not isinstance(data, dict):
+            raise InvalidResult("an example's data must be an object, field to value")
+        example = self._dspy.example(data).with_inputs(*self._student.inputs_among(data))
+        run = self._dspy.run(self._adapter.build_program(candidate), example)
+        if run.problem is not None:
+            attempt.trajectory = run.trajectory(example, None)
+            raise run.problem
+        # The trace always, whether or not it is kept: a metric that looks at it must not score the same run otherwise.
+        said = self._metric(example, run.prediction, run.trace)
+        attempt.score = dspy_metric.read(said, self._dspy.prediction)
+        attempt.prediction = run.prediction
+        attempt.trajectory = run.trajectory(example, said)
+
+    def _shown(self, prediction: Any) -> Any:
+        """A prediction's fields."""
+        return encode.shown(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
+
+    def _keep(self, trajectory: dict[str, Any]) -> str | None:
+        batch = self._dspy.batch(
+            outputs=[trajectory["prediction"]], scores=[trajectory["score"]], trajectories=[trajectory]
+        )
+        # Without the predictors of the trace, which lead to the whole program and its model.
+        steps = [step[1:] for step in trajectory["trace"]]
+        return self._kept.keep(batch, weighed=(trajectory["example"], trajectory["prediction"], steps))[0]
+
+    def _restore(self, state: Any) -> None:
+        """Go on from a state given out before; an empty one begins anew, as a run does."""
+        if state is None:
+            return
+        if not state:
+            self._rng.seed(self._config.seed)
+            return
+        version, internal, gauss_next = state["rng_state"]
+        self._rng.setstate((version, tuple(internal), gauss_next))
+
+    def _made(self, target: str) -> Any:
+        found = import_dotted(target)
+        if not isinstance(found, self._dspy.module):
+            if not callable(found):
+                raise ProgramProblem("program", "%s is a %s, not a class" % (target, encode.dotted(type(found))))
+            try:
+                found = found()
+            except Exception as problem:
+                raise ProgramProblem("program", "it cannot be made") from problem
+        if not isinstance(found, self._dspy.module):
+            raise ProgramProblem("program", "%s makes a %s, not a dspy.Module" % (target, encode.dotted(type(found))))
+        return found
+
+
+class _Attempt:
+    """What is known of an example so far: a trajectory also where an answer did not parse."""
+
+    def __init__(self) -> None:
+        self.prediction: Any = None
+        self.score: Score | None = None
+        self.trajectory: dict[str, Any] | None = None
+
+
+def _has_ref(result: dict[str, Any]) -> bool:
+    return bool(result.get("trajectory_ref"))
+
+
+def _plain(value: Any) -> Any:
+    """A record as JSON; DSPy's own types (images, files) as the text they are in a prompt."""
+    if isinstance(value, dict):
+        return {str(name): _plain(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

@@ -1,0 +1,121 @@
+"""A DSPy program as text components: the seed it gives, and what a candidate's texts change in it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from . import encode
+from .failures import ProgramProblem
+
+
+class UnusableText(Exception):
+    """A component's text cannot be put into the program: the candidate's fault."""
+
+
+class Student:
+    """The user's program, never run itself: candidates are evaluated on copies.
+
+    A predictor's instructions are the component of its name, as `dspy.GEPA` has it. Opt-in: with `field_descriptions`
+    `<predictor>.inputs.<field>` and `<predictor>.outputs.<field>`, with `demos` `<predictor>.demos`, a JSON list.
+    """
+
+    def __init__(self, program: Any, *, field_descriptions: bool, demos: bool) -> None:
+        self.program = program
+        self.predictors: dict[str, Any] = dict(program.named_predictors())
+        if not self.predictors:
+            raise ProgramProblem("program", "%s has no predictors, so no instructions" % _name(program))
+        self.seed: dict[str, str] = {name: one.signature.instructions for name, one in self.predictors.items()}
+        self.descriptions: dict[str, str] = {}
+        self._predictor_of = {name: name for name in self.seed}
+        self._fields: dict[str, tuple[str, str]] = {}
+        self._demos: dict[str, str] = {}
+        for name, predictor in self.predictors.items():
+            if field_descriptions:
+                self._add_fields(name, predictor.signature)
+            if demos:
+                self._add_demos(name, predictor)
+        self._takes = _input_names(program, self.predictors.values())
+
+    def predictor_of(self, component: str) -> str:
+        """The name of the predictor that a component belongs to."""
+        return self._predictor_of[component]
+
+    def inputs_among(self, names: Any) -> list[str]:
+        """Those of a row's fields that the program is called with; the others are for the metric."""
+        return [name for name in names if self._takes is None or name in self._takes]
+
+    def apply(self, copy: Any, candidate: dict[str, str]) -> Any:
+        """The copy, with the opt-in components' texts in it.
+
+        Raises:
+            UnusableText: naming the component.
+        """
+        parts = dict(copy.named_predictors())
+        for component, (name, field) in self._fields.items():
+            text = candidate.get(component, self.seed[component])
+            if text != self.seed[component]:
+                parts[name].signature = parts[name].signature.with_updated_fields(field, desc=text)
+        for component, name in self._demos.items():
+            text = candidate.get(component, self.seed[component])
+            if text != self.seed[component]:
+                parts[name].demos = _read_demos(component, text)
+        return copy
+
+    def _add_fields(self, name: str, signature: Any) -> None:
+        for side, fields in (("inputs", signature.input_fields), ("outputs", signature.output_fields)):
+            for field, info in fields.items():
+                component = "%s.%s.%s" % (name, side, field)
+                about = "Description of the %s field `%s` of `%s`." % (side[:-1], field, name)
+                self._add(component, name, (info.json_schema_extra or {}).get("desc") or "", about)
+                self._fields[component] = (name, field)
+
+    def _add_demos(self, name: str, predictor: Any) -> None:
+        component = name + ".demos"
+        try:
+            text = encode.to_text(predictor.dump_state()["demos"], component)
+        except encode.NotJson as problem:
+            raise ProgramProblem("demos", str(problem)) from None
+        self._add(component, name, text, "Worked examples for `%s`: a JSON list of objects, field to value." % name)
+        self._demos[component] = name
+
+    def _add(self, component: str, predictor: str, text: str, about: str) -> None:
+        if component in self.seed:
+            raise ProgramProblem("program", "two components would have the name %r: rename a predictor" % component)
+        self.seed[component] = text
+        self.descriptions[component] = about
+        self._predictor_of[component] = predictor
+
+
+def _read_demos(component: str, text: str) -> list[dict[str, Any]]:
+    try:
+        demos = json.loads(text)
+    except ValueError as problem:
+        raise UnusableText("component %r: not JSON: %s" % (component, problem)) from None
+    if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
+        raise UnusableText("component %r: not a JSON list of objects" % component)
+    return demos
+
+
+def _input_names(program: Any, predictors: Any) -> frozenset[str] | None:
+    """What `forward` takes by name; where it takes anything, what its predictors take and none of them makes.
+
+    None where nothing is known of it: then it is called with the whole row.
+    """
+    forward = getattr(type(program), "forward", None)
+    if forward is None:
+        raise ProgramProblem("program", "%s has no method `forward`" % _name(program))
+    parameters = list(inspect.signature(forward).parameters.values())[1:]  # without `self`
+    takes = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        signatures = [predictor.signature for predictor in predictors]
+        made = {field for signature in signatures for field in signature.output_fields}
+        takes |= {field for signature in signatures for field in signature.input_fields} - made
+        if not takes:
+            return None
+    return frozenset(takes)
+
+
+def _name(program: Any) -> str:
+    return encode.dotted(type(program))

@@ -1,0 +1,130 @@
+"""An environment of its own with DSPy, made once for all tests, and the programs in `data/` opened with it."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from protocol import Example, ExampleResult
+from rpc_server.program import Program
+from rpc_server.programs.open_program import open_program
+from rpc_server.settings import Settings
+
+DATA = Path(__file__).parent / "data"
+_REQUIREMENTS = ("dspy==3.4.1", "gepa==0.1.4")
+_LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_CERT": "SSL_CERT_FILE"}
+"""What pip is told by its variables, which uv does not read, and how uv is told."""
+
+
+@pytest.fixture(scope="session")
+def dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with DSPy; the tests' processes share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / "with-dspy"
+    python = folder / "bin" / "python"
+    with (shared / "with-dspy.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
+            _uv("pip", "install", "--quiet", "--python", str(python), *_REQUIREMENTS)
+            (folder / "made").touch()
+    return python
+
+
+def _uv(*arguments: str) -> None:
+    told = {uv: os.environ[pip] for pip, uv in _LIKE_PIP.items() if pip in os.environ}
+    uv = Path(sys.executable).with_name("uv")
+    made = subprocess.run([uv, *arguments], env=told | os.environ, capture_output=True, text=True, timeout=110)
+    if made.returncode == 0:
+        return
+    if "CI" not in os.environ:
+        pytest.skip(f"DSPy cannot be installed here: {made.stderr.strip()}")
+    pytest.fail(made.stderr)
+
+
+def made_project(folder: Path) -> Path:
+    """The folder, with the programs and their rows in it."""
+    shutil.copytree(DATA, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    namespace: dict[str, Any] = {}
+    exec((DATA / "codes_task.py").read_text(), namespace)  # noqa: S102  # not importable from here
+    (folder / "train.jsonl").write_bytes(b"\n".join(map(orjson.dumps, namespace["TRAIN"])))
+    (folder / "val.json").write_bytes(orjson.dumps(namespace["VAL"]))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the programs and their rows."""
+    return made_project(tmp_path / "project")
+
+
+class Opened:
+    """A running program with shorthands for tests."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.seed = dict(program.info.seed_candidate)
+
+    async def evaluate(self, *rows: Any, capture_traces: bool = False, **texts: str) -> list[dict[str, Any]]:
+        """The results of one call, in the order of its rows, for the seed with other texts in it."""
+        given: dict[int, dict[str, Any]] = {}
+
+        def keep(position: int, result: dict[str, Any]) -> None:
+            ExampleResult.model_validate(result)
+            given[position] = result
+
+        batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]
+        candidate = self.seed | texts
+        async with asyncio.timeout(60):
+            await self.program.evaluate(candidate, batch, capture_traces=capture_traces, on_result=keep)
+        return [given[number] for number in range(len(rows))]
+
+    async def one(self, row: Any, **options: Any) -> dict[str, Any]:
+        """The result of one example."""
+        (result,) = await self.evaluate(row, **options)
+        return result
+
+    async def reflect(self, results: list[dict[str, Any]], *components: str, **more: Any) -> dict[str, Any]:
+        """The answer to `make_reflective_dataset` for the seed's results."""
+        batch = [{"id": str(number), "data": {}} for number in range(len(results))]
+        params = {
+            "candidate": self.seed,
+            "eval_batch": {"batch": batch, "results": results},
+            "components_to_update": list(components),
+            **more,
+        }
+        return await self.program.call("make_reflective_dataset", params)
+
+
+Open = Callable[..., AbstractAsyncContextManager[Opened]]
+
+
+def opener(project: Path, python: Path) -> Open:
+    """`async with opener(...)("codes.Codes", ...)`: a running program of the project, with the settings of a server."""
+
+    @asynccontextmanager
+    async def open_dspy(program: str = "codes.Codes", **settings: Any) -> AsyncIterator[Opened]:
+        usual = {"kind": "dspy", "metric": "codes.metric", "root": project, "python": python}
+        running = await open_program(Settings(program=program, **{**usual, **settings}))
+        try:
+            yield Opened(running)
+        finally:
+            await running.close()
+
+    return open_dspy
+
+
+@pytest.fixture
+def opened(project: Path, dspy_python: Path) -> Open:
+    """As `opener`, over a project of the test's own."""
+    return opener(project, dspy_python)

@@ -1,0 +1,65 @@
+"""A DSPy program that must learn the codes of words, over a scripted model that knows what its instructions tell it."""
+
+import re
+from types import SimpleNamespace
+
+import dspy
+from codes_task import answer_of
+
+
+class ScriptedLM(dspy.BaseLM):
+    """Knows the code of a word where the prompt before the question says it; some words make it forget the format."""
+
+    def forward(self, prompt=None, messages=None, **_):  # noqa: ARG002  # DSPy's signature
+        said = "\n".join(message["content"] for message in messages[:-1])
+        known = dict(re.findall(r"(word\d+) is (\w+)", said))
+        fields = ["hint", "code"] if "hint" in messages[0]["content"] else ["code"]
+        return _completion(_answer(re.search(r"word\d+", messages[-1]["content"])[0], known, fields))
+
+
+def _answer(word, known, fields):
+    number = int(word[4:])
+    if word not in known and number % 7 == 0:
+        return f"I cannot say what {word} is."
+    if word not in known and number % 11 == 1:
+        return '{"hint": "none"}'  # parses, in part
+    parts = [f"[[ ## {name} ## ]]\n{known.get(word, 'unknown')}" for name in fields]
+    return "\n\n".join([*parts, "[[ ## completed ## ]]"])
+
+
+def _completion(text):
+    message = SimpleNamespace(content=text, tool_calls=None)
+    choice = SimpleNamespace(message=message, finish_reason="stop")
+    return SimpleNamespace(choices=[choice], usage={}, model="scripted")
+
+
+dspy.configure(lm=ScriptedLM("scripted", cache=False))
+
+
+class Look(dspy.Signature):
+    """Look the word up."""
+
+    word: str = dspy.InputField()
+    hint: str = dspy.OutputField(desc="what comes to mind")
+    code: str = dspy.OutputField()
+
+
+class Codes(dspy.Module):
+    """Half of a code from `look`, which runs twice, so that reflection has to choose a call; the other from `tell`."""
+
+    def __init__(self):
+        super().__init__()
+        self.look = dspy.Predict(Look)
+        self.tell = dspy.Predict(dspy.Signature("word, found -> code", "Tell the code."))
+
+    def forward(self, word):
+        first = self.look(word=word)
+        again = self.look(word=f"{word} once more")
+        told = self.tell(word=word, found=again.code)
+        return dspy.Prediction(code=first.code[:2] + told.code[2:])
+
+
+def metric(example, prediction, trace=None, pred_name=None, pred_trace=None):
+    hits = sum(one == other for one, other in zip(answer_of(example.word), prediction.code, strict=False))
+    which = "" if pred_trace is None else f" ({pred_name} was given {len(pred_trace[0][1])} fields)"
+    return dspy.Prediction(score=hits / 4, feedback=f"{example.word} is {example.code}{which}")

@@ -1,0 +1,26 @@
+"""The task without DSPy: codes of words, and a proposer that learns some of what feedback tells it."""
+
+import hashlib
+import re
+
+
+def answer_of(word):
+    return hashlib.sha256(word.encode()).hexdigest()[:4]
+
+
+WORDS = [f"word{number}" for number in range(24)]
+ROWS = [{"word": word, "code": answer_of(word)} for word in WORDS]
+TRAIN, VAL = ROWS[:18], ROWS[8:]
+
+
+def reflect(prompt):
+    """Learns some of the codes its feedback tells, forgets some it had: so that proposals are accepted and rejected."""
+    text, told = prompt.split("```")[1], prompt.split("```")[3]
+    known = dict(re.findall(r"(word\d+) is (\w+)", text))
+    luck = int(hashlib.sha256(prompt.encode()).hexdigest(), 16)
+    for number, (word, code) in enumerate(sorted(dict(re.findall(r"(word\d+) is (\w+)", told)).items())):
+        if luck >> number & 1:
+            known[word] = code
+    if luck % 5 == 0 and known:
+        known.pop(sorted(known)[luck % len(known)])
+    return "```\n{}\n```".format("; ".join(f"{word} is {code}" for word, code in sorted(known.items())))

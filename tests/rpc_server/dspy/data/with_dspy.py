@@ -1,0 +1,40 @@
+"""Run by the environment that has DSPy: `dspy.GEPA` with GEPA's default proposer, its results as JSON on stdout."""
+
+import contextlib
+import json
+import sys
+
+import dspy
+from codes import Codes, metric
+from codes_task import TRAIN, VAL, reflect
+from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
+
+
+def propose(candidate, reflective_dataset, components_to_update):
+    proposal, _ = StatelessReflectionLM(reflect).reflect(candidate, reflective_dataset, components_to_update)
+    return proposal.new_texts
+
+
+def examples(rows):
+    return [dspy.Example(row).with_inputs("word") for row in rows]
+
+
+def texts(program):
+    return {name: predictor.signature.instructions for name, predictor in program.named_predictors()}
+
+
+def run(options):
+    with contextlib.redirect_stdout(sys.stderr):  # its progress bars
+        optimizer = dspy.GEPA(metric=metric, instruction_proposer=propose, track_stats=True, num_threads=4, **options)
+        found = optimizer.compile(Codes(), trainset=examples(TRAIN), valset=examples(VAL)).detailed_results
+    return {
+        "candidates": [texts(program) for program in found.candidates],
+        "parents": found.parents,
+        "scores": found.val_aggregate_scores,
+        "subscores": [list(scores.values()) for scores in found.val_subscores],
+        "discovered_at": found.discovery_eval_counts,
+        "metric_calls": found.total_metric_calls,
+    }
+
+
+print(json.dumps([run(options) for options in json.loads(sys.argv[1])]))

@@ -1,0 +1,60 @@
+"""A DSPy program behind `gepa-server` is optimised as `dspy.GEPA` optimises it in one process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_runtime import running_server
+
+SERVER = Path(sys.executable).with_name("gepa-server")
+ROOT = Path(__file__).parents[3]
+TOKEN = "token-of-the-tests"
+SEEDS = (0, 1, 2)
+
+
+def options(seed: int) -> dict[str, Any]:
+    return {"seed": seed, "max_metric_calls": 300, "use_merge": True, "max_merge_invocations": 5}
+
+
+def outcome(python: Path, project: Path, script: str, argument: Any, **environment: str) -> list[dict[str, Any]]:
+    # GEPA's merges go through sets of texts
+    env = os.environ | {"PYTHONHASHSEED": "0", **environment}
+    command = [str(python), script, json.dumps(argument)]
+    ended = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    found: list[dict[str, Any]] = json.loads(ended.stdout)
+    return found
+
+
+@pytest.fixture
+def urls(project: Path, dspy_python: Path) -> Iterator[list[str]]:
+    """A server for each seed, all from dotted paths and file names alone."""
+    flags = ["--kind", "dspy", "--program", "codes.Codes", "--metric", "codes.metric", "--python", str(dspy_python)]
+    rows = ["--trainset-path", "train.jsonl", "--valset-path", "val.json"]
+    with ExitStack() as servers:
+        yield [
+            servers.enter_context(
+                running_server(
+                    [str(SERVER), *flags, *rows, "--seed", str(seed)], cwd=project, env={"GEPA_TOKEN": TOKEN}
+                )
+            ).url
+            for seed in SEEDS
+        ]
+
+
+def test_candidates_and_scores_are_those_of_dspy_gepa(project, dspy_python, urls):
+    theirs = outcome(dspy_python, project, "with_dspy.py", [options(seed) for seed in SEEDS])
+    runs = [(url, options(seed)) for url, seed in zip(urls, SEEDS, strict=True)]
+    ours = outcome(Path(sys.executable), project, "with_server.py", runs, GEPA_TOKEN=TOKEN, PYTHONPATH=str(ROOT))
+    assert ours == theirs
+    for run in theirs:
+        assert len(run["candidates"]) > 5
+        assert max(run["scores"]) > run["scores"][0] + 0.15
+    assert any(len(parents) == 2 for run in theirs for parents in run["parents"])  # merges were made

@@ -1,0 +1,51 @@
+"""Field descriptions and demos as components of their own."""
+
+import json
+
+DEMOS = '[{"word": "word3", "found": "x", "code": "ffca"}]'
+
+
+def row(number):
+    return {"word": f"word{number}", "code": "abcd"}
+
+
+async def test_descriptions_and_demos_are_components_that_change_what_the_model_is_told(opened):
+    async with opened(field_descriptions=True, demos=True) as running:
+        assert running.seed == {
+            "look": "Look the word up.",
+            "look.inputs.word": "${word}",
+            "look.outputs.hint": "what comes to mind",
+            "look.outputs.code": "${code}",
+            "look.demos": "[]",
+            "tell": "Tell the code.",
+            "tell.inputs.word": "${word}",
+            "tell.inputs.found": "${found}",
+            "tell.outputs.code": "${code}",
+            "tell.demos": "[]",
+        }
+        about = {component.name: component.description for component in running.program.info.components}
+        assert about["tell.inputs.found"] == "Description of the input field `found` of `tell`."
+        assert about["tell.demos"] == "Worked examples for `tell`: a JSON list of objects, field to value."
+        described = await running.one(
+            row(2), **{"look.outputs.hint": "word2 is afb3", "tell.inputs.found": "word2 is zzb3"}
+        )
+        assert described["output"] == {"code": "afb3"}
+        shown = json.dumps([{"word": "word3", "found": "word2 is afb3", "code": "ffca"}])
+        assert (await running.one(row(2), **{"tell.demos": shown}))["output"]["code"] == "unb3"
+
+
+async def test_their_records_are_those_of_their_predictor(opened):
+    async with opened(field_descriptions=True, demos=True) as running:
+        results = await running.evaluate(row(2), capture_traces=True)
+        answer = await running.reflect(results, "tell.demos", "tell.inputs.found", "tell")
+        assert list(answer["dataset"]) == ["tell.demos", "tell.inputs.found", "tell"]
+        assert answer["dataset"]["tell.demos"] == answer["dataset"]["tell.inputs.found"] == answer["dataset"]["tell"]
+
+
+async def test_demos_that_cannot_be_read_are_the_candidates_fault_by_name(opened):
+    async with opened(demos=True) as running:
+        broken = await running.one(row(2), **{"tell.demos": '[{"word": '})
+        assert broken["status"] == "program_error"
+        assert broken["error"]["message"].startswith("component 'tell.demos': not JSON: ")
+        strange = await running.one(row(2), **{"tell.demos": '["word3"]'})
+        assert strange["error"]["message"] == "component 'tell.demos': not a JSON list of objects"

@@ -1,0 +1,147 @@
+"""DSPy programs from dotted paths: what they say of themselves, how examples run, what reflection gets."""
+
+import pytest
+import pytest_asyncio
+
+from tests.rpc_server.dspy.conftest import made_project, opener
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def codes(tmp_path_factory, dspy_python):
+    """`codes.Codes` with the usual settings, which several tests ask."""
+    project = made_project(tmp_path_factory.mktemp("codes") / "project")
+    async with opener(project, dspy_python)() as running:
+        yield running
+
+
+def row(number, **more):
+    return {"word": f"word{number}", "code": "abcd", **more}
+
+
+async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
+    assert codes.seed == {"look": "Look the word up.", "tell": "Tell the code."}
+    assert codes.program.info.name == "Codes"
+    assert codes.program.capabilities == {"refs", "adapter_state", "finalize"}
+    assert codes.program.limits.max_concurrency == 8
+    assert not codes.program.limits.whole_batches
+
+
+async def test_a_candidates_instructions_are_what_the_model_is_told(codes):
+    assert (await codes.one(row(2)))["score"] == 0.0
+    known = {"look": "word2 is afb3", "tell": "word2 is afb3"}
+    result = await codes.one(row(2), **known)
+    assert (result["status"], result["score"]) == ("ok", 1.0)
+    assert result["output"] == {"code": "afb3"}
+    assert result["feedback"] == "word2 is abcd"
+    assert (await codes.one(row(2), look="word2 is afb3"))["score"] == 0.5
+
+
+async def test_eight_examples_run_at_once_and_prints_do_no_harm(opened):
+    async with opened("variants.Together") as running:
+        results = await running.evaluate(*[row(2)] * 8)
+        assert [result["status"] for result in results] == ["ok"] * 8
+
+
+async def test_the_records_are_those_of_dspys_adapter(codes):
+    results = await codes.evaluate(row(2), row(3), capture_traces=True)
+    answer = await codes.reflect(results, "tell", "look")
+    assert list(answer["dataset"]) == ["tell", "look"]
+    assert answer["dataset"]["tell"][0] == {
+        "Inputs": {"word": "word2", "found": "unknown"},
+        "Generated Outputs": {"code": "unknown"},
+        "Feedback": "word2 is abcd (tell was given 2 fields)",
+    }
+    assert [record["Generated Outputs"]["hint"] for record in answer["dataset"]["look"]] == ["unknown"] * 2
+
+
+async def test_an_answer_that_does_not_parse_is_the_programs_failure_and_keeps_its_trace(opened):
+    said = ["I cannot say what word7 is.", '{"hint": "none"}']  # parses not at all, and in part
+    async with opened(add_format_failure_as_feedback=True) as running:
+        results = await running.evaluate(row(7), row(12), row(2), capture_traces=True)
+        answer = await running.reflect(results, "look")
+    for result, record, text in zip(results, answer["dataset"]["look"], said, strict=False):
+        assert (result["status"], result["error"]["type"]) == ("program_error", "AdapterParseError")
+        assert text in result["error"]["message"]
+        assert text in record["Generated Outputs"]
+        assert record["Feedback"].startswith("Your output failed to parse. Follow this structure:\n")
+    assert answer["dataset"]["look"][2]["Feedback"].startswith("word2 is abcd")
+
+
+async def test_answers_that_do_not_parse_are_not_reflected_on_unless_told_as_in_dspy(codes):
+    results = await codes.evaluate(row(7), row(2), capture_traces=True)
+    assert all(result["trajectory_ref"] for result in results)
+    answer = await codes.reflect(results, "look")
+    assert [record["Feedback"][:13] for record in answer["dataset"]["look"]] == ["word2 is abcd"]
+
+
+async def test_what_a_program_raises_is_its_failure_and_what_dspy_says_of_the_provider_is_nobodys(opened):
+    async with opened("variants.Crashing") as running:
+        crashed, limited = await running.evaluate(row(4), row(5), capture_traces=True)
+        assert (crashed["status"], crashed["error"]["type"]) == ("program_error", "ValueError")
+        assert "variants.py" in crashed["error"]["traceback"]
+        assert "trajectory_ref" not in crashed
+        assert (limited["status"], limited["error"]["type"]) == ("infra_error", "LMRateLimitError")
+        shapeless = await running.one(["word5"])
+        assert "must be an object" in shapeless["error"]["message"]
+
+
+async def test_a_metric_of_two_arguments_gives_a_number_and_dspys_own_feedback(opened):
+    async with opened(metric="variants:plain") as running:
+        results = await running.evaluate(row(2), capture_traces=True)
+        assert results[0]["score"] == 0.0
+        assert "feedback" not in results[0]
+        answer = await running.reflect(results, "tell")
+        assert answer["dataset"]["tell"][0]["Feedback"] == "This trajectory got a score of False."
+
+
+async def test_a_metric_that_takes_the_trace_gets_it_whether_or_not_it_is_kept(opened):
+    async with opened(metric="variants.silent") as running:
+        traced, untraced = await running.one(row(2), capture_traces=True), await running.one(row(2))
+        assert traced["score"] == untraced["score"] == 3.0
+        answer = await running.reflect([traced], "tell")
+        assert answer["dataset"]["tell"][0]["Feedback"] == "This trajectory got a score of 3."
+
+
+async def test_a_prediction_without_a_score_is_no_result(opened):
+    async with opened(metric="variants.scoreless") as running:
+        assert (await running.one(row(2)))["error"] == {
+            "type": "invalid_result",
+            "message": "the metric returned a Prediction without `score`",
+        }
+
+
+async def test_a_forward_that_takes_anything_gets_what_predictors_take_and_none_makes(opened):
+    async with opened("variants.Anything") as running:
+        assert (await running.one(row(2, other=1)))["output"]["code"] == "word"
+        shown = (await running.one(row(2, found="x")))["output"]
+        assert shown["type"] == "dict"
+        assert "object object" in shown["repr"]
+
+
+async def test_the_choice_among_calls_goes_on_after_the_process_is_replaced(opened):
+    settings = {"program": "variants.Slow", "example_timeout_s": 1.0}
+    async with opened(**settings) as whole, opened(**settings) as broken:
+        for running in (whole, broken):
+            await running.reflect(await running.evaluate(row(2), capture_traces=True), "look")
+        late = await broken.one(row(3, pause=60))
+        assert late["status"] == "timeout"
+        answers = []
+        for running in (whole, broken):
+            results = await running.evaluate(*[row(number) for number in (2, 3, 4, 5)], capture_traces=True)
+            answers.append(await running.reflect(results, "look"))
+        assert answers[0] == answers[1]
+        words = {record["Inputs"]["word"] for record in answers[0]["dataset"]["look"]}
+        assert any("once more" in word for word in words)
+
+
+async def test_an_empty_state_begins_anew(codes):
+    results = await codes.evaluate(*[row(number) for number in (2, 3, 4, 5)], capture_traces=True)
+    await codes.reflect([], adapter_state={})
+    first, second = [await codes.reflect(results, "look") for _ in range(2)]
+    assert (await codes.reflect([], adapter_state={}))["dataset"] == {}
+    again = await codes.reflect(results, "look")
+    resumed = await codes.reflect(results, "look", adapter_state=first["adapter_state"])
+    assert first != second
+    assert (again, resumed) == (first, second)

@@ -1,0 +1,78 @@
+"""The saved program: written when a run is over, the seed of the next, and where texts are written into code."""
+
+import json
+import subprocess
+
+import pytest
+
+from protocol.errors import ProgramFailed
+
+RUN = {"id": "run", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}
+
+
+def finalize(running, **texts):
+    params = {"best_candidate": running.seed | texts, "best_score": 1.0, "run": RUN}
+    return running.program.call("finalize", params)
+
+
+def loaded_instructions(python, project, path):
+    """What `tell` says once DSPy itself has loaded the file."""
+    script = "import codes, sys; p = codes.Codes(); p.load(sys.argv[1]); print(p.tell.signature.instructions)"
+    ended = subprocess.run([python, "-c", script, path], cwd=project, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+async def test_finalize_writes_the_best_program_which_dspy_loads_and_the_next_start_begins_from(
+    opened, project, dspy_python
+):
+    settings = {"saved_program_json_path": "saved/best.json", "demos": True}
+    path = project / "saved" / "best.json"
+    demos = '[{"word":"word3","found":"x","code":"ffca"}]'
+    async with opened(**settings) as running:
+        digest = running.program.info.digest
+        answer = await finalize(running, tell="word2 is afb3", **{"tell.demos": demos})
+        assert answer == {"message": f"the best program is in {path}, for `program.load`"}
+        assert [file.name for file in path.parent.iterdir()] == ["best.json"]
+    assert loaded_instructions(dspy_python, project, path) == "word2 is afb3"
+    async with opened(**settings) as running:
+        assert running.seed["tell"] == "word2 is afb3"
+        assert json.loads(running.seed["tell.demos"]) == json.loads(demos)
+        assert running.program.info.digest != digest
+
+
+async def test_without_a_path_it_is_program_json_which_no_other_file_is_lost_to(opened, project):
+    path = project / "program.json"
+    async with opened() as running:
+        for text in ("first", "second"):
+            await finalize(running, tell=text)
+            assert json.loads(path.read_text())["tell"]["signature"]["instructions"] == text
+        path.write_text('{"mine": true}')
+        with pytest.raises(ProgramFailed, match=r"program\.json is no saved program: set `saved_program_json_path`"):
+            await finalize(running, tell="third")
+        assert path.read_text() == '{"mine": true}'
+
+
+async def test_a_saved_program_that_does_not_fit_is_told_by_its_path(opened, project):
+    (project / "old.json").write_text('{"metadata": {"dependency_versions": {}}}')
+    with pytest.raises(ProgramFailed, match=r"old\.json cannot be loaded into the program: KeyError: 'look'") as failed:
+        async with opened(saved_program_json_path="old.json"):
+            pass
+    assert failed.value.details["stage"] == "saved_program_json_path"
+
+
+async def test_texts_are_written_into_the_saved_program_of_the_project(opened, project):
+    async with opened(saved_program_json_path="saved.json") as running:
+        answer = await running.program.call("write_texts", {"candidate": {"look": "word2 is afb3"}})
+        assert answer == {"files": ["saved.json"]}
+    saved = json.loads((project / "saved.json").read_text())
+    assert saved["look"]["signature"]["instructions"] == "word2 is afb3"
+    assert saved["tell"]["signature"]["instructions"] == "Tell the code."
+
+
+async def test_there_is_nowhere_to_write_texts_to_outside_of_the_project(opened, tmp_path):
+    async with opened(saved_program_json_path=tmp_path / "elsewhere.json") as running:
+        with pytest.raises(Exception, match="Method not found"):
+            await running.program.call("write_texts", {"candidate": {}})
+        await finalize(running)
+    assert (tmp_path / "elsewhere.json").exists()

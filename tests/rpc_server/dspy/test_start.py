@@ -1,0 +1,48 @@
+"""What is wrong with a DSPy program is said at the start, in words for its author."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ProgramFailed
+
+WRONG = {
+    ("codes.Nothing", "codes.metric"): "codes has no 'Nothing'",
+    ("nowhere.Program", "codes.metric"): "ModuleNotFoundError: No module named 'nowhere'",
+    ("codes.Codes", "variants.NUMBER"): "variants.NUMBER is a int, not a function",
+    ("codes.Codes", "variants.four"): (
+        "variants.four takes (gold, pred, trace, pred_name); a metric takes one of (example, prediction), "
+        "(example, prediction, trace), (gold, pred, trace, pred_name, pred_trace)"
+    ),
+    ("variants.NoPredictors", "codes.metric"): "variants.NoPredictors has no predictors, so no instructions",
+    ("variants.NoModule", "codes.metric"): "variants.NoModule makes a variants.NoModule, not a dspy.Module",
+    ("variants.NeedsArgument", "codes.metric"): "TypeError: NeedsArgument.__init__() missing 1 required positional",
+    ("variants.NUMBER", "codes.metric"): "variants.NUMBER is a int, not a class",
+}
+
+
+async def test_what_is_wrong_with_a_program_or_its_metric_is_named(opened):
+    one_by_core = asyncio.Semaphore(2)
+
+    async def complaint(program, metric):
+        async with one_by_core:
+            with pytest.raises(ProgramFailed) as failed:
+                async with opened(program, metric=metric):
+                    pass
+            return failed.value.message
+
+    said = await asyncio.gather(*(complaint(*paths) for paths in WRONG))
+    for message, expected in zip(said, WRONG.values(), strict=True):
+        assert message.startswith(expected)
+
+
+async def test_an_environment_without_dspy_is_named_with_what_to_do(opened):
+    with pytest.raises(ProgramFailed) as failed:
+        async with opened(python=Path(sys.executable)):
+            pass
+    assert failed.value.message == (
+        f"DSPy is not installed for {sys.executable}: {sys.executable} -m pip install 'dspy>=3.4'"
+    )
+    assert failed.value.details["interpreter"].startswith(sys.executable)
