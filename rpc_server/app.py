@@ -10,6 +10,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
 
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
+from rpc_server.code import Commits, Mutations
 from rpc_server.datasets import Datasets
 from rpc_server.dispatch import error_body
 from rpc_server.program import Program
@@ -32,10 +33,25 @@ _LINGER_S = 1.0
 
 
 def create_app(
-    program: Program, settings: Settings, *, token: str, datasets: Datasets | None = None
+    program: Program,
+    settings: Settings,
+    *,
+    token: str,
+    datasets: Datasets | None = None,
+    commits: Commits | None = None,
+    mutations: Mutations | None = None,
 ) -> web.Application:
-    """An application that answers for a running program; whoever opened the program closes it."""
-    service = Service(program, settings, datasets if datasets is not None else Datasets())
+    """An application that answers for a running program; whoever opened the program closes it.
+
+    `commits`, `mutations`: where the program's code evolves.
+    """
+    service = Service(
+        program,
+        settings,
+        datasets if datasets is not None else Datasets(),
+        commits=commits,
+        mutations=mutations,
+    )
     guard = Guard(
         token=token,
         bound_host=settings.host,

@@ -1,5 +1,7 @@
 """The methods of the contract: params checked against the program at hand, work handed on as jobs."""
 
+import base64
+import binascii
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -9,6 +11,7 @@ import orjson
 from protocol import (
     KNOWN_VERSIONS,
     METHODS,
+    ApplyMutationParams,
     CancelParams,
     CancelResult,
     Candidate,
@@ -18,25 +21,32 @@ from protocol import (
     Example,
     FinalizeParams,
     GetResultParams,
+    ImportCommitsParams,
+    ImportCommitsResult,
     JsonValue,
     Limits,
     ListExamplesParams,
     MakeReflectiveDatasetParams,
+    Merge,
+    OutlineCodeParams,
+    OutlineCodeResult,
     Params,
     ProposeNewTextsParams,
     ScoreParams,
     ServerInfo,
 )
+from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import RpcDiscoverParams
 from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
 from rpc_server import wire
 from rpc_server.calls import CallLedger
+from rpc_server.code import Commits, MutationJob, Mutations
 from rpc_server.datasets import Datasets
 from rpc_server.jobs import EvaluateJob, Job, ProgramCallJob
 from rpc_server.load import Load
 from rpc_server.params import invalid, read_params
-from rpc_server.program import Program
+from rpc_server.program import WRITE_TEXTS, Program
 from rpc_server.refs import Refs
 from rpc_server.scoring import ScoreJob
 
@@ -63,17 +73,25 @@ class Handlers:
         refs: Refs,
         load: Load,
         calls: CallLedger,
+        commits: Commits | None = None,
+        mutations: Mutations | None = None,
     ) -> None:
         self._program = program
+        self._commits = commits
+        self._mutations = mutations
         self._limits = limits
         self._datasets = datasets
         self._refs = refs
         self._load = load
         self._calls = calls
         self._components = program.info.seed_candidate.keys()
-        self.capabilities = OWN_CAPABILITIES | program.capabilities
+        self.capabilities = OWN_CAPABILITIES | (program.capabilities - {WRITE_TEXTS})
         if datasets:
             self.capabilities |= {"datasets"}
+        if commits is not None:
+            self.capabilities |= {"commits"}
+        if mutations is not None:
+            self.capabilities |= {"mutations"}
         self._discovery = orjson.Fragment(self._describe(server))
         self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
 
@@ -90,6 +108,9 @@ class Handlers:
             "propose_new_texts": self._job("propose_new_texts", self._propose_new_texts),
             "score": self._job("score", self._score),
             "finalize": self._job("finalize", self._finalize),
+            "import_commits": self._import_commits,
+            "outline_code": self._outline_code,
+            "apply_mutation": self._job("apply_mutation", self._apply_mutation),
         }
         return {
             name: handler
@@ -119,6 +140,18 @@ class Handlers:
     async def _cancel(self, params: dict[str, Any]) -> JsonValue:
         request = read_params(CancelParams, params)
         return CancelResult(status=await self._calls.cancel(request.call_id)).model_dump()
+
+    async def _import_commits(self, params: dict[str, Any]) -> JsonValue:
+        assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        request = read_params(ImportCommitsParams, params)
+        bundles = [_decoded(f"bundles[{at}]", text) for at, text in enumerate(request.bundles)]
+        return ImportCommitsResult(commits=await self._commits.import_commits(bundles)).model_dump()
+
+    async def _outline_code(self, params: dict[str, Any]) -> JsonValue:
+        assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        request = read_params(OutlineCodeParams, params)
+        self._check_candidate(request.candidate)
+        return OutlineCodeResult(outline=await self._commits.outline(request.candidate)).model_dump()
 
     # Work for the program.
 
@@ -174,6 +207,13 @@ class Handlers:
         self._check_candidate(request.best_candidate)
         return self._call("finalize", params)
 
+    def _apply_mutation(self, request: ApplyMutationParams, _params: dict[str, Any]) -> Job:
+        assert self._mutations is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        self._check_candidate(request.candidate)
+        if isinstance(request.mutation, Merge):
+            self._check_candidate(request.mutation.other)
+        return MutationJob(self._mutations, request)
+
     def _call(self, method: str, params: dict[str, Any]) -> Job:
         own = {name: value for name, value in params.items() if name != "_meta"}
         return ProgramCallJob(self._program, self._refs, method, own)
@@ -199,6 +239,11 @@ class Handlers:
                 unknown=sorted(candidate.keys() - self._components),
                 missing=sorted(self._components - candidate.keys()),
             )
+        if self._commits is not None:
+            try:
+                commit_of(candidate), added_to(candidate)
+            except ValueError as error:
+                raise UnknownCandidate(str(error)) from None
 
     def _describe(self, server: ServerInfo) -> bytes:
         discovery = DiscoverResult(
@@ -213,9 +258,16 @@ class Handlers:
 
 
 def _check_components(components: Iterable[str], candidate: Candidate) -> None:
-    unknown = sorted(set(components) - candidate.keys())
+    unknown = sorted(set(components) - candidate.keys() - added_to(candidate).keys())
     if unknown:
         raise UnknownCandidate("no such component", unknown=unknown)
+
+
+def _decoded(path: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise invalid(path, f"is not base64: {error}") from None
 
 
 def _check_lengths(path: str, results: int, examples: int) -> None:

@@ -9,8 +9,12 @@ ResultDict = dict[str, Any]
 """An `ExampleResult` as JSON, already checked against the contract."""
 
 
-PROGRAM_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state", "refs"})
-"""Those of the contract's capabilities that are the program's own to offer."""
+WRITE_TEXTS = "write_texts"
+"""What a program offers the server alone: `call("write_texts", {"candidate"})` writes the texts to where it keeps them,
+in its own folder, and answers `{"files": [path, ...]}`."""
+
+PROGRAM_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state", "refs", WRITE_TEXTS})
+"""Those of the contract's capabilities that are the program's own to offer, and that one."""
 
 
 class Program(Protocol):

@@ -5,6 +5,7 @@ import uuid
 
 from protocol import ServerInfo
 from rpc_server.calls import CallLedger
+from rpc_server.code import Commits, Mutations
 from rpc_server.datasets import Datasets
 from rpc_server.dispatch import Dispatcher
 from rpc_server.handlers import Handlers
@@ -20,7 +21,15 @@ from rpc_server.version import VERSION
 class Service:
     """One instance in front of one program. It neither opens nor closes the program."""
 
-    def __init__(self, program: Program, settings: Settings, datasets: Datasets) -> None:
+    def __init__(
+        self,
+        program: Program,
+        settings: Settings,
+        datasets: Datasets,
+        *,
+        commits: Commits | None = None,
+        mutations: Mutations | None = None,
+    ) -> None:
         self.instance_id = uuid.uuid4().hex
         self._program = program
         self._drain_s = settings.drain_s
@@ -43,6 +52,8 @@ class Service:
             else TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes),
             load=self._load,
             calls=self._calls,
+            commits=commits,
+            mutations=mutations,
         )
         self.dispatcher = Dispatcher(handlers.table(), max_batch_entries=settings.max_batch_entries)
 

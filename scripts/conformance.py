@@ -1,14 +1,20 @@
-"""Runs the conformance cases against the three servers this project ships; ends with `N passed, 0 failed`.
+"""Runs the conformance cases against the servers this project ships; ends with `N passed, 0 failed`.
 
 `python scripts/conformance.py [NAME ...]`, names as in `SERVERS`. The TypeScript package must have been built.
 """
 
 import asyncio
+import json
 import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gepa_client.conformance import CheckOutcome, Report, Verdict, run_conformance
+from rpc_server import conformance_program
 from sandbox_runtime import Endpoint, ServerFailed, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,7 +28,38 @@ SERVERS = {
     "python": [GEPA_SERVER, "--conformance", *LIMITS],
     "gepa-server-node": [GEPA_SERVER, *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
     "typescript": ["node", NODE_PROGRAM, *LIMITS],
+    "gepa-server-trees": [GEPA_SERVER, *LIMITS, "--trees", "--max-trees", "1", "--program", "conformance.py"],
 }
+
+IN_A_REPOSITORY = "gepa-server-trees"
+"""Runs in a git repository that holds the conformance program as `conformance.py`."""
+
+
+@contextmanager
+def running(name: str) -> Iterator[Endpoint]:
+    """The server, while the block runs. Raises `ServerFailed`."""
+    if name != IN_A_REPOSITORY:
+        with running_server(SERVERS[name], cwd=ROOT) as endpoint:
+            yield endpoint
+        return
+    with tempfile.TemporaryDirectory(prefix="gepa-conformance-") as folder:
+        repository = Path(folder) / "repository"
+        repository.mkdir()
+        shutil.copyfile(ROOT / "rpc_server" / "conformance_program.py", repository / "conformance.py")
+        rows = [f"--datasets={split}={_rows(repository, split)}" for split in conformance_program.DATASETS]
+        who = ("-c", "user.name=conformance", "-c", "user.email=conformance@localhost")
+        for command in (("init", "--quiet"), ("add", "--all"), (*who, "commit", "--quiet", "--message", "seed")):
+            subprocess.run(["git", *command], cwd=repository, check=True)  # noqa: S603, S607  # the user's git
+        state = ["--tree-dir", str(Path(folder) / "trees"), "--python", sys.executable]
+        with running_server([*SERVERS[name], *state, *rows], cwd=repository) as endpoint:
+            yield endpoint
+
+
+def _rows(folder: Path, split: str) -> str:
+    """The name of a file with the conformance program's rows of the split, which other servers hold themselves."""
+    lines = [f"{json.dumps(row)}\n" for row in conformance_program.DATASETS[split]]
+    (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return f"{split}.jsonl"
 
 
 def missing(name: str) -> str | None:
@@ -62,7 +99,7 @@ def main(names: list[str]) -> int:
     reports = []
     for name in chosen:
         try:
-            with running_server(SERVERS[name], cwd=ROOT) as endpoint:
+            with running(name) as endpoint:
                 reports.append(_run(name, endpoint))
         except ServerFailed as error:
             print(error, file=sys.stderr)

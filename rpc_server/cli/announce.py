@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -12,6 +12,9 @@ from protocol.errors import ProgramFailed
 from rpc_server.cli.tokens import Token
 from rpc_server.settings import Settings
 from rpc_server.version import VERSION
+
+if TYPE_CHECKING:
+    from rpc_server.trees.open_trees import LeftOut
 
 
 class Announcer:
@@ -48,6 +51,20 @@ class Announcer:
             f"let the program share them, or give them as `datasets`"
         )
 
+    def left_out_of_trees(self, left_out: "LeftOut") -> None:
+        """What of the user's folder the trees do not have; on stderr always, as `left_out`."""
+        start = f"{left_out.branch}@{left_out.commit[:12]}"
+        if left_out.changed:
+            _tell(f"gepa-server: candidates start from {start}; left out, as not committed: {_some(left_out.changed)}")
+        if left_out.submodules:
+            _tell(f"gepa-server: the folders of submodules are empty: {_some(left_out.submodules)}")
+
+    def mutations(self, settings: Settings, top: Path) -> None:
+        """Who changes the code, and where the results go; on stderr always, as `left_out`."""
+        agent = "Claude" if settings.agent_command is None else Path(settings.agent_command[0]).name
+        pushed = "" if settings.push is None else f", pushed to {settings.push}"
+        _tell(f"gepa-server: clients may have {agent} change the code, on branches evolve/ of {top}{pushed}")
+
     def draining(self) -> None:
         """No new work is taken."""
         if self._json_lines:
@@ -74,6 +91,11 @@ class Announcer:
             if name in details:
                 lines += [f"  {title}:", *(f"    {line}" for line in str(details[name]).rstrip().splitlines())]
         _tell("\n".join(lines))
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    shown = ", ".join(name.encode("utf-8", "replace").decode() for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _language(settings: Settings) -> str:

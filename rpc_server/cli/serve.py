@@ -5,12 +5,14 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from protocol.errors import ProgramFailed
 from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.tokens import Token, token_for
+from rpc_server.code import Commits, Mutations
 from rpc_server.config import SettingsError
 from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
 from rpc_server.program import Program
@@ -25,7 +27,7 @@ INTERRUPTED = 130
 async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequence[Row]] | None = None) -> int:
     """Serve until told to end; returns the exit status.
 
-    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.datasets`; without
+    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.files`; without
     either, the rows are those the program holds itself.
     """
     signals = _Signals()
@@ -34,19 +36,19 @@ async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequ
             given = (
                 rows
                 if rows is not None
-                else {split: read_rows(settings.root / path) for split, path in settings.datasets.items()}
+                else {split: read_rows(settings.root / path) for split, path in settings.files.items()}
             )
             stops = (signals.interrupt, signals.terminate)
-            program = await _unless(open_program(settings), *stops)
-            if program is None:
+            opened = await _unless(_opened(settings, announce), *stops)
+            if opened is None:
                 return signals.status
             try:
-                held = given or await _unless(_rows_of(program, announce), *stops)
+                held = given or await _unless(_rows_of(opened.program, announce), *stops)
                 if held is not None:
                     datasets = Datasets(held, share_rows=settings.share_rows)
-                    await _answer(program, settings, datasets, token, sock, signals, announce)
+                    await _answer(opened, settings, datasets, token, sock, signals, announce)
             finally:
-                await program.close()
+                await opened.program.close()
     except (SettingsError, DatasetError) as error:
         announce.failed(str(error))
         return CANNOT_START
@@ -63,8 +65,37 @@ async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequen
     return held.shared
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """The running program; where its code evolves, what it offers besides."""
+
+    program: Program
+    commits: Commits | None = None
+    mutations: Mutations | None = None
+
+
+async def _opened(settings: Settings, announce: Announcer) -> _Opened:
+    if not settings.has_trees:
+        return _Opened(await open_program(settings))
+    from rpc_server.trees.open_trees import open_trees  # knows git, which other servers do without
+
+    program, left_out = await open_trees(settings)
+    announce.left_out_of_trees(left_out)
+    if not settings.allow_mutations:
+        return _Opened(program, program)
+    from rpc_server.mutation.open_mutations import open_mutations  # as above
+
+    try:
+        mutations = await open_mutations(program.trees)
+    except BaseException:
+        await program.close()
+        raise
+    announce.mutations(settings, program.trees.repository.top)
+    return _Opened(program, program, mutations)
+
+
 async def _answer(
-    program: Program,
+    opened: _Opened,
     settings: Settings,
     datasets: Datasets,
     token: Token,
@@ -72,7 +103,15 @@ async def _answer(
     signals: "_Signals",
     announce: Announcer,
 ) -> None:
-    app = create_app(program, settings, token=token.value, datasets=datasets)
+    program = opened.program
+    app = create_app(
+        program,
+        settings,
+        token=token.value,
+        datasets=datasets,
+        commits=opened.commits,
+        mutations=opened.mutations,
+    )
     service = app[SERVICE]
     async with listening(app, sock):
         announce.ready(settings, program.info, token, port=sock.getsockname()[1], instance_id=service.instance_id)

@@ -40,11 +40,11 @@ def _dspy(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in names}
 
 
-def command_digest(settings: Settings, seed: Candidate | None) -> str | None:
-    """SHA-256, in hexadecimal, over the settings and every file that the command line names; None without a command."""
+def command_digest(settings: Settings, stated: dict[str, Any]) -> str | None:
+    """SHA-256, in hexadecimal, over what is `digested` and the files that the command names; None without one."""
     if settings.command is None:
         return None
-    digest = hashlib.sha256(wire.canonical(digested(settings, seed)))
+    digest = hashlib.sha256(wire.canonical(stated))
     for word in settings.command:
         for name in dict.fromkeys((word, word.partition("=")[2])):  # `--config=FILE` names one too
             path = os.path.join(settings.root, name)  # noqa: PTH118  # a word may be too long for a `Path` to ask about

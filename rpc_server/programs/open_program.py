@@ -23,21 +23,22 @@ _THREADS = {"dspy": 8}
 """Examples at once in one process where nobody says: DSPy's programs wait for models, and bear threads."""
 
 
-async def open_program(settings: Settings) -> Program:
+async def open_program(settings: Settings, *, known_by: Settings | None = None) -> Program:
     """Start the program and learn what it is. Close it when done.
+
+    `known_by`: the settings that its digest covers, where it runs by others, with paths of a tree for instance.
 
     Raises:
         ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and `interpreter` for
             Python programs, null where unknown.
     """
     try:
-        launcher = _launcher(settings)
+        stated = digested(known_by or settings, _seed_candidate(settings))
+        launcher = _launcher(settings, stated)
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
-                digest = first.discovery.program.digest or await asyncio.to_thread(
-                    command_digest, settings, _seed_candidate(settings)
-                )
+                digest = first.discovery.program.digest or await asyncio.to_thread(command_digest, settings, stated)
                 return Pool(launcher, first, _plan(settings, launcher, first, digest))
             except BaseException:
                 await first.process.end(polite_s=0)
@@ -49,23 +50,22 @@ async def open_program(settings: Settings) -> Program:
         raise _explained(error, settings) from error.__cause__
 
 
-def _launcher(settings: Settings) -> Launcher:
+def _launcher(settings: Settings, stated: dict[str, Any]) -> Launcher:
     env, root = environment(settings), settings.root.absolute()
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env)
-    return PythonLauncher(find_interpreter(settings), _worker_config(settings), root=root, env=env)
+    return PythonLauncher(find_interpreter(settings), _worker_config(settings, stated), root=root, env=env)
 
 
-def _worker_config(settings: Settings) -> dict[str, Any]:
+def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
     """What `rpc_server/worker/loading.py` reads."""
-    seed = _seed_candidate(settings)
     return {
         "root": str(settings.root.absolute()),
         "kind": settings.is_a,
         "program": settings.program,
         "adapter": settings.adapter,
         "adapter_args": settings.adapter_args,
-        "seed_candidate": seed,
+        "seed_candidate": stated["seed_candidate"],
         "name": settings.name,
         "version": settings.version,
         "metric": settings.metric,
@@ -83,7 +83,7 @@ def _worker_config(settings: Settings) -> dict[str, Any]:
         "max_request_bytes": settings.max_request_bytes,
         "max_trace_bytes": settings.max_trace_bytes,
         "server_version": VERSION,
-        "digested": digested(settings, seed),
+        "digested": stated,
     }
 
 

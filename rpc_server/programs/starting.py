@@ -41,7 +41,7 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Started:
         error = ProgramFailed(f"the program did not start within {timeout_s:g} s", stage="start")
         raise await _ended(error, process) from None
     except OSError as cause:  # no more descriptors, or processes
-        error = ProgramFailed(f"cannot start a process: {cause.strerror}", stage="start")
+        error = ProgramFailed(f"cannot start a process: {cause.strerror}", stage="start", retryable=True)
         raise await _ended(error, process) from cause
     except ProgramFailed as error:
         raise await _ended(error, process) from None

@@ -3,11 +3,10 @@
 import pytest
 
 from gepa_client.conformance import Verdict, load_checks, run_conformance
-from sandbox_runtime import running_server
-from scripts.conformance import ROOT, SERVERS, missing
+from scripts.conformance import IN_A_REPOSITORY, SERVERS, missing, running
 
 OFFERED = {"batch", "async", "cancel", "refs", "datasets", "proposals", "scoring", "finalize", "openrpc"}
-NOT_OFFERED = {"adapter_state", "commits", "mutations"}
+NOT_OFFERED = {"adapter_state", "mutations"}
 
 
 @pytest.mark.timeout(300)
@@ -16,11 +15,14 @@ async def test_a_server_we_ship_passes_every_check_that_applies(name: str) -> No
     reason = missing(name)
     if reason is not None:
         pytest.skip(reason)
-    with running_server(SERVERS[name], cwd=ROOT) as server:
+    with running(name) as server:
         report = await run_conformance(server.url, server.token)
     wrong = [f"{o.check.id}: {o.reason}" for o in report.outcomes if o.verdict in (Verdict.FAILED, Verdict.WARNED)]
     assert wrong == []
     assert report.count(Verdict.PASSED) >= 60
     skipped = {o.check.id for o in report.outcomes if o.verdict is Verdict.SKIPPED}
-    inapplicable = {check.id for check in load_checks() if NOT_OFFERED & set(check.requires)}
-    assert skipped == {f"{name}.not_offered" for name in OFFERED} | inapplicable
+    has_commits = name == IN_A_REPOSITORY
+    offered = OFFERED | {"commits"} if has_commits else OFFERED
+    not_offered = NOT_OFFERED if has_commits else NOT_OFFERED | {"commits"}
+    inapplicable = {c.id for c in load_checks() if not_offered & set(c.requires) or offered & set(c.lacks)}
+    assert skipped == inapplicable

@@ -1,0 +1,64 @@
+"""Between the candidates of the contract, whose code is a component, and what a commit's own program knows of them."""
+
+from dataclasses import dataclass
+
+from protocol import Candidate, ComponentInfo, ProgramInfo
+from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
+from protocol.errors import ProgramFailed
+
+_ABOUT = {
+    GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
+    ADDED_COMPONENTS: ("added", "Texts that changes of the code added: a JSON object."),
+}
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A candidate after a change of its code, with the names of the components that came and went."""
+
+    candidate: Candidate
+    added: list[str]
+    removed: list[str]
+
+
+def told(info: ProgramInfo, branch: str, commit: str) -> ProgramInfo:
+    """The seed's program as the contract tells of it: its own components, and those that say which code runs."""
+    label = branch.encode("utf-8", "replace").decode().replace("@", "-")  # git allows more in a name than the contract
+    texts = {GIT_BRANCH: git_branch(label, commit), ADDED_COMPONENTS: "{}"}
+    code = [ComponentInfo(name=name, kind=kind, description=about) for name, (kind, about) in _ABOUT.items()]
+    return info.model_copy(
+        update={"components": [*info.components, *code], "seed_candidate": {**info.seed_candidate, **texts}}
+    )
+
+
+def check_names(seed: Candidate) -> None:
+    """Refuse a program that has a component of its own by one of the two names. Raises `ProgramFailed`."""
+    clash = [name for name in CODE_COMPONENTS if name in seed]
+    if clash:
+        raise ProgramFailed(
+            f"the program has a component {clash[0]!r} of its own, which has a meaning where code evolves",
+            stage="seed_candidate",
+            log_tail="",
+        )
+
+
+def given_to(seed: Candidate, candidate: Candidate) -> Candidate:
+    """What a commit's program gets, `seed` being the texts it starts from itself; what it does not know is left out."""
+    added = added_to(candidate)
+    return {name: candidate.get(name, added.get(name, text)) for name, text in seed.items()}
+
+
+def after(candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str) -> Changed:
+    """The candidate whose code has gone from a commit with the texts `before` to `commit` with the texts `now`.
+
+    A text that the commit itself changed is the new one; what it knows beyond that is added.
+    """
+    added = added_to(candidate)
+    new = {name: text for name, text in now.items() if name not in candidate and name not in added}
+    changed = {name: text for name, text in now.items() if name in before and before[name] != text}
+    texts = {name: changed.get(name, text) for name, text in candidate.items()}
+    added = {name: changed.get(name, text) for name, text in added.items()} | new
+    texts |= {GIT_BRANCH: git_branch(branch, commit)}
+    if added != added_to(candidate):
+        texts |= {ADDED_COMPONENTS: added_components(added)}
+    return Changed(texts, sorted(new), sorted(before.keys() - now.keys()))

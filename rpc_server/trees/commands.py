@@ -1,0 +1,41 @@
+"""A command run for a tree: bounded in time, its output kept for whoever has to mend what it complains of."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from protocol.errors import ProgramFailed
+from rpc_server.mutation.supervised import run_supervised
+from rpc_server.programs.logtail import LogTail
+
+
+async def run_command(
+    command: Sequence[str], *, folder: Path, environment: Mapping[str, str], timeout_s: float, stage: str
+) -> None:
+    """Run it to its end. Nothing that it started is left when this returns, raises or is cancelled.
+
+    Raises:
+        ProgramFailed: it cannot be started, exits with another status than 0, or takes longer; with `stage` and
+            `log_tail`.
+    """
+    log = LogTail()
+
+    def on_lines(lines: list[bytes]) -> None:
+        log.write(b"\n".join(lines) + b"\n")
+
+    name = Path(command[0]).name
+    try:
+        outcome = await run_supervised(
+            command,
+            folder=folder,
+            environment=environment,
+            prompt=b"",
+            timeout_s=timeout_s,
+            on_lines=on_lines,
+            on_log=log.write,
+        )
+    except OSError as error:
+        raise ProgramFailed(f"cannot run {name!r}: {error.strerror}", stage=stage, log_tail="") from None
+    if outcome.out_of_time:
+        raise ProgramFailed(f"{name!r} ran longer than {timeout_s:g} s", stage=stage, log_tail=log.since())
+    if outcome.status != 0:
+        raise ProgramFailed(f"{name!r} exited with status {outcome.status}", stage=stage, log_tail=log.since())

@@ -1,0 +1,131 @@
+"""What is installed for a commit: the user's own environment, or one built once for all with its manifest."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rpc_server.mutation.threads import to_the_end
+from rpc_server.programs.interpreter import find_interpreter
+from rpc_server.programs.launch import environment as server_environment
+from rpc_server.settings import Settings
+from rpc_server.trees.import_paths import import_paths
+from rpc_server.trees.installing import VENV, install, installed_to
+from rpc_server.trees.manifests import Manifest, manifests_of
+from rpc_server.trees.removal import remove_folder
+from rpc_server.trees.repository import Repository
+
+_COMPLETE = ".complete"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a commit's program finds what it needs.
+
+    `venv`: the Python environment that was built for it; None where that is the user's own. `node_modules`: a folder to
+    link into the tree. `variables`: to be set for the program. `import_paths`: folders of the repository, from its top,
+    that Python imports from.
+    """
+
+    venv: Path | None = None
+    node_modules: Path | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    import_paths: tuple[str, ...] = ()
+
+
+class Environments:
+    """Environments of one repository's commits, kept below `cache` for every server of this user.
+
+    A commit with the same manifests as `seed` has the user's own. Blocks while it reads those of the seed
+    and asks the user's Python where it imports from.
+    """
+
+    def __init__(self, repository: Repository, settings: Settings, seed: str, cache: Path) -> None:
+        self._repository = repository
+        self._settings = settings
+        self._folder = cache / "environments"
+        self._interpreter = find_interpreter(settings).path
+        self._seed = manifests_of(repository, seed)
+        self._import_paths = import_paths(settings, self._interpreter, repository.top, repository.files(seed))
+
+    async def of(self, commit: str, objects: Path | None = None) -> Environment:
+        """The environment of a commit, which may be in `objects`; built where there is none for its manifests yet.
+
+        Raises:
+            ProgramFailed: it cannot be built; stage `environment`.
+        """
+        manifests = await to_the_end(manifests_of, self._repository, commit, objects)
+        node, python = manifests["node"], manifests["python"]
+        variables: dict[str, str] = {}
+        found: list[Path] = []
+        venv: Path | None = None
+        if self._differs(python):
+            venv = (await self._built(python)) / VENV
+            variables["VIRTUAL_ENV"] = str(venv)
+            found.append(venv / "bin")
+        elif self._settings.command is None and (self._interpreter.parents[1] / "pyvenv.cfg").is_file():
+            found.append(self._interpreter.parent)
+        if self._differs(node):
+            node_modules: Path | None = installed_to(node, await self._built(node)) / "node_modules"
+        else:
+            node_modules = self._own_node_modules()
+        if node_modules is not None:
+            found.append(node_modules / ".bin")
+        inherited = server_environment(self._settings).get("PATH", os.defpath)
+        variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
+        return Environment(venv, node_modules, variables, self._import_paths)
+
+    def _own_node_modules(self) -> Path | None:
+        folders = (self._settings.root, self._repository.top)
+        return next((path for folder in folders if (path := folder / "node_modules").is_dir()), None)
+
+    def _differs(self, manifest: Manifest) -> bool:
+        return bool(manifest.files) and manifest.digest != self._seed[manifest.language].digest
+
+    async def _built(self, manifest: Manifest) -> Path:
+        """The folder of what was installed for the manifest, by this server or another."""
+        what = f"{manifest.language} {self._interpreter} {manifest.digest}"
+        folder = self._folder / hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
+        if _is_complete(folder):
+            return folder
+        self._folder.mkdir(parents=True, exist_ok=True)
+        async with _lock(folder.with_suffix(".lock")):
+            if not _is_complete(folder):
+                await to_the_end(_remove, folder)  # one that was begun and not finished, or whose Python is gone
+                try:
+                    await install(manifest, folder, self._interpreter, self._settings)
+                except BaseException:
+                    await to_the_end(_remove, folder)
+                    raise
+                (folder / _COMPLETE).touch()
+        return folder
+
+
+def _is_complete(folder: Path) -> bool:
+    python = folder / VENV / "bin" / "python"
+    return (folder / _COMPLETE).exists() and (not python.is_symlink() or python.exists())
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        remove_folder(folder)
+
+
+@asynccontextmanager
+async def _lock(path: Path) -> AsyncIterator[None]:
+    """Held by one server of this user at a time."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await asyncio.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)

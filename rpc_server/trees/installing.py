@@ -1,0 +1,126 @@
+"""Installs what a manifest asks for into a folder: uv for Python, npm for Node."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path, PurePosixPath
+
+from protocol.errors import ProgramFailed
+from rpc_server.programs.launch import environment as server_environment
+from rpc_server.settings import Settings
+from rpc_server.trees.commands import run_command
+from rpc_server.trees.manifests import REQUIREMENTS, Manifest
+
+BUILD_S = 1800.0
+"""Seconds that one command may take."""
+
+VENV = "venv"
+"""The Python environment in a folder that was installed to."""
+
+_FILES = "files"
+
+_UV_FOR_PIP = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+}
+"""uv does not read pip's variables; whoever set them means them here too."""
+
+_NPM_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
+
+
+async def install(manifest: Manifest, folder: Path, interpreter: Path, settings: Settings) -> None:
+    """Make `folder` and install into it; nothing of the repository is there but the manifest's files.
+
+    Raises:
+        ProgramFailed: that is not possible; stage `environment`, and `log_tail` where a command said why.
+    """
+    for path, content in manifest.files.items():
+        file = folder / _FILES / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    if manifest.language == "node":
+        await _install_node(manifest, folder, settings)
+    else:
+        await _install_python(manifest, folder, interpreter, settings)
+
+
+def installed_to(manifest: Manifest, folder: Path) -> Path:
+    """Where in the folder the manifest's files are, and Node's packages."""
+    return folder / _FILES / manifest.folder
+
+
+async def _install_python(manifest: Manifest, folder: Path, interpreter: Path, settings: Settings) -> None:
+    names = {PurePosixPath(path).name for path in manifest.files}
+    uv, venv, where = _uv(), folder / VENV, installed_to(manifest, folder)
+    if {"uv.lock", "pyproject.toml"} <= names:
+        command = [uv, "sync", "--quiet", "--frozen", "--no-install-project", "--active"]
+    else:
+        listed = [name for name in (REQUIREMENTS, "pyproject.toml") if (where / name).is_file()]
+        if "pyproject.toml" in listed and not _lists_dependencies(where / "pyproject.toml"):
+            listed.remove("pyproject.toml")
+        if not listed:
+            raise _failed(
+                f"{', '.join(sorted(names))} changed, and only {REQUIREMENTS}, `project.dependencies` in pyproject.toml"
+                " and uv.lock can be installed from"
+            )
+        required = [word for name in listed for word in ("--requirement", name)]
+        command = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *required]
+    env = server_environment(settings) | {"VIRTUAL_ENV": str(venv)}
+    env |= {name: env[pip] for pip, name in _UV_FOR_PIP.items() if pip in env and name not in env}
+    await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env)
+    await _run(command, where, env)
+
+
+def _lists_dependencies(file: Path) -> bool:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _failed(f"pyproject.toml cannot be read: {error}") from None
+    return "dependencies" in document.get("project", {})
+
+
+async def _install_node(manifest: Manifest, folder: Path, settings: Settings) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise _failed("package.json changed, and there is no npm to install from it")
+    where = installed_to(manifest, folder)
+    _drop_scripts(where / "package.json")
+    locked = any((where / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
+    (where / "node_modules").mkdir(exist_ok=True)  # npm makes none where nothing is required any more
+    await _run([npm, "ci" if locked else "install", *_NPM_QUIET], where, server_environment(settings))
+
+
+def _drop_scripts(file: Path) -> None:
+    """Leave out what npm would run of the program's own (`prepare`): its files are not there."""
+    try:
+        document = json.loads(file.read_bytes())
+        document.pop("scripts", None)
+    except FileNotFoundError:
+        raise _failed("there is a lock file and no package.json") from None
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise _failed(f"package.json cannot be read: {error}") from None
+    file.write_text(json.dumps(document, indent=2), encoding="utf-8")
+
+
+async def _run(command: list[str], where: Path, env: dict[str, str]) -> None:
+    await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment")
+
+
+def _failed(message: str) -> ProgramFailed:
+    return ProgramFailed(message, stage="environment")
+
+
+def _uv() -> str:
+    """The uv that is installed beside this server, else one on the PATH."""
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if found is None:
+        raise _failed(
+            "what the program requires changed, and there is no uv to install it: pip install 'evolverpc[agent]'"
+        )
+    return found

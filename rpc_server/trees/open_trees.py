@@ -1,0 +1,67 @@
+"""From settings to a program over trees."""
+
+import resource
+from dataclasses import dataclass
+
+from rpc_server.mutation.threads import to_the_end
+from rpc_server.settings import Settings
+from rpc_server.trees.environments import Environments
+from rpc_server.trees.program import TreesProgram
+from rpc_server.trees.ready import Trees
+from rpc_server.trees.repository import Repository
+from rpc_server.trees.state import State, cache_folder, home_of
+from rpc_server.trees.tree import check_links
+
+OPEN_FILES = 10_240
+"""What the server allows itself, where the system lets it."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What of the user's folder is not in the trees: changes that are not committed, and submodules' files."""
+
+    branch: str
+    commit: str
+    changed: list[str]
+    submodules: list[str]
+
+
+async def open_trees(settings: Settings) -> tuple[TreesProgram, LeftOut]:
+    """Start the program of the commit that is checked out, in a tree of its own. Close it when done.
+
+    Raises:
+        SettingsError: there is no repository, or what the settings say of it cannot be.
+        ProgramFailed: it cannot start.
+    """
+    repository = await to_the_end(Repository, settings.root)
+    branch, commit = await to_the_end(repository.head)
+    check_links(settings, await to_the_end(repository.files, commit), repository.prefix)
+    left_out = LeftOut(
+        branch, commit, await to_the_end(repository.changed), await to_the_end(repository.submodules, commit)
+    )
+    environments = await to_the_end(Environments, repository, settings, commit, cache_folder())
+    tree_dir = None if settings.tree_dir is None else settings.root / settings.tree_dir
+    state = State(home_of(repository.git_dir, tree_dir))
+    try:
+        await to_the_end(state.sweep)
+        if state.alone:
+            await to_the_end(repository.sweep)
+        _allow_open_files()
+        trees = Trees(repository, settings, state, environments)
+        try:
+            async with trees.at(commit) as seed:
+                return TreesProgram(trees, seed, branch), left_out
+        except BaseException:
+            await trees.close()
+            raise
+    except BaseException:
+        await to_the_end(state.close)
+        raise
+
+
+def _allow_open_files() -> None:
+    """Each of many processes is talked to through several; what is usual allows for about a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

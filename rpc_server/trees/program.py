@@ -1,0 +1,184 @@
+"""A program whose candidates name the commit that runs: each commit has a tree and processes of its own."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from protocol import Candidate, Example, Limits, ProgramInfo
+from protocol.code import GIT_BRANCH, commit_of
+from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
+from rpc_server.limits import within
+from rpc_server.program import ResultDict
+from rpc_server.refs import KeptByProgram
+from rpc_server.trees.candidates import given_to, told
+from rpc_server.trees.git import GitError
+from rpc_server.trees.outline import outline_of
+from rpc_server.trees.ready import Ready, Trees
+from rpc_server.trees.records import as_asked, asked_of_program
+from rpc_server.trees.tree import bring_home
+
+
+class TreesProgram:
+    """A `Program` over the programs of commits, and its `Commits`; see `rpc_server.program` and `rpc_server.code`."""
+
+    def __init__(self, trees: Trees, seed: Ready, branch: str) -> None:
+        program = seed.running()
+        self.trees = trees
+        self._seed = seed.tree.commit
+        self._info = told(program.info, branch, self._seed)
+        self._capabilities = program.capabilities
+        settings = trees.settings
+        most = program.limits.max_concurrency * settings.max_trees
+        self._limits = within(program.limits.model_copy(update={"max_concurrency": most}), settings)
+        self._splits = dict(program.splits)
+        self._state: Any = None
+
+    @property
+    def info(self) -> ProgramInfo:
+        """The seed commit's program, with the components that say which code runs."""
+        return self._info
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the seed commit's program offers."""
+        return self._capabilities
+
+    @property
+    def limits(self) -> Limits:
+        """What it bears with every tree at work."""
+        return self._limits
+
+    @property
+    def splits(self) -> Mapping[str, int]:
+        """The rows the seed commit's program holds."""
+        return self._splits
+
+    @property
+    def ready(self) -> bool:
+        """A commit that cannot run is its candidate's fault: others can."""
+        return True
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """See `Program.evaluate`. Where the commit's program cannot start, that is each example's result."""
+        async with self.trees.at(_commit(candidate)) as ready:
+            if ready.failed is not None:
+                for position in range(len(batch)):
+                    on_result(position, _cannot_run(ready.failed))
+                return
+            refs = self._refs(ready)
+
+            def seen(position: int, result: ResultDict) -> None:
+                on_result(position, result if refs is None else refs.outgoing(result, None))
+
+            await ready.running().evaluate(
+                given_to(ready.seed, candidate), batch, capture_traces=capture_traces, on_result=seen
+            )
+
+    async def score(
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """See `Program.score`; the seed commit's program scores, whatever made the outputs."""
+        async with self.trees.at(self._seed) as ready:
+            await ready.running().score(batch, results, on_result=on_result)
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """See `Program.call`; the program of the candidate's commit answers, the seed's where there is no candidate."""
+        name = "best_candidate" if method == "finalize" else "candidate"
+        candidate = params.get(name)
+        if candidate is None:
+            async with self.trees.at(self._seed) as ready:
+                return await ready.running().call(method, params)
+        async with self.trees.at(_commit(candidate)) as ready:
+            own = {**params, name: given_to(ready.seed, candidate)}
+            asked = params.get("components_to_update")
+            if asked is not None:
+                own["components_to_update"] = asked_of_program(asked, candidate, ready.seed)
+            if method == "make_reflective_dataset":
+                answer = await self._records(ready, own)
+                return {**answer, "dataset": as_asked(answer["dataset"], params["components_to_update"], candidate)}
+            answer = await ready.running().call(method, own)
+            return answer if method != "finalize" else await asyncio.to_thread(self._finalized, ready, answer)
+
+    async def close(self) -> None:
+        """End every commit's processes."""
+        await self.trees.close()
+        await asyncio.to_thread(self.trees.state.close)
+
+    async def import_commits(self, bundles: Sequence[bytes]) -> list[str]:
+        """See `Commits.import_commits`."""
+        commits = []
+        for at, bundle in enumerate(bundles):
+            try:
+                commits.append(await asyncio.to_thread(self.trees.repository.take, bundle))
+            except GitError as error:
+                problem = {"path": f"bundles[{at}]", "message": str(error)}
+                raise InvalidParams(f"bundles[{at}]: {error}", errors=[problem]) from None
+        return commits
+
+    async def outline(self, candidate: Candidate) -> str:
+        """See `Commits.outline`."""
+        commit = _commit(candidate)
+        repository = self.trees.repository
+        if not await asyncio.to_thread(repository.has, commit):
+            raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
+        return await asyncio.to_thread(outline_of, repository, commit)
+
+    async def _records(self, ready: Ready, params: dict[str, Any]) -> dict[str, Any]:
+        """A reflective dataset; the program's state goes from one commit's processes to the next one's."""
+        refs = self._refs(ready)
+        if refs is not None:
+            given = params["eval_batch"]
+            params = {**params, "eval_batch": {**given, "results": refs.incoming(given["results"])}}
+        if "adapter_state" in self._capabilities and params.get("adapter_state") is None and self._state is not None:
+            params = {**params, "adapter_state": self._state}
+        try:
+            answer = await ready.running().call("make_reflective_dataset", params)
+        except TrajectoryExpired as error:
+            raise error if refs is None else refs.expired(error) from None
+        self._state = answer.get("adapter_state", self._state)
+        return answer
+
+    def _refs(self, ready: Ready) -> KeptByProgram | None:
+        """The refs of one tree, where its program makes any: another tree's processes may make the same again."""
+        if "refs" not in ready.running().capabilities:
+            return None
+        return KeptByProgram(ready.tree.folder.name)
+
+    def _finalized(self, ready: Ready, answer: dict[str, Any]) -> dict[str, Any]:
+        moved = bring_home(self.trees.settings, ready.tree)
+        if moved is None or not isinstance(answer.get("message"), str):
+            return answer
+        return {**answer, "message": answer["message"].replace(str(moved[0]), str(moved[1]))}
+
+
+def _commit(candidate: Candidate) -> str:
+    try:
+        commit = commit_of(candidate)
+    except ValueError as error:
+        raise UnknownCandidate(str(error)) from None
+    if commit is None:
+        raise UnknownCandidate(f"it has no {GIT_BRANCH}", missing=[GIT_BRANCH])
+    return commit
+
+
+def _cannot_run(error: ProgramFailed) -> ResultDict:
+    log = error.details.get("log_tail")
+    said = {"type": "ProgramFailed", "message": error.message, "traceback": error.details.get("traceback")}
+    return {
+        "status": "program_error",
+        "score": None,
+        "output": None,
+        "error": {**{name: text for name, text in said.items() if text is not None}, **({"log": log} if log else {})},
+        "seconds": 0.0,
+    }

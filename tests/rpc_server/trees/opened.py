@@ -1,0 +1,93 @@
+"""A small repository whose program tells where and with what it runs, and its trees opened in this process."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from protocol import Candidate, Example
+from rpc_server.program import Program
+from tests.rpc_server.mutation.project import Project
+
+APP = """
+import os, sys
+from helper import ANSWER
+
+seed_candidate = {"greeting": "hello"}
+version = "1"
+
+
+def run(example, candidate, trace):
+    trace.append("ran")
+    told = {
+        "answer": ANSWER,
+        "candidate": candidate,
+        "cwd": os.getcwd(),
+        "file": __file__,
+        "helper": sys.modules["helper"].__file__,
+        "python": sys.executable,
+        "env": dict(os.environ),
+        "files": sorted(os.listdir()),
+    }
+    return told
+
+
+def score(example, output):
+    return 1.0
+"""
+FILES: dict[str, str | bytes] = {"app.py": APP, "helper.py": "ANSWER = 1\n", ".gitignore": "__pycache__/\n*.dat\n"}
+
+
+class Opened:
+    """A program over trees, with shorthands for tests."""
+
+    def __init__(self, project: Project, program: Program, state: Path) -> None:
+        self.project = project
+        self.program = program
+        self.state = state
+        self.seed = program.info.seed_candidate
+
+    def at(self, commit: str, **texts: str) -> Candidate:
+        return {**self.seed, "git_branch": f"x@{commit}", **texts}
+
+    async def results(self, candidate: Candidate, *rows: Any, capture_traces: bool = False) -> list[dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        batch = [Example(id=str(at), data=row) for at, row in enumerate(rows or ({},))]
+        await self.program.evaluate(
+            candidate, batch, capture_traces=capture_traces, on_result=lambda at, result: found.update({at: result})
+        )
+        return [found[at] for at in range(len(batch))]
+
+    async def output(self, candidate: Candidate) -> dict[str, Any]:
+        (result,) = await self.results(candidate)
+        assert result["status"] == "ok", result
+        output: dict[str, Any] = result["output"]
+        return output
+
+    async def records(self, candidate: Candidate, results: list[dict[str, Any]], *names: str) -> dict[str, Any]:
+        batch = [{"id": str(at), "data": {}} for at in range(len(results))]
+        return await self.program.call(
+            "make_reflective_dataset",
+            {
+                "candidate": candidate,
+                "eval_batch": {"batch": batch, "results": results},
+                "components_to_update": list(names),
+            },
+        )
+
+    @property
+    def folders(self) -> int:
+        """Trees on disk."""
+        return len(list(self.state.glob("servers/*/trees/*")))
+
+
+Open = Callable[..., Awaitable[Opened]]
+
+
+def second(project: Project, files: Mapping[str, str]) -> str:
+    """Another commit on a branch of its own; the user's folder is back at the first."""
+    branches = project.git("branch", "--list").count("\n")
+    project.git("checkout", "--quiet", "-b", f"branch-{branches}")
+    project.write(dict(files))
+    commit = project.commit("second")
+    project.git("checkout", "--quiet", "main")
+    return commit

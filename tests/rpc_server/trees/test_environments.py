@@ -1,0 +1,134 @@
+"""A commit whose manifest differs has an environment of its own, built once for all with the same one."""
+
+import asyncio
+import json
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import ProgramFailed
+from rpc_server.settings import Settings
+from rpc_server.trees.environments import Environment, Environments
+from rpc_server.trees.manifests import manifests_of
+from rpc_server.trees.repository import Repository
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.trees.opened import Open, second
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that packages are installed from, instead of an index."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for version in ("1.0", "2.0"):
+        info = f"tinydep-{version}.dist-info"
+        with zipfile.ZipFile(folder / f"tinydep-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("tinydep.py", f"VERSION = {version!r}\n")
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tinydep\nVersion: {version}\n")
+            wheel.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            wheel.writestr(f"{info}/RECORD", "")
+    for name, value in {"UV_OFFLINE": "1", "UV_NO_INDEX": "1", "UV_NO_CONFIG": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def environments(project: Project, cache: Path, **given: Any) -> Environments:
+    usual: dict[str, Any] = {"program": "app.py", "python": Path(sys.executable)}
+    settings = Settings(root=project.folder, trees=True, **(given or usual))
+    return Environments(Repository(project.folder), settings, project.first, cache)
+
+
+def empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+async def test_a_commit_that_requires_more_has_it_and_others_have_not(
+    project: Project, opened: Open, wheels: Path
+) -> None:
+    app = "import tinydep\nANSWER = tinydep.VERSION\n"
+    one = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==1.0\n"})
+    two = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==2.0\n"})
+    here = await opened(project)
+    told = await asyncio.gather(*(here.output(here.at(commit)) for commit in (project.first, one, two)))
+    assert [each["answer"] for each in told] == [1, "1.0", "2.0"]
+    assert told[0]["python"] == sys.executable
+    for each in told[1:]:
+        venv = each["env"]["VIRTUAL_ENV"]
+        assert each["python"].startswith(venv)
+        assert each["env"]["PATH"].startswith(f"{venv}/bin:")
+
+
+async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
+    project: Project, cache: Path, wheels: Path
+) -> None:
+    commits = [second(project, {"helper.py": f"ANSWER = {n}\n", "requirements.txt": "tinydep\n"}) for n in (2, 3)]
+    servers = [environments(project, cache) for _ in range(2)]
+    found = await asyncio.gather(*(server.of(commit) for server in servers for commit in commits))
+    assert len({each.venv for each in found}) == 1
+    assert len(list((cache / "environments").glob("*/.complete"))) == 1
+    assert found[0].venv is not None
+    empty(wheels)
+    assert await environments(project, cache).of(commits[0]) == found[0]
+    (found[0].venv.parent / ".complete").unlink()  # as when the building was interrupted
+    with pytest.raises(ProgramFailed) as failed:
+        await environments(project, cache).of(commits[0])
+    assert failed.value.details["stage"] == "environment"
+    assert "tinydep" in failed.value.details["log_tail"]
+    assert not found[0].venv.exists()
+
+
+async def test_what_cannot_be_installed_here_is_nobodys_score(project: Project, opened: Open, wheels: Path) -> None:
+    impossible = second(project, {"requirements.txt": "tinydep==9\n"})
+    here = await opened(project)
+    with pytest.raises(ProgramFailed) as failed:
+        await here.results(here.at(impossible))
+    assert failed.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "differs"),
+    [
+        ("requirements.txt", "a\n", "b\n", True),
+        ("notes.txt", "a\n", "b\n", False),
+        ("pyproject.toml", "[tool.ruff]\nx = 1\n", "[tool.ruff]\nx = 2\n", False),
+        ("pyproject.toml", "[project]\ndependencies = []\n", "[project]\ndependencies = ['a']\n", True),
+        ("uv.lock", "x = 1\n", "x = 2\n", True),
+        ("package.json", '{"scripts": {"a": "b"}}', '{"scripts": {}}', False),
+        ("package.json", '{"dependencies": {}}', '{"dependencies": {"a": "1"}}', True),
+        ("package.json", "{", "[" * 5000, True),
+    ],
+)
+def test_a_manifest_differs_where_what_it_asks_for_does(
+    tmp_path: Path, file: str, before: str, after: str, differs: bool
+) -> None:
+    project = Project(tmp_path, {file: before})
+    other = second(project, {file: after})
+    repository = Repository(project.folder)
+    digests = [
+        {language: manifest.digest for language, manifest in manifests_of(repository, commit).items()}
+        for commit in (project.first, other)
+    ]
+    assert (digests[0] != digests[1]) is differs
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+async def test_a_node_program_has_the_packages_of_its_commit(project: Project, cache: Path, tmp_path: Path) -> None:
+    package = tmp_path / "tinypkg"
+    package.mkdir()
+    (package / "package.json").write_text('{"name": "tinypkg", "version": "1.0.0"}')
+    asked = {"dependencies": {"tinypkg": f"file:{package}"}, "scripts": {"prepare": "no-such-command"}}
+    other = second(project, {"package.json": json.dumps(asked)})
+    built = environments(project, cache, command=("node", "x.js"))
+    here = await built.of(other)
+    assert here.node_modules is not None
+    assert (here.node_modules / "tinypkg/package.json").is_file()
+    assert str(here.node_modules / ".bin") in here.variables["PATH"]
+    assert await built.of(project.first) == Environment(variables={"PATH": here.variables["PATH"].partition(":")[2]})

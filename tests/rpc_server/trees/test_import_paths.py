@@ -1,0 +1,92 @@
+"""A project that is installed editable in the user's Python: each tree imports its own files all the same."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.trees.conftest import Open
+
+APP = """
+import parts
+
+seed_candidate = {"greeting": "hello"}
+
+
+def run(example, candidate):
+    return {"answer": parts.ANSWER, "file": parts.__file__, "paths": __import__("sys").path}
+
+
+def score(example, output):
+    return 1.0
+"""
+FINDER = """
+import importlib.util, sys
+
+MAPPING = {"parts": %r}
+
+
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name in MAPPING:
+            return importlib.util.spec_from_file_location(name, MAPPING[name] + "/__init__.py")
+
+
+sys.meta_path.append(Finder)
+"""
+
+
+def project_of(place: Path, package: str) -> tuple[Project, str]:
+    """One whose package is in the folder; and a commit that changes it, the user's folder being at the first again."""
+    files: dict[str, str | bytes] = {"app.py": APP, f"{package}/__init__.py": "ANSWER = 1\n", ".gitignore": ".venv/\n"}
+    project = Project(place, files)
+    project.git("checkout", "--quiet", "-b", "other")
+    project.write({f"{package}/__init__.py": "ANSWER = 2\n"})
+    other = project.commit("other")
+    project.git("checkout", "--quiet", "main")
+    return project, other
+
+
+def virtual_environment(project: Project, **installed: str) -> Path:
+    """Its interpreter; `installed` are files beside its packages, by name with `_` for the dot."""
+    folder = project.folder / ".venv"
+    packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    (folder / "pyvenv.cfg").write_text(f"home = {Path(os.path.realpath(sys.executable)).parent}\n")
+    for name, content in installed.items():
+        stem, _, ending = name.rpartition("_")
+        (packages / f"{stem}.{ending}").write_text(content)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.parametrize("package", ["src/parts", "libraries/one/parts"])
+@pytest.mark.parametrize("kind", ["path", "finder"])
+async def test_a_tree_imports_its_own_files_where_the_project_is_installed_editable(
+    tmp_path: Path, opened: Open, package: str, kind: str
+) -> None:
+    project, other = project_of(tmp_path, package)
+    place = project.folder / package
+    if kind == "path":
+        python = virtual_environment(project, __editable___parts_pth=f"{place.parent}\n")
+    else:
+        python = virtual_environment(
+            project,
+            __editable___parts_pth="import __editable___parts_finder\n",
+            __editable___parts_finder_py=FINDER % str(place),
+        )
+    here = await opened(project, python=python)
+    one, two = await here.output(here.seed), await here.output(here.at(other))
+    assert (one["answer"], two["answer"]) == (1, 2)
+    assert Path(two["file"]).is_relative_to(here.state)
+
+
+async def test_an_environment_in_the_repository_is_none_of_its_code(tmp_path: Path, opened: Open) -> None:
+    project, _ = project_of(tmp_path, "parts")
+    here = await opened(project, python=virtual_environment(project), links=(".venv",))
+    told = await here.output(here.seed)
+    assert not [path for path in told["paths"] if path.startswith(f"{here.state}/") and "site-packages" in path]

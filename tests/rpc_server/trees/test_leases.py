@@ -1,0 +1,211 @@
+"""A bounded number of things by name: made once, lent, put away least recently used first."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from rpc_server.trees.leases import Closed, Leases
+
+WAIT_S = 10
+
+
+class Workshop:
+    """Makes and unmakes texts; `gate` holds up every making, `hold` every unmaking."""
+
+    def __init__(self, bound: int) -> None:
+        self.log: list[str] = []
+        self.fails: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.leases = Leases(self._make, self._unmake, bound)
+
+    async def _make(self, name: str) -> str:
+        self.log.append(f"+{name}")
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.log.append(f"x{name}")
+            raise
+        if self.fails is not None:
+            raise self.fails
+        return name
+
+    async def _unmake(self, thing: str) -> None:
+        await self.hold.wait()
+        self.log.append(f"-{thing}")
+
+    async def use(self, *names: str) -> None:
+        for name in names:
+            async with self.leases.of(name) as thing:
+                assert thing == name
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():  # noqa: ASYNC110  # many of them, none worth an event
+                await asyncio.sleep(0)
+
+
+async def test_what_is_there_is_lent_again_and_the_longest_unused_makes_room() -> None:
+    shop = Workshop(2)
+    await shop.use("a", "b", "a", "c", "a", "b")
+    assert shop.log == ["+a", "+b", "-b", "+c", "-c", "+b"]
+
+
+async def test_many_who_want_one_thing_have_it_made_once() -> None:
+    shop = Workshop(1)
+    await asyncio.gather(*(shop.use("a") for _ in range(20)))
+    assert shop.log == ["+a"]
+
+
+async def test_what_is_being_put_away_counts_until_it_is_gone() -> None:
+    shop = Workshop(1)
+    await shop.use("a")
+    shop.hold.clear()
+    other = asyncio.ensure_future(shop.use("b"))
+    await asyncio.sleep(0.01)
+    assert shop.log == ["+a"]
+    shop.hold.set()
+    await asyncio.wait_for(other, WAIT_S)
+    assert shop.log == ["+a", "-a", "+b"]
+
+
+async def test_what_is_asked_for_while_it_is_put_away_is_made_anew() -> None:
+    shop = Workshop(1)
+    await shop.use("a")
+    shop.hold.clear()
+    users = [asyncio.ensure_future(shop.use(name)) for name in "ba"]
+    await asyncio.sleep(0.01)
+    shop.hold.set()
+    await asyncio.wait_for(asyncio.gather(*users), WAIT_S)
+    assert shop.log[:3] == ["+a", "-a", "+b"]
+    assert shop.log[3:] == ["-b", "+a"]
+
+
+async def test_where_all_are_in_use_one_waits_and_nothing_is_put_away() -> None:
+    shop = Workshop(2)
+    async with AsyncExitStack() as stack:
+        for name in "ab":
+            await stack.enter_async_context(shop.leases.of(name))
+        waiting = asyncio.ensure_future(shop.use("c"))
+        await asyncio.sleep(0.01)
+        assert shop.log == ["+a", "+b"]
+    await asyncio.wait_for(waiting, WAIT_S)
+    assert shop.log[-1] == "+c"
+
+
+async def test_a_failure_goes_to_all_who_wait_and_the_next_one_tries_again() -> None:
+    shop = Workshop(2)
+    shop.fails = ValueError("no")
+    outcomes = await asyncio.gather(*(shop.use("a") for _ in range(3)), return_exceptions=True)
+    assert outcomes == [shop.fails] * 3
+    shop.fails = None
+    await shop.use("a")
+    assert shop.log == ["+a", "+a"]
+
+
+async def test_what_goes_wrong_with_a_thing_does_not_unmake_it() -> None:
+    shop = Workshop(1)
+    with pytest.raises(ValueError, match="the user's"):
+        async with shop.leases.of("a"):
+            raise ValueError("the user's")
+    await shop.use("a")
+    assert shop.log == ["+a"]
+
+
+async def test_one_of_two_who_wait_may_leave_and_with_the_last_the_making_ends() -> None:
+    shop = Workshop(1)
+    shop.gate.clear()
+    first, second = (asyncio.ensure_future(shop.use("a")) for _ in range(2))
+    await shop.until(lambda: bool(shop.log))
+    first.cancel()
+    await asyncio.wait([first])
+    assert shop.log == ["+a"]
+    second.cancel()
+    await asyncio.wait([second])
+    await shop.until(lambda: "xa" in shop.log)
+    shop.gate.set()
+    await asyncio.wait_for(shop.use("a", "b"), WAIT_S)
+    assert shop.log == ["+a", "xa", "+a", "-a", "+b"]
+
+
+async def test_one_who_left_while_waiting_for_room_is_forgotten() -> None:
+    shop = Workshop(1)
+    async with shop.leases.of("a"):
+        waiting = asyncio.ensure_future(shop.use("b"))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    await shop.use("a")
+    assert shop.log == ["+a"]
+
+
+async def test_what_was_made_elsewhere_is_kept_like_any_other() -> None:
+    shop = Workshop(2)
+    await shop.use("a", "b")
+    await shop.leases.keep("c", "c")
+    await shop.use("b", "c")
+    await shop.until(lambda: "-a" in shop.log)
+    assert shop.log == ["+a", "+b", "-a"]
+
+
+async def test_what_there_is_already_is_not_kept_twice() -> None:
+    shop = Workshop(2)
+    await shop.use("a")
+    await shop.leases.keep("a", "another a")
+    assert shop.log == ["+a", "-another a"]
+
+
+async def test_keeping_waits_for_nobody() -> None:
+    shop = Workshop(1)
+    async with shop.leases.of("a"):
+        await asyncio.wait_for(shop.leases.keep("b", "b"), WAIT_S)
+        assert shop.log == ["+a", "-b"]
+
+
+async def test_closing_unmakes_everything_and_tells_those_who_wait() -> None:
+    shop = Workshop(2)
+    await shop.use("a")
+    shop.gate.clear()
+    making = asyncio.ensure_future(shop.use("b"))
+    await shop.until(lambda: "+b" in shop.log)
+    waiting = asyncio.ensure_future(shop.use("c"))
+    await asyncio.wait_for(shop.leases.close(), WAIT_S)
+    assert [type(one) for one in await asyncio.gather(making, waiting, return_exceptions=True)] == [Closed, Closed]
+    assert sorted(shop.log) == ["+a", "+b", "-a", "xb"]
+    with pytest.raises(Closed):
+        await shop.use("a")
+    await shop.leases.keep("d", "d")
+    assert shop.log[-1] == "-d"
+
+
+async def test_the_bound_holds_whatever_is_asked_for_in_whatever_order() -> None:
+    alive: set[str] = set()
+    most = 0
+
+    async def make(name: str) -> str:
+        nonlocal most
+        assert name not in alive
+        alive.add(name)
+        most = max(most, len(alive))
+        await asyncio.sleep(0)
+        return name
+
+    async def unmake(name: str) -> None:
+        await asyncio.sleep(0)
+        alive.remove(name)
+
+    leases = Leases(make, unmake, 5)
+
+    async def use(number: int) -> None:
+        async with leases.of(f"{number * 7 % 13}"):
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(*(use(number) for number in range(500)))
+    assert most == 5
+    await leases.close()
+    assert alive == set()

@@ -1,0 +1,51 @@
+"""What a model is told of a commit's code: bounded, of the program's folder alone, whatever is in it."""
+
+from pathlib import Path
+
+from rpc_server.trees.outline import MAX_CHARACTERS, MAX_NOTES, outline_of
+from rpc_server.trees.repository import Repository
+from tests.rpc_server.mutation.project import Project
+
+MODULE = '''"""Sorts tickets."""
+import re
+
+class Sorter(Base):
+    def sort(self, ticket, *, strict=False):
+        return re.match("\\d", ticket)
+
+async def ask(question: str) -> str:
+    return "x"
+'''
+
+
+def test_files_have_their_size_and_definitions_and_notes_come_last(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "sub/app.py": MODULE,
+        "sub/x.ts": "// What it is for.\nlet x\n",
+        "sub/blob.bin": b"\0\1",
+        "sub/broken.py": "def (\n",
+        "sub/deep.py": "x = " + "(" * 5000 + ")" * 5000,
+        "sub/AGENTS.md": "Be brief.\n",
+        "outside.py": "",
+    }
+    project = Project(tmp_path, files)
+    told = outline_of(Repository(project.folder / "sub"), project.first)
+    assert told.startswith("Files (6):\n")
+    assert (
+        'sub/app.py (9 lines)\n    """Sorts tickets."""\n    class Sorter(Base)\n'
+        "        def sort(self, ticket, *, strict=False)\n    async def ask(question: str)\n"
+    ) in told
+    assert "sub/x.ts (2 lines)\n    // What it is for.\n" in told
+    assert "sub/blob.bin (binary, 2 bytes)\n" in told
+    assert told.count("(no Python: ") == 2
+    assert told.endswith("\nAGENTS.md:\nBe brief.\n")
+    assert "outside" not in told
+
+
+def test_it_is_bounded_however_much_there_is(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {f"{number}{'x' * 200}.py": "def f(): ...\n" for number in range(300)}
+    project = Project(tmp_path, {**files, "README.md": "words " * 10_000})
+    told = outline_of(Repository(project.folder), project.first)
+    assert "README.md:\nwords" in told
+    assert "(more files than fit here)" in told
+    assert MAX_NOTES < len(told) <= MAX_CHARACTERS + 100

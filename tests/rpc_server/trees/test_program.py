@@ -1,0 +1,201 @@
+"""A program whose candidates name commits: each runs in a tree of its own, with processes of its own."""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.trees.opened import FILES, Open, second
+
+
+async def test_the_seed_says_which_commit_is_checked_out(project: Project, opened: Open) -> None:
+    project.git("checkout", "--quiet", "-b", "feature@2")
+    here = await opened(project)
+    assert here.seed == {
+        "greeting": "hello",
+        "git_branch": f"feature-2@{project.first}",
+        "added_components": "{}",
+    }
+    assert [(part.name, part.kind) for part in here.program.info.components][1:] == [
+        ("git_branch", "code"),
+        ("added_components", "added"),
+    ]
+
+
+async def test_each_commit_runs_its_own_files_in_a_folder_and_environment_of_its_own(
+    project: Project, opened: Open
+) -> None:
+    other = second(project, {"helper.py": "ANSWER = 2\n", "new.py": ""})
+    (project.folder / "helper.py").write_text("ANSWER = 'not committed'\n")
+    here = await opened(project)
+    one, two = await asyncio.gather(here.output(here.seed), here.output(here.at(other)))
+    assert (one["answer"], two["answer"]) == (1, 2)
+    assert [name for name in one["files"] if name != "__pycache__"] == [".gitignore", "app.py", "helper.py"]
+    assert "new.py" in two["files"]
+    for told, unlike in ((one, two), (two, one)):
+        tree = Path(told["cwd"])
+        assert tree.is_relative_to(here.state)
+        assert {told["file"], told["helper"]} == {str(tree / "app.py"), str(tree / "helper.py")}
+        assert tree.parent == Path(told["env"]["TMPDIR"]).parent
+        assert told["env"]["TMPDIR"] != unlike["env"]["TMPDIR"]
+        assert str(project.folder) not in json.dumps(told)
+        assert unlike["cwd"] not in json.dumps(told)
+
+
+async def test_a_commit_is_given_the_texts_of_the_components_it_has(project: Project, opened: Open) -> None:
+    seed = 'seed_candidate = {"greeting": "hi", "tone": "warm", "closing": "bye"}'
+    other = second(project, {"app.py": str(FILES["app.py"]).replace('seed_candidate = {"greeting": "hello"}', seed)})
+    here = await opened(project)
+    candidate = here.at(other, added_components='{"tone": "cold", "gone": "x"}')
+    assert (await here.output(candidate))["candidate"] == {"greeting": "hello", "tone": "cold", "closing": "bye"}
+    assert (await here.output({**candidate, "git_branch": here.seed["git_branch"]}))["candidate"] == {
+        "greeting": "hello"
+    }
+
+
+async def test_an_unknown_commit_is_told_even_where_there_is_nothing_to_run(project: Project, opened: Open) -> None:
+    here = await opened(project)
+    missing = here.at("d" * 40)
+    with pytest.raises(UnknownCandidate) as refused:
+        await here.program.evaluate(missing, [], capture_traces=False, on_result=lambda *_: None)
+    assert refused.value.details["commit"] == "d" * 40
+    with pytest.raises(UnknownCandidate):
+        await here.records(missing, [])
+
+
+async def test_a_commit_that_cannot_run_has_that_as_its_result_and_is_tried_once(
+    project: Project, opened: Open, tmp_path: Path
+) -> None:
+    marker = tmp_path / "marker"
+    broken = second(project, {"helper.py": f"open({str(marker)!r}, 'a').write('x')\nraise RuntimeError('not today')\n"})
+    here = await opened(project)
+    for _ in range(2):
+        (result,) = await here.results(here.at(broken))
+        assert result["status"] == "program_error"
+        assert "not today" in result["error"]["traceback"]
+    assert marker.read_text() == "x"
+    assert here.folders == 1
+    with pytest.raises(ProgramFailed):
+        await here.records(here.at(broken), [])
+
+
+async def test_a_program_may_not_use_the_names_that_mean_code(project: Project, opened: Open) -> None:
+    clash = second(project, {"app.py": str(FILES["app.py"]).replace('"greeting"', '"git_branch"')})
+    here = await opened(project)
+    (result,) = await here.results(here.at(clash))
+    assert "'git_branch' of its own" in result["error"]["message"]
+
+
+async def test_the_least_recently_used_tree_is_put_away_and_rebuilt(project: Project, opened: Open) -> None:
+    commits = [second(project, {"helper.py": f"ANSWER = {number}\n"}) for number in range(2, 5)]
+    here = await opened(project, max_trees=2)
+    for answer, commit in (*enumerate(commits, 2), *enumerate(commits, 2)):
+        assert (await here.output(here.at(commit)))["answer"] == answer
+        assert here.folders <= 2
+
+
+async def test_with_room_for_one_tree_many_candidates_take_turns(project: Project, opened: Open) -> None:
+    commits = [second(project, {"helper.py": f"ANSWER = {number}\n"}) for number in range(2, 4)]
+    here = await opened(project, max_trees=1)
+    asked = [here.output(here.at(commit)) for commit in commits * 2]
+    told = await asyncio.wait_for(asyncio.gather(*asked), 60)
+    assert [one["answer"] for one in told] == [2, 3, 2, 3]
+
+
+async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Project, opened: Open) -> None:
+    other = second(project, {"helper.py": "import time\ntime.sleep(60)\n"})
+    here = await opened(project)
+    evaluating = asyncio.ensure_future(here.results(here.at(other)))
+    async with asyncio.timeout(30):
+        while here.folders < 2:  # noqa: ASYNC110  # a folder's appearance is no event
+            await asyncio.sleep(0.01)
+    evaluating.cancel()
+    await asyncio.wait([evaluating])
+    async with asyncio.timeout(30):
+        while here.folders > 1:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.01)
+
+
+REFS = """
+import json, sys
+made = 0
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    method, params = asked["method"], asked.get("params", {})
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    if method == "discover":
+        answer["result"] = {
+            "protocol_versions": ["1"],
+            "server": {"name": "s", "version": "1", "language": "x", "instance_id": "i"},
+            "program": {"name": "p", "components": [{"name": "a"}], "seed_candidate": {"a": "x"}},
+            "datasets": {},
+            "capabilities": ["refs"],
+            "limits": {"max_concurrency": 1, "max_batch_size": 10, "max_request_bytes": 1000000},
+        }
+    elif method == "evaluate":
+        results = []
+        for _ in params["batch"]:
+            made += 1
+            results.append({"status": "ok", "score": 1.0, "output": 1, "seconds": 0.0, "trajectory_ref": str(made)})
+        answer["result"] = {"results": results}
+    else:
+        given = [result["trajectory_ref"] for result in params["eval_batch"]["results"]]
+        lost = [ref for ref in given if int(ref) > made]
+        if lost:
+            answer["error"] = {"code": -32024, "message": "lost", "data": {"refs": lost, "retryable": False}}
+        else:
+            answer["result"] = {"dataset": {"a": [{"refs": given}]}}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+async def test_trajectories_of_a_tree_that_was_put_away_have_expired(tmp_path: Path, opened: Open) -> None:
+    project = Project(tmp_path, {"p.py": REFS})
+    other = second(project, {"other.py": ""})
+    here = await opened(project, command=(sys.executable, "p.py"), workers=None, max_trees=1)
+    results = await here.results(here.seed, {}, {}, capture_traces=True)
+    found = await here.records(here.seed, results, "a")
+    assert found["dataset"] == {"a": [{"refs": ["1", "2"]}]}
+    await here.results(here.at(other))
+    await here.results(here.seed, {}, {}, capture_traces=True)
+    with pytest.raises(TrajectoryExpired) as lost:
+        await here.records(here.seed, results, "a")
+    assert lost.value.details["refs"] == [result["trajectory_ref"] for result in results]
+
+
+async def test_records_about_the_code_are_those_of_all_components_once(project: Project, opened: Open) -> None:
+    here = await opened(project)
+    results = await here.results(here.seed, {}, capture_traces=True)
+    answer = await here.records(here.seed, results, "git_branch", "greeting", "added_components")
+    assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] != []
+    assert answer["dataset"]["added_components"] == []
+
+
+async def test_what_a_server_bears_grows_with_its_trees(project: Project, opened: Open) -> None:
+    here = await opened(project, workers=3, max_trees=5)
+    assert here.program.limits.max_concurrency == 15
+    assert here.program.ready
+
+
+async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit_is_not(
+    project: Project, opened: Open, tmp_path: Path
+) -> None:
+    copy = Project(tmp_path / "copy")
+    shutil.rmtree(copy.folder)
+    project.git("clone", "--quiet", str(project.folder), str(copy.folder))
+    one, two = await opened(project, program=str(project.folder / "app.py")), await opened(copy)
+    assert one.program.info.digest == two.program.info.digest is not None
+    three = await opened(Project(tmp_path / "third", {**FILES, "helper.py": "ANSWER = 3\n"}))
+    assert three.program.info.digest != one.program.info.digest
+
+
+def test_nothing_of_a_second_commit_is_left_in_the_users_folder(project: Project) -> None:
+    second(project, {"helper.py": "ANSWER = 2\n"})
+    assert (project.folder / "helper.py").read_text() == "ANSWER = 1\n"

@@ -1,0 +1,110 @@
+"""`gepa-server --trees` as a process: what it says, what one that was killed leaves, what several do together."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from sandbox_runtime import Endpoint, running_server
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.trees.opened import second
+
+WAIT_S = 30
+MARK = "TREES_TEST_MARK"
+
+
+@contextmanager
+def served(project: Project, state: Path, *more: str) -> Iterator[Endpoint]:
+    command = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--python", sys.executable]
+    with running_server(
+        [*command, "--tree-dir", str(state), "--workers", "1", *more], cwd=project.folder, env={MARK: str(state)}
+    ) as endpoint:
+        yield endpoint
+
+
+def call(endpoint: Endpoint, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    answer = requests.post(
+        endpoint.url,
+        json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
+        headers={"Authorization": f"Bearer {endpoint.token}"},
+        timeout=WAIT_S,
+    ).json()
+    assert "result" in answer, answer
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def marked(state: Path) -> list[int]:
+    """Processes that a server of this state started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if f"{MARK}={state}".encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # another's, or gone
+    return found
+
+
+def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(project: Project, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    before = project.digest()
+    with served(project, state) as endpoint:
+        (folder,) = (state / "servers").iterdir()
+        assert len(list((folder / "trees").iterdir())) == 1
+        os.kill(endpoint.pid, signal.SIGKILL)
+        deadline = time.monotonic() + WAIT_S
+        while marked(state) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert marked(state) == []
+    assert folder.is_dir()
+    with served(project, state):
+        assert not folder.exists()
+        assert len(list((state / "servers").iterdir())) == 1
+    assert list((state / "servers").iterdir()) == []
+    assert project.digest() == before
+
+
+def test_servers_of_one_repository_live_side_by_side(project: Project, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with served(project, state) as one, served(project, state) as two:
+        assert len(list((state / "servers").iterdir())) == 2
+        seeds = [call(each, "discover", {})["program"]["seed_candidate"] for each in (one, two)]
+        for each, seed in zip((one, two), seeds, strict=True):
+            results = call(each, "evaluate", {"candidate": seed, "batch": [{"id": "0", "data": {}}]})["results"]
+            assert results[0]["status"] == "ok"
+
+
+def test_what_is_not_committed_is_said_at_the_start(project: Project, tmp_path: Path) -> None:
+    (project.folder / "helper.py").write_text("ANSWER = 5\n")
+    command = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--python", sys.executable]
+    with subprocess.Popen(
+        [*command, "--tree-dir", str(tmp_path / "state"), "--json"],
+        cwd=project.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=WAIT_S)
+    assert f"main@{project.first[:12]}; left out, as not committed: helper.py" in told
+
+
+def test_a_commit_of_another_branch_is_evaluated_over_http(project: Project, tmp_path: Path) -> None:
+    other = second(project, {"helper.py": "ANSWER = 7\n"})
+    with served(project, tmp_path / "state") as endpoint:
+        seed = call(endpoint, "discover", {})["program"]["seed_candidate"]
+        candidate = {**seed, "git_branch": f"any@{other}"}
+        results = call(endpoint, "evaluate", {"candidate": candidate, "batch": [{"id": "0", "data": {}}]})["results"]
+        assert results[0]["output"]["answer"] == 7

@@ -1,0 +1,170 @@
+"""What a program is given to run in its tree: settings, environment, links, what the user's build makes."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import ProgramFailed
+from rpc_server.config import SettingsError
+from rpc_server.settings import Settings
+from rpc_server.trees.environments import Environment
+from rpc_server.trees.state import State, home_of
+from rpc_server.trees.tree import Tree, environment_in, settings_in
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.trees.opened import FILES, Open, second
+
+
+def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Tree]:
+    """The settings of a project in `root` as they are in a tree of it."""
+    folder = root.parent / "tree"
+    (folder / "files").mkdir(parents=True)
+    for name in ("app.py", "run.sh"):
+        (folder / "files" / name).touch()
+        (root / name).touch()
+    variables = {"PATH": "/built/bin:/usr/bin"}
+    tree = Tree("c", folder, folder / "files", folder / "scratch", environment or Environment(variables=variables))
+    return settings_in(Settings(root=root, trees=True, **given), tree), tree
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root" / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / "root" / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    return tmp_path / "root"
+
+
+def test_paths_below_the_users_root_lead_into_the_tree(root: Path) -> None:
+    found, tree = in_tree(root, program=str(root / "app.py"), seed_candidate=root / "seed.json", env={"PATH": "x"})
+    assert (found.root, found.program, found.seed_candidate) == (
+        tree.root,
+        str(tree.root / "app.py"),
+        tree.root / "seed.json",
+    )
+    assert found.python == root / ".venv/bin/python"
+    assert found.env["PATH"] == "/built/bin:/usr/bin"
+    assert found.env["TMPDIR"] == str(tree.scratch)
+
+
+def test_a_relative_interpreter_is_the_users(root: Path) -> None:
+    found, _ = in_tree(root, program="app.py", python=Path(".venv/bin/python"))
+    assert found.python == root / ".venv/bin/python"
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_commands_files_are_the_trees_and_its_interpreter_the_users(root: Path, absolute: bool) -> None:
+    start = f"{root}/" if absolute else ""
+    found, tree = in_tree(root, command=(f"{start}.venv/bin/python", f"{start}app.py", "--x"))
+    assert found.command is not None
+    assert found.command[0] == str(root / ".venv/bin/python")
+    assert Path(tree.root, found.command[1]) == tree.root / "app.py"
+
+
+@pytest.mark.parametrize(("word", "is_in_tree"), [("./run.sh", True), ("node", False)])
+def test_a_commands_own_script_is_the_trees(root: Path, word: str, is_in_tree: bool) -> None:
+    found, tree = in_tree(root, command=(word,))
+    assert found.command == ((str(tree.root / "run.sh"),) if is_in_tree else (word,))
+
+
+def test_an_environment_that_was_built_takes_the_place_of_the_projects_own(root: Path) -> None:
+    venv = Path("/built")
+    found, _ = in_tree(root, Environment(venv, None, {"PATH": "/p"}), command=(".venv/bin/python", "app.py"))
+    assert found.command == ("/built/bin/python", "app.py")
+
+
+def test_a_program_knows_of_no_repository_that_the_server_was_started_in(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(root))
+    found, tree = in_tree(root, program="app.py")
+    environment = environment_in(found, tree)
+    assert "GIT_DIR" not in environment
+    assert environment["GIT_CEILING_DIRECTORIES"] == str(tree.folder)
+
+
+async def test_a_package_in_src_is_the_trees_though_it_is_installed_from_the_users_folder(
+    tmp_path: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = str(FILES["app.py"]).replace("from helper", "from pkg.helper").replace('["helper"]', '["pkg.helper"]')
+    files = {"src/pkg/__init__.py": "", "src/pkg/helper.py": "ANSWER = 1\n", "src/pkg/app.py": app}
+    project = Project(tmp_path, dict(files))
+    monkeypatch.setenv("PYTHONPATH", str(project.folder / "src"))  # as the .pth file of an editable install does
+    other = second(project, {"src/pkg/helper.py": "ANSWER = 2\n"})
+    here = await opened(project, program="pkg.app")
+    assert (await here.output(here.at(other)))["answer"] == 2
+
+
+async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree(
+    project: Project, opened: Open
+) -> None:
+    (project.folder / "model.dat").write_text("weights")
+    here = await opened(
+        project, links=("model.dat",), build_command=("sh", "-c", "pwd > built.txt; git status || true")
+    )
+    told = await here.output(here.seed)
+    assert {"model.dat", "built.txt"} <= set(told["files"])
+    tree = Path(told["cwd"])
+    assert (tree / "model.dat").samefile(project.folder / "model.dat")
+    assert (tree / "built.txt").read_text() == f"{tree}\n"
+
+
+async def test_a_build_that_fails_is_the_commits_own_fault(project: Project, opened: Open) -> None:
+    other = second(project, {"broken.txt": ""})
+    here = await opened(project, build_command=("sh", "-c", "test ! -e broken.txt || { echo it is broken; exit 3; }"))
+    (result,) = await here.results(here.at(other))
+    assert result["status"] == "program_error"
+    assert "status 3" in result["error"]["message"]
+    assert "it is broken" in result["error"]["log"]
+    assert here.folders == 1
+
+
+async def test_the_root_must_be_in_the_commit(tmp_path: Path, opened: Open) -> None:
+    project = Project(tmp_path, {**FILES, "sub/app.py": FILES["app.py"], "sub/helper.py": "ANSWER = 1\n"})
+    gone = second(project, {"sub2/x": ""})
+    project.git("checkout", "--quiet", gone)
+    project.git("rm", "--quiet", "-r", "sub")
+    gone = project.commit("gone")
+    project.git("checkout", "--quiet", "main")
+    here = await opened(project, root=project.folder / "sub")
+    assert (await here.output(here.seed))["cwd"].endswith("/files/sub")
+    (result,) = await here.results(here.at(gone))
+    assert "there is no folder sub in" in result["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("link", "said"), [("app.py", "every tree has it"), ("../x", "not a path below"), ("nowhere", "there is no")]
+)
+async def test_links_that_cannot_be_made_are_refused_at_the_start(
+    project: Project, opened: Open, link: str, said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        await opened(project, links=(link,))
+
+
+async def test_a_seed_that_cannot_start_is_told_and_nothing_is_left(
+    project: Project, opened: Open, tmp_path: Path
+) -> None:
+    with pytest.raises(ProgramFailed, match=r"there is no file .*nowhere\.py"):
+        await opened(project, program="nowhere.py", tree_dir=tmp_path / "state")
+    assert list((tmp_path / "state/servers").iterdir()) == []
+
+
+def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
+    (tmp_path / "servers/dead/trees/x/files").mkdir(parents=True)
+    (tmp_path / "servers/dead/lock").touch()
+    living, later = State(tmp_path), State(tmp_path)
+    later.sweep()
+    assert not later.alone
+    assert sorted(os.listdir(tmp_path / "servers")) == sorted([living.folder.name, later.folder.name])  # noqa: PTH208
+    living.close()
+    later.sweep()
+    assert later.alone
+    later.close()
+    assert list((tmp_path / "servers").iterdir()) == []
+
+
+def test_a_place_that_paths_in_variables_cannot_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="`tree_dir`"):
+        home_of(tmp_path, tmp_path / "a:b")
