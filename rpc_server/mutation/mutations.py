@@ -1,0 +1,294 @@
+"""`apply_mutation` as a transaction: draft, edit, rules, commit, a tree that runs, then a branch; or nothing."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import logging
+import re
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
+from protocol.code import ADDED_COMPONENTS, added_components, added_to, commit_of
+from protocol.errors import MutationRejected, ProgramFailed, UnknownCandidate
+from protocol.mutation import Merge, MutationName
+from rpc_server import wire
+from rpc_server.mutation.agents import Agent
+from rpc_server.mutation.edits import Editor
+from rpc_server.mutation.messages import commit_message
+from rpc_server.mutation.rejection import Attempt, Stage, rejected
+from rpc_server.mutation.rules import Rules
+from rpc_server.mutation.threads import all_of, to_the_end
+from rpc_server.mutation.turns import Alone
+from rpc_server.mutation.workbench import Before, Told
+from rpc_server.params import invalid
+from rpc_server.trees.candidates import Changed, after
+from rpc_server.trees.commands import run_command
+from rpc_server.trees.draft import Draft
+from rpc_server.trees.git import GitError
+from rpc_server.trees.ready import Ready, Trees
+from rpc_server.trees.repository import BRANCHES
+from rpc_server.trees.tree import Tree, environment_in
+
+logger = logging.getLogger(__name__)
+
+_STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", "check": "check"}
+"""Where a tree that cannot be made ready failed; anything else is the start of its program."""
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A request, the name it goes by, and the digest by which it is known again."""
+
+    request: ApplyMutationParams
+    name: MutationName
+    digest: str
+
+    @property
+    def branch(self) -> str:
+        return f"{BRANCHES}{self.name.run}/{self.name.number}"
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a draft came to, allowed by the rules: its commit, the bundle with it, and what was done in words."""
+
+    commit: str
+    bundle: bytes
+    summary: str
+    files: list[str]
+    diff: str
+
+
+class TreeMutations:
+    """Mutations of the commits of `trees`; see `rpc_server.code.Mutations`."""
+
+    def __init__(self, trees: Trees, agent: Agent, rules: Rules) -> None:
+        self._trees = trees
+        self._repository = trees.repository
+        self._settings = trees.settings
+        self._rules = rules
+        self._editor = Editor(trees.repository, trees.settings, agent)
+        self._room = asyncio.Semaphore(trees.settings.max_mutations)
+        self._alone = Alone()
+
+    async def apply(self, request: ApplyMutationParams, told: Told) -> ApplyMutationResult:
+        """See `Mutations.apply`."""
+        order = _Order(
+            request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0), _digest(request)
+        )
+        async with self._alone.at(order.branch):
+            found = await self._found(order)
+            if found is not None:
+                return found
+            async with self._room:
+                return await self._made(order, told)
+
+    async def _found(self, order: _Order) -> ApplyMutationResult | None:
+        """What was answered when the branch was made, by a server that may have been killed before it pushed."""
+        commit = await to_the_end(self._repository.branch, order.branch)
+        if commit is None:
+            return None
+        kept = await to_the_end(self._repository.answer, order.branch)
+        if kept is None:
+            raise invalid("name", f"the branch {order.branch} is there already, and no mutation here made it")
+        found = json.loads(kept)
+        if found["asked"] != order.digest:
+            raise invalid("name", f"the branch {order.branch} stands for another mutation")
+        async with self._withdrawn_unless_done(order.branch, commit):
+            await self._push(order.branch, commit)
+        return ApplyMutationResult.model_validate(found["answer"])
+
+    async def _made(self, order: _Order, told: Told) -> ApplyMutationResult:
+        mutation = order.request.mutation
+        parents = [_commit(order.request.candidate)]
+        if isinstance(mutation, Merge):
+            parents.append(_commit(mutation.other))
+            if not await to_the_end(self._repository.has, parents[1]):
+                raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
+        async with self._trees.at(parents[0]) as ready:
+            before = Before(parents[0], ready.seed, ready.tree.environment)
+        attempt = Attempt()
+        try:
+            work, ready = await self._prepared(parents, order, before, attempt, told)
+            async with self._withdrawn_unless_done(order.branch, work.commit):
+                try:
+                    result = _result(order, before, work, ready.seed, attempt)
+                    await self._publish(order, work, result)
+                except BaseException:
+                    await all_of(self._trees.put_away(ready))
+                    raise
+                await all_of(self._trees.keep(ready))
+            return result
+        except MutationRejected as error:
+            attempt.explain(error)
+            raise
+
+    async def _prepared(
+        self, parents: list[str], order: _Order, before: Before, attempt: Attempt, told: Told
+    ) -> tuple[_Work, Ready]:
+        """Everything that can be done without the repository noticing; once more where the agent was killed."""
+        try:
+            return await self._prepared_once(parents, order, before, attempt, told)
+        except MutationRejected:
+            if attempt.killed != 1:
+                raise
+        told(f"{self._editor.agent.name} was killed, and begins again")
+        return await self._prepared_once(parents, order, before, attempt, told)
+
+    async def _prepared_once(
+        self, parents: list[str], order: _Order, before: Before, attempt: Attempt, told: Told
+    ) -> tuple[_Work, Ready]:
+        ready = None
+        try:
+            async with self._draft(parents) as draft:
+                work = await self._worked(draft, order, before, attempt, told)
+                ready = await self._checked(draft, work.commit, told)
+        except BaseException:
+            if ready is not None:
+                await all_of(self._trees.put_away(ready))
+            raise
+        return work, ready
+
+    async def _worked(self, draft: Draft, order: _Order, before: Before, attempt: Attempt, told: Told) -> _Work:
+        """The edit, held against the rules, as a commit of the draft."""
+        summary = await self._editor.edit(draft, order.request.mutation, before, attempt, told)
+        changes = await to_the_end(draft.changes)
+        self._rules.check(changes)
+        diff = await to_the_end(draft.diff, changes, self._settings.max_diff_bytes)
+        attempt.diff = diff.text
+        self._rules.check_size(diff.size)
+        files = [file.path for file in changes.files]
+        commit = await to_the_end(draft.commit, commit_message(order.request, order.name, summary, files))
+        return _Work(commit, await to_the_end(draft.bundle, commit, order.branch), summary, files, diff.text)
+
+    async def _checked(self, draft: Draft, commit: str, told: Told) -> Ready:
+        """A fresh tree of the commit, whose program has started and which passes the user's check."""
+        try:
+            ready = await self._trees.ready_from(commit, draft.objects, told)
+            try:
+                if self._settings.check_command is not None:
+                    told("running the check")
+                    await self._run_check(self._settings.check_command, draft, ready.tree)
+            except BaseException:
+                await all_of(self._trees.put_away(ready))
+                raise
+        except ProgramFailed as error:
+            if error.retryable:
+                raise
+            said = [error.details.get(name) for name in ("traceback", "log_tail")]
+            log_tail = "\n".join(text for text in said if isinstance(text, str) and text)
+            stage = _STAGES.get(error.details.get("stage"), "start")
+            raise rejected(
+                stage, self._seen_from_inside(error.message), log_tail=self._seen_from_inside(log_tail)
+            ) from error
+        return ready
+
+    def _seen_from_inside(self, text: str) -> str:
+        """Paths in it as seen from the tree, which has another place each time and tells nobody anything."""
+        return re.sub(re.escape(str(self._trees.state.folder)) + r"/trees/[^/]+/files/?", "", text)
+
+    async def _run_check(self, command: tuple[str, ...], draft: Draft, tree: Tree) -> None:
+        files = tree.folder / "files"
+        before = await to_the_end(draft.differing, files)  # what the build changed, as it does in every tree
+        await run_command(
+            command,
+            folder=tree.root,
+            environment=environment_in(self._settings, tree),
+            timeout_s=self._settings.check_timeout_s,
+            stage="check",
+        )
+        changed = set(await to_the_end(draft.differing, files)) - set(before)
+        if changed:
+            names = ", ".join(map(repr, sorted(changed)))
+            raise rejected("check", f"the check changed files, so they are not those of the commit: {names:.500}")
+
+    async def _publish(self, order: _Order, work: _Work, result: ApplyMutationResult) -> None:
+        """Make the branch, and push it."""
+        answer = wire.write({"asked": order.digest, "answer": result.model_dump(exclude_none=True)})
+        try:
+            await to_the_end(self._repository.take, work.bundle, answer)
+        except GitError as error:
+            if await to_the_end(self._repository.branch, order.branch) not in (None, work.commit):
+                raise invalid("name", f"another server has made the branch {order.branch} meanwhile") from error
+            raise
+        await self._push(order.branch, work.commit)
+
+    async def _push(self, branch: str, commit: str) -> None:
+        remote = self._settings.push
+        if remote is None:
+            return
+        try:
+            await to_the_end(self._repository.push, commit, branch, remote)
+        except GitError as error:
+            raise rejected("push", f"cannot push to {remote}: {error}") from error
+        except asyncio.CancelledError:
+            try:
+                await to_the_end(self._repository.unpush, commit, branch, remote)
+            except GitError as error:
+                logger.warning("%s may still have %s: %s", remote, branch, error)
+            raise
+
+    @asynccontextmanager
+    async def _withdrawn_unless_done(self, branch: str, commit: str) -> AsyncIterator[None]:
+        """Take the branch away again where the block fails or is cancelled."""
+        try:
+            yield
+        except BaseException:
+            await to_the_end(self._repository.drop, branch, commit)
+            raise
+
+    @asynccontextmanager
+    async def _draft(self, parents: list[str]) -> AsyncIterator[Draft]:
+        draft = Draft(self._repository, self._trees.state.new_folder("drafts"), *parents)
+        try:
+            await to_the_end(draft.open)
+            yield draft
+        finally:
+            await to_the_end(draft.close)
+
+
+def _digest(request: ApplyMutationParams) -> str:
+    asked = request.model_dump(mode="json", include={"candidate", "mutation"})
+    return hashlib.sha256(wire.canonical(asked)).hexdigest()
+
+
+def _commit(candidate: Candidate) -> str:
+    try:
+        commit = commit_of(candidate)
+    except ValueError as error:
+        raise UnknownCandidate(str(error)) from None
+    if commit is None:
+        raise UnknownCandidate("its code does not evolve: it names no commit")
+    return commit
+
+
+def _result(order: _Order, before: Before, work: _Work, now: Candidate, attempt: Attempt) -> ApplyMutationResult:
+    changed = _after(order, before, now, work.commit)
+    return ApplyMutationResult(
+        candidate=changed.candidate,
+        commit=work.commit,
+        parent=before.commit,
+        diff=work.diff,
+        files=work.files,
+        summary=work.summary,
+        branch=order.branch,
+        bundle=base64.b64encode(work.bundle).decode(),
+        usage=attempt.usage,
+        components_added=changed.added,
+        components_removed=changed.removed,
+    )
+
+
+def _after(order: _Order, before: Before, now: Candidate, commit: str) -> Changed:
+    """The new candidate; that of a merge keeps this candidate's texts, and has what was added to either."""
+    candidate, mutation = order.request.candidate, order.request.mutation
+    if not isinstance(mutation, Merge):
+        return after(candidate, before.seed, now, order.branch, commit)
+    ours, theirs = added_to(candidate), added_to(mutation.other)
+    both = {**ours, **{name: text for name, text in theirs.items() if name not in ours}}
+    as_now = {name: now.get(name, text) for name, text in before.seed.items()}
+    return after({**candidate, ADDED_COMPONENTS: added_components(both)}, as_now, now, order.branch, commit)

@@ -1,0 +1,103 @@
+"""Folders for agents to work in, what they said on the way, and their processes found by a mark in the environment."""
+
+import asyncio
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from rpc_server.mutation.agents import Agent, Done, Task
+from tests.scripted_anthropic import ScriptedModel
+
+MARK = "AGENT_TEST_MARK"
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], Any]]:
+    """The server's loop; processes are started on the other one too, on which a server may be embedded."""
+    factories: dict[str, Callable[[], Any]] = {"uvloop": uvloop.new_event_loop}
+    if item.path.name == "test_command_agent.py":
+        factories["asyncio"] = asyncio.new_event_loop
+    return factories
+
+
+class Workplace:
+    """A folder with one program in it, an environment, and all that was told of the work there."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = environment
+        self.told: list[str] = []
+
+    def task(self, prompt: str) -> Task:
+        return Task(self.folder, prompt, self.environment)
+
+    async def work(self, agent: Agent, prompt: str = "Make it louder.") -> Done:
+        async with asyncio.timeout(60):
+            return await agent.work(self.task(prompt), self.told.append)
+
+    def processes(self) -> dict[int, str]:
+        """Every living process that came of the work here, with its command line."""
+        return processes_marked(self.environment[MARK])
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Iterator[Workplace]:
+    """`app.py` in a folder, the user's interpreter first on PATH, and none of its processes left in the end."""
+    folder, user, home, temporary = (tmp_path / name for name in ("folder", "user", "home", "temporary"))
+    for each in (folder, user, home, temporary):
+        each.mkdir()
+    (folder / "app.py").write_text('print("hello")\n')
+    (user / "python").symlink_to(sys.executable)
+    environment = {
+        "PATH": f"{user}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        MARK: uuid.uuid4().hex,
+    }
+    place = Workplace(folder, environment)
+    yield place
+    assert not place.processes()
+    assert not list(temporary.glob("*")), "temporary files were left behind"
+
+
+@pytest.fixture
+async def model(workplace: Workplace) -> Any:
+    """A scripted model that the work in `workplace` finds in its environment."""
+    async with ScriptedModel() as scripted:
+        workplace.environment.update(scripted.environment())
+        yield scripted
+
+
+@pytest.fixture
+def until() -> Callable[..., Any]:
+    """`await until(condition)`: what the condition gives once it is true; fails when that takes too long."""
+    return _until
+
+
+async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not come to pass in time"
+        await asyncio.sleep(0.01)
+    return value
+
+
+def processes_marked(mark: str) -> dict[int, str]:
+    """Every living process whose environment holds the mark."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            is_zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            if not is_zombie and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found

@@ -1,0 +1,37 @@
+"""Which agent the settings name."""
+
+import importlib.util
+
+import pytest
+
+from rpc_server.code_settings import CodeSettings
+from rpc_server.config import SettingsError
+from rpc_server.mutation.agents import AgentFailed, agent_from
+from tests.scripted_anthropic import Script, use
+
+
+async def test_a_command_with_its_deadline(workplace):
+    agent = agent_from(CodeSettings(allow_mutations=True, agent_command=("sleep", "600"), agent_timeout_s=0.2))
+
+    assert agent.name == "sleep"
+    with pytest.raises(AgentFailed, match="sleep was not done"):
+        await workplace.work(agent)
+
+
+async def test_claude_with_its_model_tools_and_limits(workplace, model):
+    model.scripts.append(Script("Make it louder.", [[use("Glob", pattern="*")], [use("Glob", pattern="*")]]))
+    settings = CodeSettings(
+        allow_mutations=True, agent_model="claude-opus-4-1", agent_tools=("Glob",), agent_max_turns=1
+    )
+
+    with pytest.raises(AgentFailed, match="the limit of 1 turns was reached"):
+        await workplace.work(agent_from(settings))
+
+    assert [(asked.body["model"], asked.tools) for asked in model.asked] == [("claude-opus-4-1", ["Glob"])]
+
+
+def test_claude_without_its_sdk_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", {"claude_agent_sdk": None}.__getitem__)
+
+    with pytest.raises(SettingsError, match=r"pip install 'evolverpc\[agent\]'.*`agent_command`"):
+        agent_from(CodeSettings(allow_mutations=True))

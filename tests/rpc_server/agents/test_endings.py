@@ -1,0 +1,168 @@
+"""However an agent's work ends, every process that came of it ends too."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpc_server.mutation.agents import Agent, AgentFailed, ClaudeAgent, CommandAgent
+from tests.scripted_anthropic import Script, Silence, served, use
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere only its process group ends")
+
+ROOT = Path(__file__).parents[3]
+
+STARTS_DAEMONS = """
+sleep 601 &
+setsid sleep 602 &
+(setsid setsid sleep 603 &) &
+nohup sh -c 'trap "" TERM INT HUP; sleep 604; sleep 604' >/dev/null 2>&1 &
+python -c 'import os
+os.fork() and os._exit(0)
+os.setsid()
+os.fork() and os._exit(0)
+os.execlp("sleep", "sleep", "605")'
+"""
+"""Leaves five sleeps behind, each cut loose in another way."""
+
+SLEEPS = ("sleep 601", "sleep 602", "sleep 603", "sleep 604", "sleep 605")
+
+SERVER = """
+import asyncio, json, sys
+from pathlib import Path
+from rpc_server.mutation.agents import Task, agent_from
+from rpc_server.code_settings import CodeSettings
+
+async def main():
+    given = json.loads(sys.argv[1])
+    agent = agent_from(CodeSettings(allow_mutations=True, **given["settings"]))
+    await agent.work(Task(Path(given["folder"]), "Make it louder.", given["environment"]), lambda _: None)
+
+asyncio.run(main())
+"""
+
+
+def sleeping(workplace) -> bool:
+    commands = [command.strip() for command in workplace.processes().values()]
+    return all(sleep in commands for sleep in SLEEPS)
+
+
+def command(then: str) -> CommandAgent:
+    return CommandAgent(("sh", "-c", STARTS_DAEMONS + then), timeout_s=60.0)
+
+
+def claude() -> ClaudeAgent:
+    return ClaudeAgent(model="claude-sonnet-4-5", tools=("Bash",), max_turns=9, max_cost_usd=None, timeout_s=60.0)
+
+
+async def test_its_own_end_is_that_of_all_it_started(workplace, until):
+    ready = workplace.folder / "ready"
+    working = asyncio.create_task(workplace.work(command(f"while [ ! -e {ready} ]; do sleep 0.01; done")))
+    await until(lambda: sleeping(workplace))
+
+    ready.touch()
+    await working
+
+    assert not workplace.processes()
+
+
+async def test_the_deadline_ends_all_it_started(workplace, until):
+    agent = CommandAgent(("sh", "-c", STARTS_DAEMONS + "sleep 600"), timeout_s=2.0)
+    working = asyncio.create_task(workplace.work(agent))
+    await until(lambda: sleeping(workplace))
+
+    with pytest.raises(AgentFailed):
+        await working
+
+    assert not workplace.processes()
+
+
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_cancelling_ends_all_it_started_before_it_returns(workplace, until, cancels):
+    working = asyncio.create_task(workplace.work(command("sleep 600")))
+    await until(lambda: sleeping(workplace))
+
+    for _ in range(cancels):
+        working.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+    assert not workplace.processes()
+
+
+@pytest.mark.parametrize("passes", range(4))
+async def test_cancelling_while_it_starts_leaves_nothing(workplace, passes):
+    working = asyncio.create_task(workplace.work(command("sleep 600")))
+    for _ in range(passes):
+        await asyncio.sleep(0)
+
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+    assert not workplace.processes()
+
+
+async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace, model, until):
+    model.scripts.append(Script("Make it louder.", [[use("Bash", command=STARTS_DAEMONS)], Silence()]))
+    working = asyncio.create_task(workplace.work(claude()))
+    await until(lambda: sleeping(workplace))
+
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+    assert not workplace.processes()
+
+
+@pytest.mark.parametrize("kind", ["command", "claude"])
+async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, until, tmp_path, kind):
+    scripts = tmp_path / "scripts.json"
+    turns = [[{"tool": "Bash", "input": {"command": STARTS_DAEMONS}}], None]
+    scripts.write_text(json.dumps([{"when": "Make it louder.", "turns": turns}]))
+    settings = {"agent_command": ["sh", "-c", STARTS_DAEMONS + "sleep 600"]} if kind == "command" else {}
+    with served(scripts) as environment:
+        given = {
+            "settings": settings,
+            "folder": str(workplace.folder),
+            "environment": {**workplace.environment, **environment},
+        }
+        server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, json.dumps(given), cwd=ROOT)
+        try:
+            await until(lambda: sleeping(workplace))
+        finally:
+            server.kill()
+            await server.wait()
+        await until(lambda: not workplace.processes(), 5.0)
+        await until(lambda: not list(Path(workplace.environment["TMPDIR"]).iterdir()), 5.0)
+
+
+async def test_a_killed_keeper_takes_the_command_along(workplace, until):
+    working = asyncio.create_task(workplace.work(CommandAgent(("sleep", "600"), timeout_s=60.0)))
+    await until(lambda: "sleep 600 " in workplace.processes().values())
+
+    (keeper,) = (pid for pid, line in workplace.processes().items() if "keeper.py" in line)
+    os.kill(keeper, signal.SIGKILL)
+
+    with pytest.raises(AgentFailed, match="killed by SIGKILL"):
+        await working
+    await until(lambda: not workplace.processes(), 5.0)
+    shutil.rmtree(workplace.environment["TMPDIR"])  # nobody was left to do it
+
+
+async def test_what_forks_faster_than_it_is_looked_for_ends_too(workplace, until):
+    # Each process lives for a moment only, in the end of one chain: parent dead, child orphaned, again and again.
+    chain = "import os\nwhile True:\n    if os.fork(): os._exit(0)\n"
+    agent: Agent = CommandAgent(
+        (sys.executable, "-c", f"import os\nif os.fork() == 0:\n    exec({chain!r})"), timeout_s=60
+    )
+
+    await workplace.work(agent)
+
+    assert not workplace.processes()

@@ -1,0 +1,112 @@
+"""Mutations in this process over a small repository, and an agent that does as a script says."""
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
+from protocol.errors import MutationRejected
+from rpc_server.mutation.mutations import TreeMutations
+from rpc_server.mutation.open_mutations import open_mutations
+from rpc_server.settings import Settings
+from rpc_server.trees.open_trees import open_trees
+from rpc_server.trees.program import TreesProgram
+from tests.rpc_server.mutation.project import Project
+
+SCRIPTED = (
+    "sh",
+    "-c",
+    r"""sed -n '/^<change-request-/,/^<\/change-request-/{/^<.*change-request-/!p}' > "$TMPDIR/script"; """
+    r""". "$TMPDIR/script" """,
+)
+"""An agent that runs the change request as a script of the shell, with the user's Python as `python`."""
+
+
+def settings_for(project: Project, **given: Any) -> Settings:
+    """Settings of a server for the project, its state beside it."""
+    usual: dict[str, Any] = {
+        "root": project.folder,
+        "program": "app.py",
+        "python": Path(sys.executable),
+        "workers": 1,
+        "start_timeout_s": 20.0,
+        "allow_mutations": True,
+        "tree_dir": project.folder.parent / "state",
+        "agent_command": SCRIPTED,
+        "agent_timeout_s": 20.0,
+    }
+    return Settings(**{**usual, **given})
+
+
+class Served:
+    """Mutations of one project."""
+
+    def __init__(self, project: Project, program: TreesProgram, mutations: TreeMutations) -> None:
+        self.project = project
+        self.program = program
+        self.mutations = mutations
+        self.seed = program.info.seed_candidate
+        self._told: list[str] = []
+        self._heard = asyncio.Event()
+
+    async def apply(
+        self, kind: str, *, candidate: Candidate | None = None, name: str | None = None, **mutation: Any
+    ) -> ApplyMutationResult:
+        """The answer; `name` is `run/number`."""
+        run, _, number = (name or f"{uuid.uuid4().hex}/0").partition("/")
+        asked = {
+            "candidate": candidate or self.seed,
+            "mutation": {"kind": kind, **mutation},
+            "name": {"run": run, "number": int(number)},
+        }
+        return await self.mutations.apply(ApplyMutationParams.model_validate(asked), self._tell)
+
+    async def reached(self, stage: str) -> None:
+        """Wait until some progress was told that has these words in it."""
+        while not any(stage in told for told in self._told):
+            self._heard.clear()
+            await self._heard.wait()
+
+    def _tell(self, message: str) -> None:
+        self._told.append(message)
+        self._heard.set()
+
+    async def change(self, script: str, **given: Any) -> ApplyMutationResult:
+        """What comes of an agent that runs this script."""
+        return await self.apply("change_request", request=script, **given)
+
+    async def rejected(self, kind: str, **given: Any) -> dict[str, Any]:
+        """The details of the rejection."""
+        try:
+            result = await self.apply(kind, **given)
+        except MutationRejected as error:
+            return dict(error.details)
+        raise AssertionError(f"it was applied: {result.diff}")
+
+    async def outcome(self, kind: str, **given: Any) -> tuple[str, Any]:
+        """`applied` and the answer, or the stage and the details."""
+        try:
+            return "applied", await self.apply(kind, **given)
+        except MutationRejected as error:
+            return str(error.details["stage"]), error.details
+
+    def left(self) -> list[str]:
+        """Drafts that are still there."""
+        return [draft.name for draft in (self.program.trees.state.folder / "drafts").iterdir()]
+
+
+@asynccontextmanager
+async def served(project: Project, **given: Any) -> AsyncIterator[Served]:
+    """A server's mutations while the block runs."""
+    program, _ = await open_trees(settings_for(project, **given))
+    try:
+        yield Served(project, program, await open_mutations(program.trees))
+    finally:
+        await program.close()
+
+
+Serve = Callable[..., Any]

@@ -1,0 +1,190 @@
+"""A server in its own process: mutations over HTTP, and what is left when it is killed in the middle of one."""
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import MutationRejected, RpcError
+from sandbox_runtime import Endpoint, running_server
+from tests.rpc_server.mutation.patches import added, changed
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutation.served import SCRIPTED, served
+from tests.rpc_server.mutation.test_transaction import GREETING, greets
+
+WAIT_S = 30.0
+MARK = "MUTATION_TEST_MARK"
+ROOT = Path(__file__).parents[3]
+
+ONCE = 'if [ ! -e "$AT" ]; then touch "$AT"; setsid sleep 300 & sleep 300; fi'
+"""Says that it was reached, and never ends; only the first time."""
+
+AGENT = {"kind": "change_request", "request": f"{ONCE}; echo x > notes/new.txt; echo Did it"}
+PATCH = {"kind": "patch", "diff": added("notes/new.txt")}
+HANGS = "import os, time, pathlib; at = pathlib.Path(os.environ['AT']); at.exists() or (at.touch(), time.sleep(300))"
+STAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "agent": (AGENT, {}),
+    "build": (PATCH, {"build_command": ["sh", "-c", f"if [ -e notes/new.txt ]; then {ONCE}; fi"]}),
+    "start": ({"kind": "patch", "diff": changed("texts.py", GREETING, f"{HANGS}; {GREETING}")}, {}),
+    "check": (PATCH, {"check_command": ["sh", "-c", ONCE]}),
+}
+
+
+class Served:
+    """Starts servers for a project, and finds what they leave."""
+
+    def __init__(self, place: Path) -> None:
+        self.project = Project(place)
+        self.at = place / "at"
+        self.state = place / "state"
+        self._config = place / "gepa.toml"
+        self._mark = uuid.uuid4().hex
+
+    def argv(self, **settings: Any) -> list[str]:
+        given = {
+            "root": str(self.project.folder),
+            "program": "app.py",
+            "python": sys.executable,
+            "workers": 1,
+            "allow_mutations": True,
+            "tree_dir": str(self.state),
+            "agent_command": list(SCRIPTED),
+            **settings,
+        }
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
+        self._config.write_text("".join(lines) + f"[env]\nAT = {json.dumps(str(self.at))}\n")
+        return [sys.executable, "-m", "rpc_server", "--config", str(self._config)]
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {MARK: self._mark, "PYTHONPATH": str(ROOT), "GEPA_TOKEN": "the-token-of-this-test"}
+
+    def processes(self) -> list[str]:
+        """Command lines of what lives and was started by a server of ours."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and f"{MARK}={self._mark}".encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+        return [command for command in found if command]
+
+
+def ask(endpoint: Endpoint, method: str, params: dict[str, Any] | None = None) -> Any:
+    """The result; raises the error."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {endpoint.token}"}
+    request = urllib.request.Request(endpoint.url, body, headers)  # noqa: S310  # a server of ours
+    with urllib.request.urlopen(request, timeout=WAIT_S) as response:  # noqa: S310  # as above
+        answer = json.load(response)
+    if "error" in answer:
+        raise RpcError.from_wire(answer["error"])
+    return answer["result"]
+
+
+def seed_of(endpoint: Endpoint) -> dict[str, str]:
+    seed: dict[str, str] = ask(endpoint, "discover")["program"]["seed_candidate"]
+    return seed
+
+
+def until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_told(server: Served) -> None:
+    with running_server(server.argv(), env=server.env) as endpoint:
+        told = ask(endpoint, "discover")
+        assert {"mutations", "commits"} <= set(told["capabilities"])
+        seed = told["program"]["seed_candidate"]
+        name = {"run": "r", "number": 1}
+        params = {"candidate": seed, "mutation": {"kind": "patch", "diff": greets("bye")}, "name": name}
+        made = ask(endpoint, "apply_mutation", params)
+        batch = [{"id": "0", "data": {}}]
+        (result,) = ask(endpoint, "evaluate", {"candidate": made["candidate"], "batch": batch})["results"]
+        assert result["output"] == "bye"
+        with pytest.raises(MutationRejected) as caught:
+            ask(endpoint, "apply_mutation", {"candidate": seed, "mutation": {"kind": "patch", "diff": added("../x")}})
+        assert caught.value.details["stage"] == "edit"
+
+
+def test_a_server_without_the_flag_changes_nothing(server: Served) -> None:
+    argv = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--tree-dir", str(server.state)]
+    with running_server(argv, env=server.env, cwd=server.project.folder) as endpoint:
+        assert "mutations" not in ask(endpoint, "discover")["capabilities"]
+        with pytest.raises(RpcError) as caught:
+            ask(endpoint, "apply_mutation", {"candidate": seed_of(endpoint), "mutation": PATCH})
+        assert caught.value.code == -32601
+    assert server.project.branches() == {}
+
+
+def test_what_a_program_offers_its_server_alone_is_not_advertised(server: Served) -> None:
+    server.project.write(
+        {"app.py": (server.project.folder / "app.py").read_text() + "\ndef write_texts(candidate): ...\n"}
+    )
+    server.project.commit("It can write")
+    with running_server(server.argv(), env=server.env) as endpoint:
+        assert "write_texts" not in ask(endpoint, "discover")["capabilities"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere not every orphan can be found")
+@pytest.mark.parametrize("stage", STAGES)
+async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start(server: Served, stage: str) -> None:
+    mutation, settings = STAGES[stage]
+    before = server.project.digest()
+    name = {"run": "r", "number": 1}
+    with running_server(server.argv(**settings), env=server.env) as endpoint:
+        params = {"candidate": seed_of(endpoint), "mutation": mutation, "name": name}
+        ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
+        until(server.at.exists)
+        os.kill(endpoint.pid, signal.SIGKILL)
+        until(lambda: not server.processes())
+    with running_server(server.argv(**settings), env=server.env) as endpoint:
+        (state,) = (server.state / "servers").iterdir()
+        assert list((state / "drafts").iterdir()) == []
+        assert (server.project.digest(), server.project.branches()) == (before, {})
+        made = ask(endpoint, "apply_mutation", params)
+        assert server.project.branches()["refs/heads/evolve/r/1"] == made["commit"]
+    assert server.project.digest() == before
+    for ref in server.project.branches():
+        server.project.git("update-ref", "-d", ref)
+    async with served(server.project, env={"AT": str(server.at)}) as undisturbed:
+        kind = mutation["kind"]
+        given = {key: value for key, value in mutation.items() if key != "kind"}
+        again = await undisturbed.apply(kind, candidate=params["candidate"], name="r/1", **given)
+    assert again.commit == made["commit"]
+
+
+def test_a_server_killed_while_it_pushes_leaves_what_the_repeated_call_finds(server: Served, tmp_path: Path) -> None:
+    remote = tmp_path / "remote.git"
+    server.project.git("init", "--quiet", "--bare", str(remote))
+    server.project.git("remote", "add", "origin", str(remote))
+    hook = remote / "hooks" / "pre-receive"
+    hook.write_text(f'#!/bin/sh\nAT={server.at}\nif [ ! -e "$AT" ]; then touch "$AT"; sleep 1; exit 1; fi\n')
+    hook.chmod(0o755)
+    argv = server.argv(push="origin")
+    with running_server(argv, env=server.env) as endpoint:
+        params = {"candidate": seed_of(endpoint), "mutation": PATCH, "name": {"run": "r", "number": 1}}
+        ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
+        until(server.at.exists)
+        os.kill(endpoint.pid, signal.SIGKILL)
+        until(lambda: not server.processes())
+    with running_server(argv, env=server.env) as endpoint:
+        made = ask(endpoint, "apply_mutation", params)
+    assert server.project.git("-C", str(remote), "rev-parse", "evolve/r/1") == made["commit"]

@@ -1,0 +1,133 @@
+"""Two candidates' code joined: by git, by an agent where both changed the same lines, or not at all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
+from tests.rpc_server.mutation.patches import APP_LINE, added, changed, deleted
+from tests.rpc_server.mutation.project import FILES, Project
+from tests.rpc_server.mutation.served import Served, served
+from tests.rpc_server.mutation.test_transaction import greets
+
+RESOLVE = """cat > "$TMPDIR/prompt"; cp "$TMPDIR/prompt" "$BESIDE/prompt"; cp -r .git "$BESIDE/lent"
+git log --format=%s HEAD MERGE_HEAD >/dev/null || exit 9
+"""
+TAKE_BOTH = RESOLVE + r"""sed -i '/^<<<<<<< /d; /^>>>>>>> /d; /^=======$/d' notes/one.txt; echo Took both"""
+
+
+def first_line(text: str) -> str:
+    rest = "".join(f" {line}\n" for line in ("two", "three", "four"))
+    return f"--- a/notes/one.txt\n+++ b/notes/one.txt\n@@ -1,4 +1,4 @@\n-one\n+{text}\n{rest}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+async def _both(server: Served, ours: str, theirs: str) -> tuple[dict[str, str], dict[str, str]]:
+    return (
+        (await server.apply("patch", diff=ours, name="ours/1")).candidate,
+        (await server.apply("patch", diff=theirs, name="theirs/1")).candidate,
+    )
+
+
+async def test_git_joins_what_does_not_conflict(project: Project) -> None:
+    async with served(project) as server:
+        ours, theirs = await _both(server, first_line("uno"), greets("bye"))
+        result = await server.apply("merge", candidate={**ours, "greeting": "own"}, other=theirs)
+    assert result.parent == ours[GIT_BRANCH].partition("@")[2]
+    parents = project.git("rev-parse", f"{result.commit}^1", f"{result.commit}^2").split()
+    assert parents == [ours[GIT_BRANCH].partition("@")[2], theirs[GIT_BRANCH].partition("@")[2]]
+    assert project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\ntwo")
+    assert result.candidate["greeting"] == "own"
+    assert result.usage is None
+
+
+async def test_what_was_added_to_either_is_in_the_new_candidate(project: Project) -> None:
+    async with served(project) as server:
+        ours, theirs = await _both(server, first_line("uno"), greets("hello", tone="kind"))
+        ours = {**ours, ADDED_COMPONENTS: added_components({"mine": "1", "both": "ours"})}
+        theirs = {**theirs, ADDED_COMPONENTS: added_components({"both": "theirs", "tone": "evolved"})}
+        result = await server.apply("merge", candidate=ours, other=theirs)
+    assert list(added_to(result.candidate).items()) == [("mine", "1"), ("both", "ours"), ("tone", "evolved")]
+
+
+async def test_an_agent_resolves_conflicts(project: Project) -> None:
+    agent = ("sh", "-c", TAKE_BOTH)
+    async with served(project, agent_command=agent, env={"BESIDE": str(project.folder.parent)}) as server:
+        ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
+        result = await server.apply("merge", candidate=ours, other=theirs)
+    assert project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\neins\ntwo")
+    assert result.summary == "Took both"
+    assert '"notes/one.txt"' in (project.folder.parent / "prompt").read_text()
+
+
+async def test_the_agent_is_told_what_each_line_was_made_for(project: Project) -> None:
+    write = r"""p=$(cat); text=$(printf '%s' "$p" | sed -n '/^<change-request-/{n;p}'); """
+    agent = ("sh", "-c", write + r"""if [ -n "$text" ]; then echo "$text" > notes/one.txt; else """
+             r"""printf '%s' "$p" > "$BESIDE/prompt"; echo both > notes/one.txt; fi""")  # fmt: skip
+    async with served(project, agent_command=agent, env={"BESIDE": str(project.folder.parent)}) as server:
+        ours = await server.change("first wish")
+        theirs = await server.change("second wish")
+        await server.apply("merge", candidate=ours.candidate, other=theirs.candidate)
+    told = (project.folder.parent / "prompt").read_text()
+    assert re.search(r"<our-requests-.*\n- first wish\n", told)
+    assert re.search(r"<their-requests-.*\n- second wish\n", told)
+
+
+@pytest.mark.parametrize("script", [":", "sed -i '/^=======$/d' notes/one.txt", "git add -A; git commit -qm done"])
+async def test_conflict_markers_that_are_left_reject(project: Project, script: str) -> None:
+    async with served(project, agent_command=("sh", "-c", f"cat >/dev/null; {script}")) as server:
+        ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
+        before = project.branches()
+        told = await server.rejected("merge", candidate=ours, other=theirs)
+        assert (told["stage"], "notes/one.txt" in told["reason"]) == ("edit", True)
+        assert (project.branches(), server.left()) == (before, [])
+
+
+async def test_a_file_deleted_here_and_changed_there_is_the_agent_s_to_settle(project: Project) -> None:
+    async with served(project, agent_command=("sh", "-c", "cat >/dev/null; rm -f notes/one.txt; echo x > x")) as server:
+        ours, theirs = await _both(server, deleted("notes/one.txt", str(FILES["notes/one.txt"])), first_line("eins"))
+        result = await server.apply("merge", candidate=ours, other=theirs)
+    assert result.files == ["x"]
+
+
+async def test_what_is_part_of_it_already_is_nothing_to_merge(project: Project) -> None:
+    async with served(project) as server:
+        child = (await server.apply("patch", diff=greets("bye"))).candidate
+        for other in (server.seed, child):
+            assert (await server.rejected("merge", candidate=child, other=other))["stage"] == "empty"
+
+
+async def test_what_builds_on_it_is_merged_by_a_commit_of_its_own(project: Project) -> None:
+    async with served(project) as server:
+        child = (await server.apply("patch", diff=greets("bye"))).candidate
+        result = await server.apply("merge", other=child)
+    assert project.git("rev-parse", f"{result.commit}^2") == child[GIT_BRANCH].partition("@")[2]
+
+
+async def test_both_having_made_the_same_change_is_empty(project: Project) -> None:
+    async with served(project) as server:
+        ours, theirs = await _both(server, greets("bye"), greets("bye"))
+        assert (await server.rejected("merge", candidate=ours, other=theirs))["stage"] == "empty"
+
+
+async def test_histories_without_a_common_commit_cannot_be_merged(project: Project) -> None:
+    tree = project.git("rev-parse", "HEAD^{tree}")
+    stranger = project.git("commit-tree", "-m", "alone", tree)
+    async with served(project) as server:
+        other = {**server.seed, GIT_BRANCH: git_branch("alone", stranger)}
+        assert (await server.rejected("merge", other=other))["stage"] == "edit"
+
+
+async def test_a_merge_that_does_not_start_is_rejected(project: Project) -> None:
+    uses = added("uses.py", "from texts import TEXTS\nLOUD = TEXTS['greeting'].upper()\n")
+    uses += f"--- a/app.py\n+++ b/app.py\n@@ -1,3 +1,4 @@\n {APP_LINE}\n \n+import uses\n from texts import TEXTS\n"
+    async with served(project) as server:
+        ours, theirs = await _both(
+            server, uses, changed("texts.py", 'TEXTS = {"greeting": "hello"}', 'TEXTS = {"hi": "x"}')
+        )
+        assert (await server.rejected("merge", candidate=ours, other=theirs))["stage"] == "start"

@@ -1,0 +1,363 @@
+"""All of a mutation or nothing: what it makes, what a failed one leaves, and what is found when it is asked again."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.code import GIT_BRANCH, added_to, git_branch
+from protocol.errors import InvalidParams, UnknownCandidate
+from rpc_server.config import SettingsError
+from rpc_server.trees.git import Git
+from tests.rpc_server.mutation.patches import added, changed
+from tests.rpc_server.mutation.project import FILES, Project
+from tests.rpc_server.mutation.served import Served, served
+
+GREETING = 'TEXTS = {"greeting": "hello"}'
+WAIT_S = 20
+
+
+def greets(text: str, **others: str) -> str:
+    """A patch of the program's texts."""
+    return changed("texts.py", GREETING, f"TEXTS = {json.dumps({'greeting': text, **others})}")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+async def serve(project: Project) -> AsyncIterator[Callable[..., Any]]:
+    """`await serve(setting=value)`: a server's mutations; in the end nothing of it is left, nothing else changed."""
+    before = project.digest()
+    async with AsyncExitStack() as stack:
+
+        async def start(**settings: Any) -> Served:
+            return await stack.enter_async_context(served(project, **settings))
+
+        yield start
+    assert project.digest() == before
+    assert list((project.folder.parent / "state" / "servers").iterdir()) == []
+
+
+@pytest.fixture
+async def server(serve: Callable[..., Any]) -> Served:
+    running: Served = await serve()
+    return running
+
+
+async def test_a_patch_becomes_a_commit_on_a_branch_and_a_candidate(server: Served) -> None:
+    result = await server.apply("patch", diff=greets("bye", tone="kind"), name="run-1/7")
+    assert (result.branch, result.parent) == ("evolve/run-1/7", server.project.first)
+    assert result.files == ["texts.py"]
+    assert "+TEXTS" in result.diff
+    assert result.candidate[GIT_BRANCH] == git_branch("evolve/run-1/7", result.commit)
+    assert result.candidate["greeting"] == "bye"
+    assert added_to(result.candidate) == {"tone": "kind"}
+    assert result.components_added == ["tone"]
+    assert server.project.git("rev-parse", "evolve/run-1/7", "evolve/run-1/7^") == f"{result.commit}\n{result.parent}"
+
+
+async def test_a_text_of_the_candidate_s_own_stays_where_the_commit_did_not_change_it(server: Served) -> None:
+    own = {**server.seed, "greeting": "evolved"}
+    result = await server.apply("patch", candidate=own, diff=added("notes/new.txt"))
+    assert result.candidate["greeting"] == "evolved"
+    assert result.components_added == []
+
+
+async def test_a_component_that_goes_keeps_its_key(server: Served) -> None:
+    two = await server.apply("patch", diff=greets("hello", tone="kind"))
+    back = changed("texts.py", 'TEXTS = {"greeting": "hello", "tone": "kind"}', GREETING)
+    one = await server.apply("patch", candidate=two.candidate, diff=back)
+    assert one.components_removed == ["tone"]
+    assert one.candidate.keys() == two.candidate.keys()
+    assert added_to(one.candidate) == {"tone": "kind"}
+
+
+async def test_the_commit_says_why_and_names_nobody_s_machine(server: Served) -> None:
+    result = await server.change("echo x > notes/new.txt\necho All is well", name="r/3")
+    message = server.project.git("log", "-1", "--format=%an <%ae>%n%B", result.commit)
+    assert message.splitlines()[:2] == ["gepa-server <gepa-server@localhost>", "echo x > notes/new.txt"]
+    assert message.endswith("All is well\n\nMutation: change_request\nRun: r/3")
+    assert result.summary == "All is well"
+
+
+async def test_the_same_request_makes_the_same_commit_anywhere(serve: Callable[..., Any], project: Project) -> None:
+    first = await (await serve()).apply("patch", diff=greets("bye"), name="r/1")
+    project.git("update-ref", "-d", "refs/heads/evolve/r/1")
+    project.git("update-ref", "-d", "refs/evolve/r/1")
+    again = await (await serve()).apply("patch", diff=greets("bye"), name="r/1")
+    assert again == first
+
+
+async def test_a_repeated_call_is_given_the_same_answer_and_costs_nothing(
+    serve: Callable[..., Any], project: Project
+) -> None:
+    script = 'echo x >> "$BESIDE/runs"; cat "$BESIDE/runs" > notes/new.txt'
+    env = {"BESIDE": str(project.folder.parent)}
+    first = await (await serve(env=env)).change(script, name="r/1")
+    again = await (await serve(env=env)).change(script, name="r/1")
+    assert again == first
+    assert (project.folder.parent / "runs").read_text() == "x\n"
+
+
+async def test_a_name_stands_for_one_request(server: Served) -> None:
+    await server.apply("patch", diff=greets("bye"), name="r/1")
+    with pytest.raises(InvalidParams):
+        await server.apply("patch", diff=greets("hi"), name="r/1")
+
+
+async def test_a_branch_that_came_from_elsewhere_is_not_taken_for_an_answer(server: Served) -> None:
+    server.project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/r/1", "HEAD")
+    with pytest.raises(InvalidParams):
+        await server.apply("patch", diff=greets("bye"), name="r/1")
+
+
+async def test_two_at_once_under_one_name_are_one(serve: Callable[..., Any], project: Project) -> None:
+    server = await serve(env={"BESIDE": str(project.folder.parent)})
+    script = 'echo x >> "$BESIDE/runs"; cat "$BESIDE/runs" > notes/new.txt'
+    first, second = await asyncio.gather(*(server.change(script, name="r/1") for _ in range(2)))
+    assert first == second
+    assert (project.folder.parent / "runs").read_text() == "x\n"
+
+
+async def test_no_more_are_under_way_than_the_settings_allow(serve: Callable[..., Any], project: Project) -> None:
+    server = await serve(max_mutations=1, env={"BESIDE": str(project.folder.parent)})
+    script = 'mkdir "$BESIDE/busy" && sleep 0.1 && rmdir "$BESIDE/busy" && echo {} > notes/new.txt'
+    results = await asyncio.gather(*(server.change(script.format(number)) for number in range(3)))
+    assert len({result.commit for result in results}) == 3
+
+
+async def test_several_are_under_way_at_the_same_time(serve: Callable[..., Any], project: Project) -> None:
+    server = await serve(env={"BESIDE": str(project.folder.parent)})
+    meet = 'touch "$BESIDE/{}"; while [ ! -e "$BESIDE/{}" ]; do sleep 0.01; done; echo {} > notes/new.txt'
+    await asyncio.gather(server.change(meet.format("a", "b", "a")), server.change(meet.format("b", "a", "b")))
+
+
+async def test_the_bundle_brings_the_commit_to_a_clone(server: Served, tmp_path: Path) -> None:
+    server.project.git("clone", "--quiet", str(server.project.folder), str(tmp_path / "clone"))
+    result = await server.apply("patch", diff=greets("bye"))
+    (tmp_path / "bundle").write_bytes(base64.b64decode(result.bundle or ""))
+    server.project.git("-C", str(tmp_path / "clone"), "fetch", "--quiet", str(tmp_path / "bundle"), result.branch or "")
+    assert server.project.git("-C", str(tmp_path / "clone"), "rev-parse", "FETCH_HEAD") == result.commit
+
+
+async def test_the_tree_of_a_new_commit_is_ready_without_another_start(server: Served) -> None:
+    result = await server.apply("patch", diff=greets("bye"))
+    server.project.git("update-ref", "-d", f"refs/heads/{result.branch}")
+    async with server.program.trees.at(result.commit) as ready:
+        assert ready.seed == {"greeting": "bye"}
+
+
+async def test_a_commit_that_is_not_here_is_told(server: Served) -> None:
+    elsewhere = {**server.seed, GIT_BRANCH: git_branch("main", "1" * 40)}
+    for kind, given in (("patch", {"diff": greets("bye"), "candidate": elsewhere}), ("merge", {"other": elsewhere})):
+        with pytest.raises(UnknownCandidate) as caught:
+            await server.apply(kind, **given)
+        assert caught.value.details["commit"] == "1" * 40
+
+
+async def test_a_program_that_hangs_at_its_start_is_stopped(serve: Callable[..., Any]) -> None:
+    server = await serve(start_timeout_s=1.0)
+    hang = changed("texts.py", GREETING, "import time; time.sleep(300)")
+    assert (await server.rejected("patch", diff=hang))["stage"] == "start"
+
+
+async def test_why_a_program_does_not_start_is_told(server: Served) -> None:
+    told = await server.rejected("patch", diff=changed("texts.py", GREETING, "TEXTS = missing"))
+    assert (told["stage"], "missing" in told["reason"], "texts.py" in told["log_tail"]) == ("start", True, True)
+    assert "+TEXTS = missing" in told["diff"]
+
+
+async def test_a_check_that_fails_rejects_and_its_words_are_told(serve: Callable[..., Any]) -> None:
+    check = ("python", "-c", "from texts import TEXTS; assert TEXTS['greeting'] != 'bad', 'too rude'")
+    server = await serve(check_command=check)
+    assert (await server.apply("patch", diff=greets("good"))).files == ["texts.py"]
+    told = await server.rejected("patch", diff=greets("bad"))
+    assert (told["stage"], "too rude" in told["log_tail"]) == ("check", True)
+
+
+async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable[..., Any], project: Project) -> None:
+    pid = project.folder.parent / "pid"
+    server = await serve(check_command=("sh", "-c", f"sleep 300 & echo $! > {pid}; wait"), check_timeout_s=0.5)
+    assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "check"
+    assert not _lives(pid)
+
+
+async def test_the_check_sees_what_is_committed_and_not_what_is_ignored(serve: Callable[..., Any]) -> None:
+    server = await serve(check_command=("sh", "-c", "test -e notes/new.txt && test ! -e x.log"))
+    assert (await server.change("echo x > notes/new.txt; echo x > x.log")).files == ["notes/new.txt"]
+
+
+async def test_a_check_must_leave_the_files_as_they_are(serve: Callable[..., Any]) -> None:
+    server = await serve(
+        check_command=("sh", "-c", "touch app.py; echo x > x.log; grep -q fine notes/new.txt || rm app.py")
+    )
+    assert (await server.apply("patch", diff=added("notes/new.txt", "fine\n"))).files == ["notes/new.txt"]
+    told = await server.rejected("patch", diff=added("notes/new.txt"))
+    assert (told["stage"], "app.py" in told["reason"]) == ("check", True)
+
+
+async def test_a_build_that_fails_rejects(serve: Callable[..., Any]) -> None:
+    server = await serve(build_command=("sh", "-c", "! grep -r unbuildable notes"))
+    told = await server.rejected("patch", diff=added("notes/new.txt", "unbuildable\n"))
+    assert (told["stage"], "unbuildable" in told["log_tail"]) == ("build", True)
+
+
+async def test_an_agent_that_takes_too_long_is_ended(serve: Callable[..., Any]) -> None:
+    server = await serve(agent_timeout_s=0.5)
+    assert (await server.rejected("change_request", request="sleep 300"))["stage"] == "agent"
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings"),
+    [
+        ("is at work", {}),
+        ("running the check", {"check_command": ("sleep", "300")}),
+        ("building", {"build_command": ("sh", "-c", "if [ -e notes/new.txt ]; then sleep 300; fi")}),
+    ],
+)
+async def test_cancelling_leaves_nothing(serve: Callable[..., Any], stage: str, settings: dict[str, Any]) -> None:
+    server = await serve(**settings)
+    script = "echo x > notes/new.txt" if settings else "sleep 300"
+    call = asyncio.ensure_future(server.change(script))
+    async with asyncio.timeout(WAIT_S):
+        await server.reached(stage)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert server.left() == []
+    assert server.project.branches() == {}
+
+
+async def test_cancelling_at_any_moment_leaves_all_or_nothing(server: Served) -> None:
+    for number in range(30):
+        call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name=f"r/{number}"))
+        await asyncio.sleep(0.01 * 1.3**number)
+        call.cancel()
+        await asyncio.wait([call])
+        assert server.left() == []
+        assert len(server.project.branches()) in (0, 2)
+        if not call.cancelled():
+            return
+    pytest.fail("none was quick enough to be done")
+
+
+async def test_a_defect_leaves_nothing_and_is_no_rejection(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(server.program.trees.repository, "take", full)
+    with pytest.raises(OSError, match="No space"):
+        await server.apply("patch", diff=greets("bye"))
+    assert server.left() == []
+    assert server.project.branches() == {}
+
+
+async def test_only_what_is_allowed_may_change(serve: Callable[..., Any]) -> None:
+    server = await serve(allow=("notes/**", "*.py"), deny=("notes/private",))
+    assert (await server.apply("patch", diff=added("notes/x.txt"))).files == ["notes/x.txt"]
+    for path in ("tools/x", "notes/private/x"):
+        assert (await server.rejected("patch", diff=added(path)))["stage"] == "paths"
+
+
+async def test_a_link_that_leads_out_already_is_not_the_mutation_s_fault(tmp_path: Path) -> None:
+    project = Project(tmp_path / "other", {**FILES})
+    (project.folder / "outside").symlink_to("/etc")
+    project.commit("With a link")
+    async with served(project) as server:
+        assert (await server.apply("patch", diff=added("notes/x.txt"))).files == ["notes/x.txt"]
+
+
+async def test_a_submodule_s_folder_is_not_looked_into(tmp_path: Path) -> None:
+    project = Project(
+        tmp_path / "other", {**FILES, ".gitmodules": '[submodule "vendor"]\n\tpath = vendor\n\turl = x\n'}
+    )
+    project.git("update-index", "--add", "--cacheinfo", f"160000,{project.first},vendor")
+    project.git("commit", "--quiet", "-m", "With a submodule")
+    before = project.digest()
+    plant = """git init --quiet vendor; cd vendor
+        git config core.fsmonitor "$EVIL; echo"; git config filter.x.clean "$EVIL; cat"
+        echo '* filter=x' > .gitattributes; echo x > x; git -c core.fsmonitor= -c filter.x.clean=cat add x
+        git -c core.fsmonitor= -c filter.x.clean= -c user.name=a -c user.email=a@b commit --quiet -m x; echo y > x
+        cd ..; echo x > notes/new.txt"""
+    async with served(project, env={"EVIL": f"echo pwned >> {project.beside}/canary.txt"}) as server:
+        assert (await server.change(plant)).files == ["notes/new.txt"]
+        assert (await server.change(f"{plant}; rm -r vendor")).files == ["notes/new.txt"]
+    assert project.digest() == before
+
+
+async def test_a_program_below_the_top_is_served_and_changed(tmp_path: Path) -> None:
+    project = Project(tmp_path / "other", {f"py/{name}": content for name, content in FILES.items()})
+    async with served(project, root=project.folder / "py") as server:
+        diff = greets("bye").replace("texts.py", "py/texts.py")
+        assert (await server.apply("patch", diff=diff)).candidate["greeting"] == "bye"
+        assert (await server.change("cat py/texts.py > notes.txt")).files == ["notes.txt"]
+
+
+async def test_a_history_that_was_cut_off_is_enough(tmp_path: Path, project: Project) -> None:
+    project.write({"texts.py": f"{GREETING}\n", "notes/more.txt": "x\n"})
+    project.commit("The second")
+    cut = Project(tmp_path / "cut", {"empty": ""})
+    project.git("clone", "--quiet", "--depth=1", f"file://{project.folder}", str(tmp_path / "shallow"))
+    cut.folder = tmp_path / "shallow"
+    async with served(cut) as server:
+        result = await server.change("git log --format=%s > notes/new.txt")
+        assert cut.git("show", f"{result.commit}:notes/new.txt") == "The second"
+
+
+async def test_an_unknown_remote_is_told_at_the_start(project: Project) -> None:
+    with pytest.raises(SettingsError, match="push"):
+        async with served(project, push="nowhere"):
+            pass
+
+
+@pytest.mark.parametrize("version", ["git version 2.37.4", "git version 1.9", "git what"])
+async def test_a_git_that_is_too_old_is_told_at_the_start(
+    project: Project, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr("rpc_server.trees.git.Git.line", _said(version))
+    with pytest.raises(SettingsError, match=r"git 2\.38"):
+        async with served(project):
+            pass
+
+
+def _lives(pid: Path) -> bool:
+    return Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def _said(version: str) -> Callable[..., str]:
+    line = Git.line
+
+    def said(self: Git, *arguments: str, **options: Any) -> str:
+        return version if arguments == ("version",) else line(self, *arguments, **options)
+
+    return said
+
+
+KILLS_ITSELF = """
+echo begun >> {count}
+if [ $(wc -l < {count}) -le {times} ]; then echo half > notes/half.txt; kill -9 $$; fi
+echo whole > notes/whole.txt
+"""
+
+
+async def test_an_agent_that_is_killed_begins_again_once_from_untouched_files(server: Served, tmp_path: Path) -> None:
+    result = await server.change(KILLS_ITSELF.format(count=tmp_path / "once", times=1))
+    assert result.files == ["notes/whole.txt"]
+    details = await server.rejected("change_request", request=KILLS_ITSELF.format(count=tmp_path / "twice", times=2))
+    assert details["stage"] == "agent"
+    assert "SIGKILL" in details["reason"]
+    assert (tmp_path / "twice").read_text() == "begun\nbegun\n"
+
+
+async def test_a_traceback_is_told_as_seen_from_the_tree(server: Served) -> None:
+    details = await server.rejected("change_request", request="echo 'raise ValueError(1)' >> app.py")
+    assert 'File "app.py", line' in details["log_tail"]
+    assert str(server.program.trees.state.folder) not in str(details)
