@@ -12,6 +12,7 @@ from gepa_client.adapter_state import STATE_KEY
 from gepa_client.batches import Batch, Batches
 from gepa_client.bridge import Bridge
 from gepa_client.causes import summary
+from gepa_client.code.commits import Commits
 from gepa_client.deadlines import CALL_TIMEOUT_S
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused
 from gepa_client.failures import Failures
@@ -32,7 +33,7 @@ from protocol.errors import ProgramFailed, RpcError
 T = TypeVar("T")
 
 
-ANYWHERE = ("proposals", "finalize")
+ANYWHERE = ("proposals", "mutations", "finalize")
 """Capabilities that are the fleet's where any endpoint has them; those of evaluations are the leader's."""
 
 
@@ -58,7 +59,8 @@ class RemoteAdapter:
 
     `discovery`: what the leading server said of itself, and what others offer besides. `tally`, `retraced`: what
     evaluations took, and, apart from them, what it took to trace minibatches again whose trajectories were lost.
-    `failures`: what GEPA swallowed.
+    `failures`: what GEPA swallowed. `commits`: what is known of commits that mutations made; an endpoint that lacks one
+    is brought it.
 
     Raises:
         Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
@@ -90,6 +92,7 @@ class RemoteAdapter:
         self.call_timeout_s = call_timeout_s
         self.failures = Failures()
         self.journal = journal or Journal(uuid.uuid4().hex)
+        self.commits = Commits()
         self._tracing = TraceParents()
         self._batches = Batches(failure_score)
 
@@ -101,6 +104,7 @@ class RemoteAdapter:
                 wanted=splits,
                 on_event=on_fleet or (lambda _event: None),
                 on_token=self.journal.secrets.add,
+                bundles=self.commits,
             )
 
         def addresses(urls: str | Sequence[str], file: Path | str | None) -> list[Address]:

@@ -14,15 +14,17 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import summary
+from gepa_client.effects import all_at_once
 from gepa_client.errors import BadResponse, ClientError, Interrupted
 from gepa_client.failures import Failures
 from gepa_client.fleet import Answered
-from gepa_client.jobs import Job, run_all
+from gepa_client.jobs import Job
 from gepa_client.journal.entries import COMPLETION, PROPOSAL
 from gepa_client.journal.journal import Journal, Slot
 from gepa_client.journal.requests import digest_of, other_request
 from gepa_client.rpc import RpcClient
-from protocol.errors import ProgramFailed, RpcError
+from protocol import JsonValue
+from protocol.errors import RpcError
 
 LanguageModel = Callable[[str | list[dict[str, Any]]], str]
 Prompt = str | list[dict[str, Any]]
@@ -75,12 +77,22 @@ class ConcurrentReflection:
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
         """One proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
+        return [(proposal, self) for proposal in self.propose(jobs)]
+
+    def propose(
+        self, jobs: Sequence[ReflectionJob], given: Mapping[tuple[int, str], Prompt] | None = None
+    ) -> list[ReflectionProposal]:
+        """The proposals of `reflect_many`. `given`: prompts by job and component, in place of GEPA's own."""
         tasks: list[tuple[int, str, Prompt, str]] = []
         proposals = [ReflectionProposal({}) for _ in jobs]
         failed: set[int] = set()
         for at, (candidate, records, components) in enumerate(jobs):
             try:
-                prompts = {name: self._prompt(candidate, records, name) for name in components if records.get(name)}
+                prompts = {
+                    name: (given or {}).get((at, name)) or self._prompt(candidate, records, name)
+                    for name in components
+                    if records.get(name)
+                }
                 asked = [(at, name, prompt, digest_of(prompt)) for name, prompt in prompts.items()]
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self.failures.record(WHERE, error)
@@ -97,7 +109,7 @@ class ConcurrentReflection:
             ]
             proposals[at].prompts[name] = prompt
             proposals[at].raw_lm_outputs[name] = slot
-        return [(ReflectionProposal({}) if at in failed else found, self) for at, found in enumerate(proposals)]
+        return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
 
     def _prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
         template = self.prompt_template
@@ -205,7 +217,6 @@ class ProgramReflection:
         return [(proposal, self) for proposal in proposals]
 
     async def _propose(self, jobs: Sequence[ReflectionJob], into: list[ReflectionProposal]) -> None:
-        journal = self.adapter.journal
         asked = [
             {
                 "candidate": candidate,
@@ -215,44 +226,27 @@ class ProgramReflection:
             for candidate, records, components in jobs
         ]
         about = "have the program propose new texts, job"
-        slots = journal.ask([other_request(PROPOSAL, f"{about} {at}", params) for at, params in enumerate(asked)])
-        failed: dict[int, Exception] = {}
+        requests = [other_request(PROPOSAL, f"{about} {at}", params) for at, params in enumerate(asked)]
 
-        async def one(at: int, job: Job) -> None:
+        async def propose(at: int, slot: Slot, job: Job) -> JsonValue:
             async def send(client: RpcClient, call_id: str | None) -> Answered[dict[str, str]]:
                 job.begun = True
                 return Answered(
                     await client.propose_new_texts(asked[at], call_id=call_id, timeout_s=self.adapter.call_timeout_s)
                 )
 
-            try:
-                attempts = journal.attempts(slots[at], PROPOSAL)
-                texts = await self.adapter.fleet.call(PROPOSAL, send, attempts, needs="proposals")
-                unasked = sorted(set(texts) - set(jobs[at][2]))
-                if unasked:
-                    raise BadResponse(f"the program proposed texts nobody asked for: {', '.join(unasked)}")
-            except (ProgramFailed, BadResponse) as error:
-                failed[at] = error
-            else:
-                [seen] = journal.record((slots[at], texts))
-                into[at] = ReflectionProposal(seen)
+            attempts = self.adapter.journal.attempts(slot, PROPOSAL)
+            texts = await self.adapter.fleet.call(PROPOSAL, send, attempts, needs="proposals")
+            unasked = sorted(set(texts) - set(jobs[at][2]))
+            if unasked:
+                raise BadResponse(f"the program proposed texts nobody asked for: {', '.join(unasked)}")
+            return {**texts}
 
-        missing = [at for at, slot in enumerate(slots) if slot.entry is None]
-        for at, slot in enumerate(slots):
-            if slot.recorded:
-                into[at] = ReflectionProposal(slot.answer)
-            elif slot.failure is not None:
-                self.failures.record(WHERE, slot.failure)
-        if not missing:
-            return
-        journal.live()
-        try:
-            await run_all([Job(functools.partial(one, at)) for at in missing])
-        finally:
-            for at in sorted(failed):  # in the order of the jobs, whichever failed first
-                self.failures.record(WHERE, failed[at])
-                journal.fail(slots[at], failed[at])
-            await journal.settled()
+        for at, answer in enumerate(await all_at_once(self.adapter.journal, requests, propose)):
+            if isinstance(answer, Exception):
+                self.failures.record(WHERE, answer)
+            else:
+                into[at] = ReflectionProposal(answer)
 
 
 def _all_at_once(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,14 +20,19 @@ from gepa_client.extremes import bounded
 from protocol import (
     CURRENT_VERSION,
     METHODS,
+    ApplyMutationResult,
     CancelResult,
     Candidate,
     DiscoverResult,
     EvaluateResult,
     FinalizeResult,
+    ImportCommitsResult,
     JsonValue,
     ListExamplesResult,
     MakeReflectiveDatasetResult,
+    OutlineCodeResult,
+    Pending,
+    Progress,
     ProposeNewTextsResult,
     ScoreResult,
 )
@@ -41,6 +46,9 @@ ANSWER_GRACE_S = 15.0
 
 LONG_SILENCE_S = 5.0
 """Seconds without an answer after which a connection was not cut by an accident of the moment."""
+
+WATCHED_S = 1.0
+"""Seconds between two looks at a call whose progress somebody watches."""
 
 
 class RpcClient:
@@ -125,12 +133,14 @@ class RpcClient:
         group: str | None = None,
         timeout_s: float | None = None,
         resends: int = RESENDS,
+        told: Callable[[Progress], None] | None = None,
     ) -> JsonValue:
         """Make one call and return its result, unvalidated.
 
         A lost connection is tried again where that can do no harm: the method is idempotent, the request never left,
         or a `call_id` lets the server answer what it already knows. `pending` answers are followed until the deadline.
-        `resends` at most. Cancelling the coroutine cancels the call on the server, where it can.
+        `resends` at most. `told` is called with how far the call is, about once a second while it is `pending`.
+        Cancelling the coroutine cancels the call on the server, where it can.
 
         Raises:
             RpcError: the server's own error. ConnectionLost, BadResponse, Refused: see `gepa_client.errors`.
@@ -138,7 +148,7 @@ class RpcClient:
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
         if wait_s is None and call_id is not None and self.offers("async"):
-            wait_s = self.wait_s
+            wait_s = self.wait_s if told is None else WATCHED_S
         meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
         instance = self.instance_id if call_id is not None else None
         try:
@@ -149,8 +159,11 @@ class RpcClient:
                     raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
                 if time.monotonic() - asked < FIRST_PAUSE_S:
                     await asyncio.sleep(FIRST_PAUSE_S)  # a server that does not wait must not be asked without end
+                if told is not None:
+                    told(checked(Pending, answer).pending.progress)
                 asked = time.monotonic()
-                collect = {"call_id": call_id, "wait_s": min(self.wait_s, max(deadline - time.monotonic(), 0.0))}
+                patience = self.wait_s if told is None else WATCHED_S
+                collect = {"call_id": call_id, "wait_s": min(patience, max(deadline - time.monotonic(), 0.0))}
                 answer = await self._until_answered("get_result", collect, {}, deadline, instance, resends)
         except asyncio.CancelledError:
             if call_id is not None and self.offers("cancel"):
@@ -302,6 +315,31 @@ class RpcClient:
         """The program's own proposals; `params` as `ProposeNewTextsParams`."""
         answer = await self.call("propose_new_texts", params, call_id=call_id, timeout_s=timeout_s)
         return checked(ProposeNewTextsResult, answer).texts
+
+    async def apply_mutation(
+        self,
+        params: Mapping[str, Any],
+        *,
+        call_id: str | None = None,
+        timeout_s: float | None = None,
+        told: Callable[[Progress], None] | None = None,
+    ) -> ApplyMutationResult:
+        """Have a candidate's code or texts changed; `params` as `ApplyMutationParams`, `told` as in `call`."""
+        answer = await self.call("apply_mutation", params, call_id=call_id, timeout_s=timeout_s, told=told)
+        return checked(ApplyMutationResult, answer)
+
+    async def outline_code(
+        self, candidate: Candidate, *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> str:
+        """What a model should know of a candidate's code."""
+        answer = await self.call("outline_code", {"candidate": candidate}, call_id=call_id, timeout_s=timeout_s)
+        return checked(OutlineCodeResult, answer).outline
+
+    async def import_commits(self, bundles: Sequence[str], *, timeout_s: float | None = None) -> ImportCommitsResult:
+        """Have the server take over commits made elsewhere: git bundles in base64, parents before children."""
+        return checked(
+            ImportCommitsResult, await self.call("import_commits", {"bundles": list(bundles)}, timeout_s=timeout_s)
+        )
 
     async def list_examples(self, split: str, *, offset: int = 0, limit: int = 1000) -> ListExamplesResult:
         """One page of a split the server holds."""

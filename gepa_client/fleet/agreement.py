@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from protocol import DiscoverResult
+from protocol import Candidate, DiscoverResult
+from protocol.code import commit_of
 
 Wanted = Callable[[DiscoverResult], list[str]]
 """The names of the splits that a run uses, of those a server describes."""
@@ -11,13 +12,17 @@ Wanted = Callable[[DiscoverResult], list[str]]
 def differences(leader: DiscoverResult, other: DiscoverResult, splits: Iterable[str]) -> list[str]:
     """What `other` has otherwise than `leader`, one phrase each; empty where they agree.
 
-    Compared are the components' names, the digests of `splits`, the program's version where both declare one, and
-    whether batches must stay whole.
+    Compared are the components' names, the commit that the code starts from (on whatever branch it is), the digests of
+    `splits`, the program's version where both declare one, and whether batches must stay whole.
     """
     found = []
     ours, theirs = ({part.name for part in each.program.components} for each in (leader, other))
     if ours != theirs:
         found.append(f"components: {_names(theirs)} instead of {_names(ours)}")
+    else:
+        commits = [_commit(each.program.seed_candidate) for each in (leader, other)]
+        if commits[0] != commits[1]:
+            found.append(f"git_branch: commit {commits[1]} instead of {commits[0]}")
     for split in splits:
         known = leader.datasets.get(split)
         here = other.datasets.get(split)
@@ -44,6 +49,14 @@ def is_doubtful(leader: DiscoverResult, other: DiscoverResult) -> bool:
     digests = (leader.program.digest, other.program.digest)
     kinds = [(each.server.name, each.server.language) for each in (leader, other)]
     return kinds[0] == kinds[1] and None not in digests and digests[0] != digests[1]
+
+
+def _commit(candidate: Candidate) -> str | None:
+    """The commit its code is at; where `git_branch` is no such thing, whatever it is."""
+    try:
+        return commit_of(candidate)
+    except ValueError:
+        return candidate["git_branch"]
 
 
 def _names(components: set[str]) -> str:

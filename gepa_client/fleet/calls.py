@@ -9,6 +9,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused
+from gepa_client.fleet.commits import Courier, lacking
 from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
 from gepa_client.fleet.members import Members
 from gepa_client.fleet.presence import REPLACED, is_replaced, was_replaced
@@ -54,7 +55,8 @@ class Call(Generic[T]):
 
     `failures`: attempts that reached a server and brought nothing. `repeat`: where the open attempt is to be sent again
     under its own id, to the process `sent_to`; None while no attempt is open. `reached`: the open attempt may have run.
-    `in_vain_s`: waited while no endpoint that has what it `needs` was up.
+    `in_vain_s`: waited while no endpoint that has what it `needs` was up. `brought`: (instance, commit) of commits that
+    an endpoint lacked for it and was brought.
     """
 
     what: str
@@ -64,6 +66,7 @@ class Call(Generic[T]):
     slots: Slots
     members: Members
     stops: Stops
+    courier: Courier
     max_attempts: int
     first_backoff_s: float
     max_outage_s: float
@@ -76,6 +79,7 @@ class Call(Generic[T]):
     sent_to: str | None = None
     reached: bool = False
     in_vain_s: float = 0.0
+    brought: set[tuple[str | None, str]] = field(default_factory=set)
 
     async def run(self) -> T:
         """The answer; see `Fleet.call`."""
@@ -186,8 +190,26 @@ class Call(Generic[T]):
             return answered
         finally:
             self._release(endpoint)
-        await self._failed(endpoint, error, rests, idempotent=idempotent)
+        commit = lacking(error)
+        if commit is None or (endpoint.instance, commit) in self.brought:
+            await self._failed(endpoint, error, rests, idempotent=idempotent)
+        else:
+            await self._bring(endpoint, commit, rests)
         return None
+
+    async def _bring(self, endpoint: Endpoint, commit: str, rests: int) -> None:
+        """The attempt ran nothing, for want of a commit; with it there the call is made anew."""
+        self.brought.add((endpoint.instance, commit))
+        try:
+            await self.courier.bring(endpoint.client, commit)
+        except (ConnectionLost, BadResponse, Refused, RpcError) as error:
+            await self._failed(endpoint, error, rests, idempotent=False)
+        except BaseException:
+            self.attempts.ended("refused", examples=0)
+            raise
+        else:
+            self.members.accepted()
+            self.attempts.ended("refused", examples=0)
 
     def _answered(self, endpoint: Endpoint, answered: Answered[T], rests: int) -> None:
         self.members.accepted()

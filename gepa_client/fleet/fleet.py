@@ -7,6 +7,7 @@ from typing import TypeVar
 from gepa_client.errors import Interrupted
 from gepa_client.fleet.agreement import Wanted
 from gepa_client.fleet.calls import Call
+from gepa_client.fleet.commits import Bundles, Courier, NoBundles
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.events import FleetEvent
 from gepa_client.fleet.members import Members
@@ -27,7 +28,8 @@ class Fleet:
     `max_attempts`: attempts that reached a server, before the run pauses. `first_backoff_s`: the mean wait after the
     first failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is
     up. `wanted`: names the splits whose rows must be the same everywhere. `on_event`: told of each change of state.
-    `on_token`: told each token before it is used, as its file may be written while the fleet works.
+    `on_token`: told each token before it is used, as its file may be written while the fleet works. `bundles`: commits
+    of candidates, brought to endpoints that lack them.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class Fleet:
         wanted: Wanted | None = None,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
+        bundles: Bundles | None = None,
     ) -> None:
         self._max_attempts = max_attempts
         self._first_backoff_s = first_backoff_s
         self._max_outage_s = max_outage_s
+        self._courier = Courier(bundles or NoBundles())
         self._slots = Slots(lambda: self._members.waiting_changed())
         self._stops = Stops(lambda: self._slots.wake(self._members.endpoints))
         self._members = Members(
@@ -137,6 +141,7 @@ class Fleet:
             slots=self._slots,
             members=self._members,
             stops=self._stops,
+            courier=self._courier,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,
             max_outage_s=self._max_outage_s,

@@ -13,6 +13,7 @@ START = "start"
 
 EVALUATE, RETRACE, SCORE = "evaluate", "retrace", "score"
 REFLECTIVE_DATASET, COMPLETION, PROPOSAL = "reflective_dataset", "completion", "proposal"
+OUTLINE, MUTATION = "outline", "mutation"
 """Kinds of entries and of attempts: what GEPA asks for, and what is sent for it."""
 
 ROLLOUT = "rollout"
@@ -24,13 +25,16 @@ STOP = "stop"
 FAILURE = "failure"
 """The kind of an entry whose answer is an exception GEPA saw."""
 
+VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"})}
+"""Keys, by kind, whose texts are no text: ids of commits, and bundles in base64, which look like anything."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The answer to one request, as GEPA saw it; (run, part, number) is unique.
 
     `part`: which of the run's number lines (`search`, `start`, `test-3`, ...). `number`: from 0, in the order asked.
-    `kind`: `evaluate`, `reflective_dataset`, `completion`, `proposal`, `stop`, ... `digest`: of the request, in hex.
+    `kind`: `evaluate`, `reflective_dataset`, `completion`, `mutation`, `stop`, ... `digest`: of the request, in hex.
     `about`: the request in words. `answer`: JSON in UTF-8, its keys in their own order.
     """
 

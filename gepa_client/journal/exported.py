@@ -99,6 +99,7 @@ class _Identity(_Part):
     whole_batches: bool
     scorer: _Program | None
     data: dict[str, str | None]
+    evolve: Literal["code", "both"] | None = None  # absent where prompts alone are
 
 
 class _Parent(_Part):

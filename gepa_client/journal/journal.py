@@ -13,7 +13,7 @@ import orjson
 
 from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
 from gepa_client.halt import Halt
-from gepa_client.journal.entries import FAILURE, RETRACE, ROLLOUT, SEARCH, STOP, Ended, Entry, Kept, Sent
+from gepa_client.journal.entries import FAILURE, RETRACE, ROLLOUT, SEARCH, STOP, VERBATIM, Ended, Entry, Kept, Sent
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request
 from gepa_client.journal.spend import Spend
@@ -219,7 +219,7 @@ class Journal:
         self.tape.written().result()
 
     def _entry(self, slot: Slot, kind: str, answer: Any) -> Entry:
-        data = self.secrets.written(answer)
+        data = self.secrets.written(answer, VERBATIM.get(kind, frozenset()))
         about = self.secrets.redact_text(slot.request.about)
         return Entry(self.part, slot.number, kind, slot.request.digest, about, data)
 

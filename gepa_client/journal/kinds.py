@@ -8,6 +8,8 @@ from gepa_client.journal.entries import (
     COMPLETION,
     EVALUATE,
     FAILURE,
+    MUTATION,
+    OUTLINE,
     PROPOSAL,
     REFLECTIVE_DATASET,
     ROLLOUT,
@@ -15,6 +17,7 @@ from gepa_client.journal.entries import (
     START,
     STOP,
 )
+from gepa_client.journal.mutation_entry import MutationEntry
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult
 
 
@@ -61,6 +64,8 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     "adapter_state": TypeAdapter(MakeReflectiveDatasetResult),
     COMPLETION: TypeAdapter(str, config=ConfigDict(strict=True)),
     PROPOSAL: TypeAdapter(dict[str, str], config=ConfigDict(strict=True)),
+    OUTLINE: TypeAdapter(str, config=ConfigDict(strict=True)),
+    MUTATION: TypeAdapter(MutationEntry),
     STOP: TypeAdapter(_Stop),
     FAILURE: TypeAdapter(_Failure),
     "finalize": TypeAdapter(str | None, config=ConfigDict(strict=True)),

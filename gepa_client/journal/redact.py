@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import orjson
@@ -37,20 +37,26 @@ class Secrets:
         self._plain = longest_first  # new lists: other threads may be going through the old ones
         self._encoded = [orjson.dumps(value)[1:-1] for value in longest_first]
 
-    def written(self, value: Any) -> bytes:
-        """A JSON value as it is written down: every secret in its texts, names included, replaced."""
+    def written(self, value: Any, verbatim: Set[str] = frozenset()) -> bytes:
+        """A JSON value as it is written down: every secret in its texts, names included, replaced.
+
+        `verbatim`: keys whose texts stay as they are.
+        """
         data = orjson.dumps(value)
         if any(secret in data for secret in self._encoded):
-            data = orjson.dumps(self._redacted(orjson.loads(data)))
+            data = orjson.dumps(self._redacted(orjson.loads(data), verbatim))
         return data
 
-    def _redacted(self, value: Any) -> Any:
+    def _redacted(self, value: Any, verbatim: Set[str]) -> Any:
         if isinstance(value, str):
             return self.redact_text(value)
         if isinstance(value, list):
-            return [self._redacted(part) for part in value]
+            return [self._redacted(part, verbatim) for part in value]
         if isinstance(value, dict):
-            return {self.redact_text(key): self._redacted(part) for key, part in value.items()}
+            return {
+                self.redact_text(key): part if key in verbatim else self._redacted(part, verbatim)
+                for key, part in value.items()
+            }
         return value
 
     def redact_text(self, text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from gepa_client.code.template import missing_marks
 from gepa_client.run.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
 from gepa_client.run.paths import rooted
 from gepa_client.run.secrets import without_secrets
@@ -142,6 +143,29 @@ class ReflectionSettings(_Group):
     module_selector: Literal["round_robin", "all"] = Field("round_robin", description="Components changed at once.")
 
 
+class CodeSettings(_Group):
+    """Code: whether the program's code evolves too, and when."""
+
+    evolve: Literal["code", "prompts", "both"] | None = Field(
+        None, description="What is changed; by default both where the server changes code, else the prompts."
+    )
+    prompts_per_code: PositiveInt | None = Field(
+        None,
+        description="Prompt steps after each code step; without it `module_selector` decides, code among the rest.",
+    )
+    decay_factor: Annotated[float, Field(ge=1)] | None = Field(
+        None, description="What `prompts_per_code` is multiplied by every `decay_every` iterations."
+    )
+    decay_every: PositiveInt | None = Field(None, description="Iterations after which code becomes rarer.")
+    code_until: PositiveInt | None = Field(None, description="The last iteration in which code is changed.")
+    code_prompt_template: str | None = Field(
+        None, description="Prompt for change requests with <outline>, <side_info> and <lineage>: text or @file."
+    )
+    mutation_timeout_s: PositiveFloat = Field(
+        3600.0, description="Seconds one change of code may take, its checks included, until it is asked for again."
+    )
+
+
 class SearchSettings(_Group):
     """Search: which candidates are tried and kept."""
 
@@ -210,6 +234,7 @@ GROUPS: tuple[type[_Group], ...] = (
     RowSettings,
     BudgetSettings,
     ReflectionSettings,
+    CodeSettings,
     SearchSettings,
     TrackingSettings,
     OutputSettings,
@@ -219,6 +244,9 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "use_wandb": ("wandb_api_key", "wandb_init_kwargs"),
     "use_mlflow": ("mlflow_tracking_uri", "mlflow_experiment_name"),
     "use_merge": ("max_merge_invocations", "merge_val_overlap_floor"),
+    "prompts_per_code": ("decay_factor", "decay_every"),
+    "decay_factor": ("decay_every",),
+    "decay_every": ("decay_factor",),
 }
 """Settings that mean something only where another one is on."""
 
@@ -226,12 +254,25 @@ MODEL_ONLY = ("reflection_lm_kwargs", "reflection_prompt_template", "max_reflect
 """Settings that mean something only with a `reflection_lm`."""
 
 
+CODE_ONLY = ("prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template")
+"""Settings that mean something only where code is changed."""
+
+BESIDE_PROMPTS = ("prompts_per_code", "code_until")
+"""Settings that share the steps out between code and prompts."""
+
 ENDINGS = ("max_metric_calls", "max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score")
 """Settings each of which ends a run, as `stop_callbacks` does."""
 
 
 class RunConfig(
-    OutputSettings, TrackingSettings, SearchSettings, ReflectionSettings, BudgetSettings, RowSettings, ServerSettings
+    OutputSettings,
+    TrackingSettings,
+    SearchSettings,
+    CodeSettings,
+    ReflectionSettings,
+    BudgetSettings,
+    RowSettings,
+    ServerSettings,
 ):
     """One run. Every key of a configuration file, and every flag of `gepa-client optimize`, is a field of this."""
 
@@ -260,6 +301,7 @@ class RunConfig(
             missing = [mark for mark in ("<curr_param>", "<side_info>") if mark not in template]
             if missing:
                 raise ValueError(f"reflection_prompt_template: a template lacks {' and '.join(missing)}")
+        self._evolves()
         for used, keys in DEPENDS.items():
             for key in keys:
                 if key in self.model_fields_set and getattr(self, key) and not getattr(self, used):
@@ -295,6 +337,20 @@ class RunConfig(
             raise ValueError("token_file is for the servers of `url`, and none is given; a fleet file names its own")
         if self.score_token_file is not None and not self.score_with:
             raise ValueError("score_token_file is given but score_with is not, so it would not be used")
+
+    def _evolves(self) -> None:
+        if self.code_prompt_template is not None and (missing := missing_marks(self.code_prompt_template)):
+            raise ValueError(f"code_prompt_template: the template lacks {' and '.join(missing)}")
+        if self.evolve == "prompts" and (unheeded := self.given(CODE_ONLY)):
+            raise ValueError(f"{unheeded} is given, but evolve is `prompts`, so it would not be used")
+        if self.evolve == "code" and (unheeded := self.given(BESIDE_PROMPTS)):
+            raise ValueError(f"{unheeded} is given, but evolve is `code`, so there are no prompts to change instead")
+        if self.evolve == "code" and self.module_selector == "all":
+            raise ValueError("module_selector is `all`, but evolve is `code`, which is one component")
+
+    def given(self, names: tuple[str, ...]) -> str | None:
+        """The first of these settings that has a value."""
+        return next((name for name in names if getattr(self, name) is not None), None)
 
     def _templates(self) -> list[str]:
         given = self.reflection_prompt_template

@@ -29,6 +29,7 @@ from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
 from gepa_client.run.events import Emit, Finished, FleetChanged, Phase, Started, Warned
+from gepa_client.run.evolve import evolve_of
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
@@ -345,6 +346,7 @@ def emit_started(
             splits=optimization.beginning.splits.sizes,
             max_metric_calls=config.max_metric_calls,
             proposer=optimization.proposer,
+            evolve=evolve_of(config, discovery),
             config=config.recorded(),
             hash_seed=os.environ.get("PYTHONHASHSEED"),
         )

@@ -22,7 +22,10 @@ class _Event(BaseModel):
 
 
 class Started(_Event):
-    """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test."""
+    """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
+
+    `evolve`: what is changed: the program's code, its texts, or both.
+    """
 
     event: Literal["started"] = "started"
     run_id: str
@@ -36,6 +39,7 @@ class Started(_Event):
     splits: dict[str, int]
     max_metric_calls: int | None
     proposer: str
+    evolve: Literal["code", "prompts", "both"] = "prompts"
     config: dict[str, Any]
     hash_seed: str | None
 
@@ -125,6 +129,81 @@ class NoProposal(_Event):
     reason: str
 
 
+MutationKind = Literal["change_request", "merge"]
+
+
+class MutationStarted(_Event):
+    """A change of a candidate's code was asked for, and is being made; told when it is, not when it is replayed.
+
+    `number`: its number in the journal, and of its branch `evolve/<run>/<number>`. `parents`: indices of candidates,
+    first the one whose code is changed; two where their code is merged. `request`: what is asked for; `location`: where
+    to look first.
+    """
+
+    event: Literal["mutation_started"] = "mutation_started"
+    number: int
+    kind: MutationKind
+    parents: list[int]
+    parent_branch: str
+    request: str
+    location: str | None = None
+
+
+class MutationProgress(_Event):
+    """What the server says of a mutation that is being made."""
+
+    event: Literal["mutation_progress"] = "mutation_progress"
+    number: int
+    message: str
+
+
+class Mutated(_Event):
+    """A change of code was made; the candidate with it is evaluated next. Fields as in `MutationStarted`.
+
+    `lines_added`, `lines_removed`: over all `files`. `diff`: unified, its beginning where it is very long. `cost_usd`:
+    None where nobody said.
+    """
+
+    event: Literal["mutated"] = "mutated"
+    number: int
+    kind: MutationKind
+    parents: list[int]
+    parent_branch: str
+    request: str
+    location: str | None = None
+    branch: str
+    commit: str
+    files: list[str]
+    lines_added: int
+    lines_removed: int
+    summary: str
+    diff: str
+    components_added: list[str] = []
+    components_removed: list[str] = []
+    cost_usd: float | None = None
+
+
+class MutationRejected(_Event):
+    """A change of code was refused and left no trace; reflection is told why. Fields as in `MutationStarted`.
+
+    `stage`: where it failed, as the contract names them. `log_tail`: what a command said, if one did. `diff`: what was
+    refused, as in `Mutated`.
+    """
+
+    event: Literal["mutation_rejected"] = "mutation_rejected"
+    number: int
+    kind: MutationKind
+    parents: list[int]
+    parent_branch: str
+    request: str
+    location: str | None = None
+    stage: str
+    reason: str
+    log_tail: str | None = None
+    diff: str | None = None
+    cost_usd: float | None = None
+
+
 class StepFailed(_Event):
     """A step of an iteration failed; GEPA goes on with the next one."""
 
@@ -166,6 +245,7 @@ class Finished(_Event):
     metric_calls: int
     evaluation_usd: float | None = None
     reflection_usd: float | None = None
+    mutation_usd: float | None = None
     unpriced: dict[str, int] = {}
     files: list[str] = []
     resume_with: list[str] = []
@@ -181,6 +261,10 @@ Event = (
     | CandidateFound
     | Rejected
     | NoProposal
+    | MutationStarted
+    | MutationProgress
+    | Mutated
+    | MutationRejected
     | StepFailed
     | Tested
     | Finalized

@@ -15,7 +15,7 @@ from gepa.core.callbacks import (
 from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted, RecordedFailure
 from gepa_client.failures import Failures
-from gepa_client.journal.entries import COMPLETION, EVALUATE, RETRACE, SCORE
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import RunConfig
@@ -28,6 +28,7 @@ WORK = {
     EVALUATE: "the program's examples",
     SCORE: "scores made elsewhere",
     RETRACE: "examples traced again",
+    MUTATION: "changes of code",
 }
 """Kinds of attempts, in words."""
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.config import RunConfig
+from gepa_client.run.evolve import evolve_of
 from gepa_client.run.same_run import identity_settings
 from gepa_client.run.settings import SettingsError
 from protocol import Candidate, DiscoverResult
+from protocol.code import GIT_BRANCH, commit_of
 
 REPLAY_VERSION = 1
 """Grows when requests, their numbers or their digests change, so that older journals cannot be replayed."""
@@ -27,18 +29,26 @@ def identity_of(
     data: Mapping[str, Any],
 ) -> dict[str, Any]:
     """As JSON; `seed_candidate`: as it is recorded. `data`: per split what tells its rows from others."""
-    return {
+    evolve = evolve_of(config, discovery)
+    found: dict[str, Any] = {
         "gepa": version("gepa"),
         "replay": REPLAY_VERSION,
         "hash_seed": os.environ.get("PYTHONHASHSEED"),
         "settings": identity_settings(config),
         "program": _program(discovery),
-        "seed_candidate": digest_of(seed_candidate),
+        "seed_candidate": digest_of(_at_its_commit(seed_candidate)),
         "components": list(discovery.program.seed_candidate),
         "whole_batches": discovery.limits.whole_batches,
         "scorer": None if scorer is None else _program(scorer),
         "data": dict(data),
     }
+    return found if evolve == "prompts" else found | {"evolve": evolve}
+
+
+def _at_its_commit(candidate: Candidate) -> Candidate:
+    """The candidate with the commit alone in `git_branch`: the branch it was found on is only a label."""
+    commit = commit_of(candidate)
+    return candidate if commit is None else {**candidate, GIT_BRANCH: commit}
 
 
 def _program(discovery: DiscoverResult) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gepa.core.result import GEPAResult
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
-from gepa_client.journal.entries import COMPLETION, EVALUATE, RETRACE, SCORE, Kept
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, RETRACE, SCORE, Kept
 from gepa_client.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
@@ -24,11 +24,13 @@ from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
 from gepa_client.run.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
+from gepa_client.run.evolution import Evolution
 from gepa_client.run.guard import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenIterations, between_iterations
 from gepa_client.run.watch import Loud, RunWatcher, merge_trap
 from gepa_client.text import plain
+from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 
 CUT_SHORT = (
@@ -102,6 +104,7 @@ class Optimization:
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
             evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,
+            mutation_usd=spend[MUTATION].cost_usd or None,
             unpriced=spend.unpriced,
             files=written,
         )
@@ -124,6 +127,10 @@ class Optimization:
             return ProgramReflection(adapter)
         template = config.reflection_prompt_template
         if isinstance(template, dict):
+            if coded := sorted(set(template) & set(CODE_COMPONENTS)):
+                raise SettingsError(
+                    f"reflection_prompt_template: {coded[0]} is no text; code_prompt_template is the prompt for code"
+                )
             unknown = sorted(set(template) - set(adapter.seed_candidate))
             if unknown:
                 raise SettingsError(
@@ -169,6 +176,8 @@ class Optimization:
         prices = PriceGuard(config, journal, self.emit)
         asked = ScorerGuard(config, journal, self.emit)
         arguments = strategies.arguments(config)
+        evolution = Evolution.of(config, self.adapter, reflection, self.emit)
+        arguments |= evolution.strategies(arguments["selection_strategy"])
         between = BetweenIterations(journal, between_iterations(config, journal.spend, self.counters))
         arguments["stop_callbacks"] = [*(arguments["stop_callbacks"] or ()), between]
         try:
@@ -176,11 +185,12 @@ class Optimization:
                 seed_candidate=dict(self.beginning.seed_candidate),
                 trainset=splits.train,
                 valset=splits.val,
-                adapter=cast("GEPAAdapter[AnyRow, Any, Any]", self.adapter),
-                reflection_strategy=reflection,
+                adapter=cast("GEPAAdapter[AnyRow, Any, Any]", evolution.adapter),
+                reflection_strategy=evolution.reflection,
                 logger=_Log(),
                 callbacks=cast(
-                    "list[GEPACallback]", [*self.adapter.callbacks, *map(Loud, [watcher, guard, prices, asked])]
+                    "list[GEPACallback]",
+                    [*self.adapter.callbacks, *map(Loud, [*evolution.callbacks, watcher, guard, prices, asked])],
                 ),
                 **arguments,
             )

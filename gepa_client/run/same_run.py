@@ -17,6 +17,8 @@ MAY_CHANGE = frozenset(
         *("stop_callbacks", "max_failed_iterations", "failure_stop", "raise_on_exception"),
         # how fast a model is asked
         *("reflection_workers", "reflection_per_minute"),
+        # how long a change of code may take: what it came to is recorded
+        "mutation_timeout_s",
         # who is told
         *TrackingSettings.model_fields,
         *OutputSettings.model_fields,
@@ -28,6 +30,7 @@ IDENTITY = frozenset(
     {
         *("failure_score", "reflection", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
         *("reflection_minibatch_size", "batch_sampler", "skip_perfect_score", "perfect_score", "module_selector"),
+        *("evolve", "prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template"),
         *("candidate_selection_strategy", "frontier_type", "proposals", "sampling_strategy", "selection_strategy"),
         *("acceptance_criterion", "val_evaluation_policy", "cache_evaluation", "track_best_outputs"),
         *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
@@ -40,9 +43,12 @@ REACHED_BY = frozenset({"api_base", "base_url", "timeout", "request_timeout"})
 
 
 def identity_settings(config: RunConfig) -> dict[str, Any]:
-    """The settings of `IDENTITY` as JSON, written alike where they mean the same; secrets are no part of it."""
+    """The settings of `IDENTITY` as JSON, written alike where they mean the same; secrets are no part of it.
+
+    `evolve` is left out: what it comes to depends on the program, and `gepa_client.run.identity` says it.
+    """
     recorded = config.recorded()
-    found = {key: recorded[key] for key in sorted(IDENTITY - {"proposals"})}
+    found = {key: recorded[key] for key in sorted(IDENTITY - {"proposals", "evolve"})}
     found["sampling_strategy"] = config.sampling
     found["reflection"] = "program" if config.reflection_lm is None else "model"
     found["reflection_lm_kwargs"] = {

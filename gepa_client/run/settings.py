@@ -38,6 +38,9 @@ REPLACES: dict[str, tuple[str, ...]] = {
 }
 """What a flag takes the place of, besides the setting of its own name: other ways to say the same."""
 
+FROM_FILES = ("reflection_prompt_template", "code_prompt_template", "wandb_api_key")
+"""Settings whose text may be given as @file."""
+
 SERVED = {"wandb_api_key": "WANDB_API_KEY"}
 """Settings that may be left out of a record because the environment gives them."""
 
@@ -180,7 +183,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     if faults:
         raise SettingsError("\n".join(faults))
     root = path.resolve().parent
-    for key in ("reflection_prompt_template", "wandb_api_key"):
+    for key in FROM_FILES:
         if key in values:
             values[key] = _contents(key, values[key], root)
     return rooted(values, root)
@@ -193,7 +196,7 @@ def _from_flag(name: str, value: Any) -> Any:
         return _json_object(name, value)
     if name == "reflection_prompt_template" and str(value).lstrip().startswith("{"):
         return _contents(name, _json_object(name, value), Path.cwd())
-    if name in ("reflection_prompt_template", "wandb_api_key"):
+    if name in FROM_FILES:
         return _contents(name, value, Path.cwd())
     return value
 

@@ -40,8 +40,8 @@ async def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> 
     """
     named = sources(config, held)
     train = await training_rows(config, held, held_rows)
-    val = await _rows(named["val"], "valset", held, held_rows)
-    test = await _rows(named["test"], "testset", held, held_rows)
+    val = await rows_of(named["val"], "valset", held, held_rows)
+    test = await rows_of(named["test"], "testset", held, held_rows)
     return loaders(train, val, test)
 
 
@@ -64,7 +64,7 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
 
 async def training_rows(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow]:
     """All rows to learn from; raises as `find` does."""
-    rows = await _rows(train_name(config, held), "trainset", held, held_rows)
+    rows = await rows_of(train_name(config, held), "trainset", held, held_rows)
     if rows is None:
         raise SettingsError(
             "no training rows: give --trainset a file (.json, .jsonl, .csv)"
@@ -82,7 +82,8 @@ def _default(split: str, held: dict[str, int]) -> str | None:
     return split if held.get(split) else None
 
 
-async def _rows(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
+async def rows_of(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
+    """The rows of a file or of a split the server holds; None where `source` is. `setting`: what errors call it."""
     if source is None:
         return None
     if is_file(source):

@@ -1,0 +1,144 @@
+"""What became of each change of code that a run recorded: made and kept, made and dropped, or refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gepa_client.code.checkout import Bundle
+from gepa_client.code.patches import totals
+from gepa_client.code.recorded import RecordedMutation, recorded_mutations
+from gepa_client.errors import JournalError
+from gepa_client.journal.entries import Kept
+from gepa_client.journal.store import Store
+from gepa_client.report import fronts
+from protocol import ApplyMutationResult, Candidate
+from protocol.code import branch_of, commit_of
+
+
+@dataclass(frozen=True)
+class Fate:
+    """A mutation and what came of it.
+
+    `parents`: the mutations that made the commits it starts from, by number; None for the seed's. `kept`: the
+    candidates that run its commit, the one it was made for first. `added`, `removed`: lines.
+    """
+
+    mutation: RecordedMutation
+    parents: tuple[int | None, ...]
+    kept: tuple[Kept, ...]
+    added: int
+    removed: int
+
+    @property
+    def number(self) -> int:
+        """Its number in the journal and in its branch."""
+        return self.mutation.number
+
+    @property
+    def made(self) -> ApplyMutationResult | None:
+        """What was made; None where it was refused."""
+        return self.mutation.entry.applied
+
+    @property
+    def outcome(self) -> Literal["kept", "dropped", "rejected"]:
+        """`kept`: a candidate of the pool runs it. `dropped`: it was made, but not better, or not tried any more."""
+        if self.made is None:
+            return "rejected"
+        return "kept" if self.kept else "dropped"
+
+    @property
+    def score(self) -> float | None:
+        """The best mean validation score of a candidate that runs it; None where none was kept."""
+        return max((kept.score for kept in self.kept), default=None)
+
+    @property
+    def why(self) -> str:
+        """Its change request's first line."""
+        return next((line for line in self.mutation.entry.request.splitlines() if line.strip()), "")
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """The code of a run. `fates` in the order GEPA asked; `best`: the best candidate, `seed` the first."""
+
+    fates: tuple[Fate, ...]
+    seed: Kept | None
+    best: Kept | None
+
+    def fate(self, number: int) -> Fate | None:
+        """The mutation of this number."""
+        return next((fate for fate in self.fates if fate.number == number), None)
+
+    def making(self, commit: str | None) -> Fate | None:
+        """The mutation that made a commit; None for the seed's."""
+        return next((fate for fate in self.fates if fate.made is not None and fate.made.commit == commit), None)
+
+    @property
+    def best_fate(self) -> Fate | None:
+        """The mutation that made the best candidate's code; None where it runs the seed's."""
+        return self.making(code(self.best.texts)[1]) if self.best is not None else None
+
+    def bundles(self, commit: str) -> list[Bundle]:
+        """What brings a commit to a repository that has the seed's: parents first, those without a bundle left out.
+
+        Raises:
+            JournalError: a recorded bundle is not base64.
+        """
+        found: list[Bundle] = []
+        wanted, seen = [commit], set[str]()
+        while wanted:
+            fate = self.making(wanted.pop())
+            if fate is None or fate.made is None or fate.made.commit in seen:
+                continue
+            seen.add(fate.made.commit)
+            try:
+                data = fate.mutation.bundle
+            except ValueError as error:
+                raise JournalError(f"the bundle recorded at {fate.number} cannot be read: {error}") from error
+            if data is not None:
+                found.append(Bundle(fate.made.commit, data))
+            wanted += [fate.mutation.entry.parent, *([fate.mutation.entry.other] if fate.mutation.entry.other else [])]
+        order = {fate.made.commit: at for at, fate in enumerate(self.fates) if fate.made is not None}
+        return sorted(found, key=lambda bundle: order[bundle.commit])
+
+
+def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRecord:
+    """The record of a run's code; without fates where its code did not change."""
+    recorded = recorded_mutations(store, run_id)
+    makers: dict[str, int] = {}
+    for mutation in recorded:
+        if mutation.entry.applied is not None:
+            makers.setdefault(mutation.entry.applied.commit, mutation.number)
+    users: dict[str, list[Kept]] = {}
+    for kept in candidates:
+        commit = code(kept.texts)[1]
+        if commit is not None:
+            users.setdefault(commit, []).append(kept)
+    return CodeRecord(
+        tuple(_fate(mutation, makers, users) for mutation in recorded),
+        seed=candidates[0] if candidates else None,
+        best=fronts.best(candidates),
+    )
+
+
+def code(candidate: Candidate) -> tuple[str | None, str | None]:
+    """Branch and commit of a candidate; both None where its code does not evolve, or where what is recorded is none."""
+    try:
+        return branch_of(candidate), commit_of(candidate)
+    except ValueError:
+        return None, None
+
+
+def _fate(mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[Kept]]) -> Fate:
+    entry = mutation.entry
+    starts = [entry.parent, *([entry.other] if entry.other is not None else [])]
+    made = entry.applied
+    first = made is not None and makers[made.commit] == mutation.number  # the same change may have been made twice
+    added, removed = totals(made.diff) if made is not None else (0, 0)
+    return Fate(
+        mutation=mutation,
+        parents=tuple(makers.get(commit) for commit in starts),
+        kept=tuple(users.get(made.commit, ())) if made is not None and first else (),
+        added=added,
+        removed=removed,
+    )

@@ -1,0 +1,38 @@
+"""The changes of code that a store recorded of a run, read back."""
+
+import base64
+from dataclasses import dataclass
+
+import orjson
+
+from gepa_client.journal.entries import MUTATION, SEARCH
+from gepa_client.journal.mutation_entry import MutationEntry
+from gepa_client.journal.store import Store
+from gepa_client.recorded import entries
+
+
+@dataclass(frozen=True)
+class RecordedMutation:
+    """A change of code, made or refused. `number`: in the journal, and in its branch `evolve/<run>/<number>`."""
+
+    number: int
+    entry: MutationEntry
+
+    @property
+    def bundle(self) -> bytes | None:
+        """The git bundle with its commit; None where it was refused, or the server gave none.
+
+        Raises:
+            ValueError: what is recorded is not base64.
+        """
+        given = self.entry.applied.bundle if self.entry.applied is not None else None
+        return base64.b64decode(given, validate=True) if given is not None else None
+
+
+def recorded_mutations(store: Store, run_id: str) -> list[RecordedMutation]:
+    """Every mutation of the run, in the order GEPA asked."""
+    return [
+        RecordedMutation(entry.number, MutationEntry.model_validate(orjson.loads(entry.answer)))
+        for entry in entries(store, run_id, SEARCH)
+        if entry.kind == MUTATION
+    ]

@@ -1,0 +1,59 @@
+"""Whole runs in the test's own process, against servers whose program is made of commits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gepa
+
+from gepa_client import ConcurrentReflection, RemoteAdapter, Row
+from gepa_client.run import strategies
+from gepa_client.run.config import RunConfig
+from gepa_client.run.events import Event
+from gepa_client.run.evolution import Evolution
+from tests.gepa_client.code_server import Model
+
+
+def rows(count: int, first: int = 0) -> list[Row]:
+    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
+
+
+class Silent:
+    def log(self, message: str) -> None:
+        pass
+
+
+@dataclass
+class Found:
+    """What a run came to."""
+
+    outcome: tuple[Any, ...]
+    candidates: list[dict[str, str]]
+    events: list[Event] = field(default_factory=list)
+
+    def told(self, name: str) -> list[Any]:
+        """The events of this name."""
+        return [event for event in self.events if event.event == name]
+
+
+def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[object] = (), **settings: Any) -> Found:
+    """Run GEPA as `gepa-client optimize` does, on rows that each need one of six words."""
+    given = {"url": "http://127.0.0.1:1", "reflection_lm": "a/model", "max_metric_calls": 150, "seed": 5}
+    config = RunConfig(**{"skip_perfect_score": False, "proposals": "2x2", **given, **settings})
+    events: list[Event] = []
+    texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal)
+    evolution = Evolution.of(config, adapter, texts, events.append)
+    arguments = strategies.arguments(config)
+    result = gepa.optimize(
+        seed_candidate=adapter.seed_candidate,
+        adapter=evolution.adapter,
+        trainset=rows(20),
+        valset=rows(8, 20),
+        reflection_strategy=evolution.reflection,
+        logger=Silent(),
+        callbacks=[*adapter.callbacks, *evolution.callbacks, *watchers],
+        **arguments | evolution.strategies(arguments["selection_strategy"]),
+    )
+    adapter.journal.gone_on()
+    outcome = (result.candidates, result.parents, result.val_subscores, result.total_metric_calls)
+    return Found(outcome, result.candidates, events)

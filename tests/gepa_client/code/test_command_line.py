@@ -1,0 +1,96 @@
+"""`gepa-client optimize --evolve`, over real sockets: resumed after a kill, replayed, forked, exported and imported."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.code_server import CodeServer, Model
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.run_folder import stored
+from tests.gepa_client.scripted_server import Host
+
+Cli = Callable[..., Ran]
+Serving = Callable[..., CodeServer]
+
+
+@pytest.fixture
+def flags(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Flags of a run with rows in files and a model of its own."""
+    for name, numbers in (("train", range(20)), ("val", range(20, 28))):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"n": number}) + "\n" for number in numbers))
+    model = host.serve(Model().serve, "/v1/chat/completions").removesuffix("/chat/completions")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    kwargs = json.dumps({"api_base": model})
+    return [
+        *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--no-check", "--json", "--proposals", "2x2"),
+        *("--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--reflection-minibatch-size", 6),
+        *("--max-metric-calls", 120, "--seed", 5, "--merge-val-overlap-floor", 2, "--use-merge"),
+    ]
+
+
+def found(ran: Ran) -> list[Any]:
+    """The candidates a run tells of, whatever the run and with it its commits are called."""
+    [run_id] = {event["run_id"] for event in ran.events if event["event"] == "started"}
+    told = [event for event in ran.events if event["event"] == "candidate"]
+    assert told
+    shown = [[event["parents"], event["score"], event["metric_calls"], event["texts"]] for event in told]
+    return list(json.loads(re.sub("@[0-9a-f]{40}", "", json.dumps(shown).replace(run_id, "RUN"))))
+
+
+def changes(ran: Ran) -> list[Any]:
+    """What a run tells of changes of code, in the order of their numbers."""
+    told = [event for event in ran.events if event["event"] in ("mutated", "mutation_rejected")]
+    return sorted([event["number"], event["event"], event["request"]] for event in told)
+
+
+def test_a_killed_run_ends_as_an_undisturbed_one_and_is_told_again(
+    code_server: Serving, cli: Cli, start: Callable[..., Any], flags: list[object], tmp_path: Path
+) -> None:
+    server = code_server()
+    fine, begun, go_on = server.replies["apply_mutation"], threading.Event(), threading.Event()
+
+    async def hangs(params: dict[str, Any]) -> Any:
+        begun.set()
+        await asyncio.to_thread(go_on.wait, TIMEOUT_S)
+        return fine(params)
+
+    server.replies["apply_mutation"] = hangs
+    process = start("optimize", server.url, *flags)
+    assert begun.wait(TIMEOUT_S)
+    os.kill(_child_of(process), signal.SIGKILL)
+    process.wait(TIMEOUT_S)  # whoever drove it has let go of the run
+    go_on.set()
+    resumed = cli("resume", "last", "--json")
+    assert resumed.status == 0, resumed.stderr
+    with stored(tmp_path) as (_, run_id):
+        pass
+    assert all(server.made[branch] == 1 for branch in server.branches)
+    (tmp_path / "elsewhere").mkdir()
+    calm = cli("optimize", code_server().url, *flags, "--store", "elsewhere/runs.db")
+    assert calm.status == 0, calm.stderr
+    assert found(resumed) == found(calm)
+    assert changes(resumed) == changes(calm)
+    finished = resumed.event("finished")
+    assert finished["mutation_usd"] > 0
+    asked = len(server.calls)
+    assert cli("export", run_id, "--output", "run.json").status == 0
+    assert cli("import", "run.json", "--store", "other.db").status == 0
+    replayed = cli("replay", run_id, "--json", "--store", "other.db")
+    assert replayed.status == 0, replayed.stderr
+    assert (found(replayed), changes(replayed)) == (found(resumed), changes(resumed))
+    assert len(server.calls) == asked
+
+
+def _child_of(process: "subprocess.Popen[str]") -> int:
+    """The optimizer's own process; its parent shows what it tells."""
+    [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(child)

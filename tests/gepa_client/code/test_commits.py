@@ -1,0 +1,125 @@
+"""Commits travel: an endpoint that lacks one is brought all that lead to it, once, whatever it was asked for."""
+
+from collections import Counter
+
+import pytest
+
+from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.mutation_entry import MutationEntry
+from protocol.code import GIT_BRANCH, commit_of, git_branch
+from protocol.errors import LimitExceeded
+from tests.gepa_client.code.optimizing import optimize
+from tests.gepa_client.code_server import CODE, SEED, CodeServer
+from tests.gepa_client.journal.rows_of_runs import RUN
+
+
+def chain(server, count):
+    """Mutations of the seed one after the other; their entries."""
+    candidate, entries = server.seed_candidate, []
+    for number in range(count):
+        mutation = {"kind": "change_request", "request": "learn green"}
+        params = {"candidate": candidate, "mutation": mutation, "name": {"run": "r", "number": number}}
+        applied = server.replies["apply_mutation"](params)
+        entries.append(MutationEntry(kind="change_request", request="r", parent=commit_of(candidate), applied=applied))
+        candidate = applied["candidate"]
+    return entries, candidate
+
+
+@pytest.fixture
+def lacking(code_server):
+    """A server without the commits that another one made, an adapter of it, and a candidate at the last of them."""
+    entries, candidate = chain(CodeServer(), 3)
+    server = code_server()
+    with RemoteAdapter(server.url, max_attempts=1) as adapter:
+        for entry in entries:
+            adapter.commits.learn(entry)
+        yield server, adapter, candidate
+
+
+def rows(count):
+    return [Row(str(number), {"n": number}) for number in range(count)]
+
+
+def test_an_evaluation_brings_what_leads_to_its_commit_once(lacking):
+    server, adapter, candidate = lacking
+    batch = adapter.evaluate(rows(12), candidate)
+    assert len(batch.scores) == 12
+    bundles = [bundle for call in server.called("import_commits") for bundle in call["bundles"]]
+    assert max(Counter(bundles).values()) == 1
+    assert len(bundles) == 3
+
+
+def test_what_was_brought_is_not_brought_again(lacking):
+    server, adapter, candidate = lacking
+    [*_, middle], _ = chain(CodeServer(), 2)
+    adapter.evaluate(rows(2), middle.applied.candidate)
+    adapter.evaluate(rows(2), candidate)
+    assert [len(call["bundles"]) for call in server.called("import_commits")] == [2, 1]
+
+
+def test_a_new_process_at_the_address_is_brought_them_again(lacking):
+    server, adapter, candidate = lacking
+    adapter.evaluate(rows(1), candidate)
+    server.repository = {SEED: CODE}
+    server.forget("second")
+    adapter.wait_for(adapter.fleet.clients[0].discover())
+    adapter.evaluate(rows(1), candidate)
+    assert len(server.called("import_commits")) == 2
+
+
+def test_large_bundles_go_in_several_requests(lacking):
+    server, adapter, candidate = lacking
+    server.limits["max_request_bytes"] = 10
+    adapter.wait_for(adapter.fleet.clients[0].discover())
+    adapter.evaluate(rows(1), candidate)
+    assert [len(call["bundles"]) for call in server.called("import_commits")] == [1, 1, 1]
+
+
+def test_a_commit_nobody_has_pauses_the_run_and_says_which(lacking):
+    _, adapter, _ = lacking
+    unknown = {**adapter.seed_candidate, GIT_BRANCH: git_branch("b", "f" * 40)}
+    with pytest.raises(Interrupted, match="lacks commit ffffffffffff, and the run has no bundle") as told:
+        adapter.evaluate(rows(1), unknown)
+    assert told.value.status == "paused"
+
+
+def test_an_endpoint_that_never_has_it_is_not_asked_for_ever(lacking):
+    server, adapter, candidate = lacking
+    server.replies["import_commits"] = lambda _: {"commits": []}
+    with pytest.raises(Exception, match="Unknown candidate"):
+        adapter.evaluate(rows(1), candidate)
+    assert len(server.called("evaluate")) == 2
+
+
+def test_an_endpoint_that_refuses_commits_says_why(lacking):
+    server, adapter, candidate = lacking
+
+    def refuses(_params):
+        raise LimitExceeded("too large")
+
+    server.replies["import_commits"] = refuses
+    with pytest.raises(LimitExceeded):
+        adapter.evaluate(rows(1), candidate)
+
+
+def test_a_run_on_two_endpoints_ends_as_on_one(code_server):
+    alone = code_server()
+    with RemoteAdapter(alone.url, journal=Journal(RUN.id)) as adapter:
+        wanted = optimize(adapter, max_metric_calls=300)
+    two = [code_server("first"), code_server("second")]
+    two[1].capabilities.remove("mutations")
+    with RemoteAdapter([server.url for server in two], journal=Journal(RUN.id)) as adapter:
+        found = optimize(adapter, max_metric_calls=300)
+    assert found.outcome == wanted.outcome
+    assert two[1].called("import_commits") and not two[0].called("import_commits")
+
+
+def test_endpoints_must_start_from_the_same_commit_whatever_the_branch_is_called(code_server):
+    first, second = code_server("first"), code_server("second")
+    second.seed_candidate = {**second.seed_candidate, GIT_BRANCH: git_branch("detached", SEED)}
+    with RemoteAdapter([first.url, second.url]) as adapter:
+        assert len(adapter.fleet.endpoints) == 2
+    second.seed_candidate = {**second.seed_candidate, GIT_BRANCH: git_branch("main", "a" * 40)}
+    with pytest.raises(Exception, match=f"git_branch: commit {'a' * 40} instead of {SEED}"):
+        RemoteAdapter([first.url, second.url])

@@ -1,0 +1,113 @@
+"""GEPA's merge of two candidates whose code differs merges their code, and only then."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from gepa_client import RemoteAdapter
+from gepa_client.code.crossover import Crossover
+from gepa_client.code.evolving import EvolvingAdapter
+from gepa_client.code.lineage import Lineage
+from gepa_client.code.mutations import Mutations, Wanted
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of
+from protocol.errors import MutationRejected
+from tests.gepa_client.code.optimizing import rows
+
+
+class Merging:
+    """A pool of three: the seed and two children of it, whose code the server made; `merge` evaluates GEPA's pick."""
+
+    def __init__(self, server, adapter, first, second):
+        self.server, self.adapter, self.events = server, adapter, []
+        self.lineage = Lineage(adapter.commits)
+        self.mutations = Mutations(adapter, self.lineage, self.events.append, 30.0)
+        self.crossover = Crossover(adapter, self.mutations)
+        self.evolving = EvolvingAdapter(adapter, self.crossover)
+        seed = adapter.seed_candidate
+        self.pool = [seed, self.child(seed, first), self.child(seed, second)]
+        self.state = SimpleNamespace(
+            program_candidates=self.pool,
+            full_program_trace=[{"merged_entities": (1, 2, 0)}],
+            evaluation_cache="the cache",
+        )
+
+    def child(self, parent, request):
+        if request is None:
+            return {**parent, "rules": parent["rules"] + " teal"}
+        mutation = {"kind": "change_request", "request": request}
+        [entry] = self.adapter.wait_for(self.mutations.make([Wanted(parent, mutation, request)]))
+        return dict(entry.applied.candidate)
+
+    def merge(self, pick):
+        self.crossover.on_iteration_start({"state": self.state})
+        self.crossover.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
+        self.during = self.state.evaluation_cache
+        self.evolving.evaluate(rows(2), pick)
+        self.crossover.on_evaluation_end({})
+        return pick
+
+
+@pytest.fixture
+def merging(code_server):
+    adapters = []
+
+    def start(first="learn green", second="learn blue"):
+        server = code_server()
+        adapter = RemoteAdapter(server.url)
+        adapters.append(adapter)
+        return Merging(server, adapter, first, second)
+
+    yield start
+    for adapter in adapters:
+        adapter.close()
+
+
+def test_the_code_of_both_parents_is_evaluated(merging):
+    run = merging()
+    pick = run.merge(dict(run.pool[2]))
+    code = run.server.repository[commit_of(pick)]
+    assert code["steps"] == ["blue", "green"]
+    assert code["parents"] == [commit_of(run.pool[2]), commit_of(run.pool[1])]
+    assert run.server.called("evaluate")[-1]["candidate"] == pick
+    assert [event.parents for event in run.events if event.event == "mutated"][-1] == []
+    assert (run.during, run.state.evaluation_cache) == (None, "the cache")  # no scores of what is not merged yet
+
+
+def test_texts_that_only_one_parent_changed_are_its_own(merging):
+    run = merging("text hint", "text hint learn blue")
+    run.pool[1][ADDED_COMPONENTS] = added_components({"hint": "evolved"})
+    run.state.full_program_trace[-1]["merged_entities"] = (1, 2, 2)  # an ancestor that has the text as it was
+    pick = run.merge(dict(run.pool[2]))
+    assert added_to(pick) == {"hint": "evolved"}
+
+
+def test_a_rejected_merge_leaves_what_gepa_chose(merging):
+    run = merging()
+
+    def conflict(_params):
+        raise MutationRejected("no", stage="edit", reason="both change steps")
+
+    run.server.replies["apply_mutation"] = conflict
+    pick = run.merge(dict(run.pool[2]))
+    assert pick == run.pool[2]
+    assert run.events[-1].event == "mutation_rejected"
+    assert "both change steps" in run.lineage.told(run.pool[1])
+
+
+def test_code_that_comes_from_the_others_is_not_merged(merging):
+    run = merging("learn green", None)
+    asked = len(run.server.called("apply_mutation"))
+    pick = run.merge({**run.pool[2], GIT_BRANCH: run.pool[1][GIT_BRANCH]})
+    assert commit_of(pick) == commit_of(run.pool[1])
+    assert len(run.server.called("apply_mutation")) == asked
+    assert run.during == "the cache"
+
+
+def test_a_merge_that_was_not_evaluated_is_forgotten(merging):
+    run = merging()
+    run.crossover.on_iteration_start({"state": run.state})
+    run.crossover.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
+    run.crossover.on_iteration_start({"state": run.state})
+    pick = dict(run.pool[2])
+    run.evolving.evaluate(rows(1), pick)
+    assert pick == run.pool[2]

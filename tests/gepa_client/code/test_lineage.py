@@ -1,0 +1,122 @@
+"""What is told of earlier changes: those of the line, those tried on it, and what came of each."""
+
+import pytest
+
+from gepa_client.code.branches import run_in_names
+from gepa_client.code.commits import Commits
+from gepa_client.code.lineage import Lineage
+from gepa_client.code.prompt import change_request, code_prompt
+from gepa_client.journal.mutation_entry import MutationEntry
+from protocol import MutationName
+from protocol.code import GIT_BRANCH, git_branch
+
+SEED, FIRST, SECOND, OTHER, JOINED = (digit * 40 for digit in "01234")
+
+
+def at(commit):
+    return {GIT_BRANCH: git_branch("b", commit), "rules": "r"}
+
+
+def made(parent, commit, *, other=None, added=(), removed=(), bundle="b"):
+    applied = {
+        "candidate": at(commit), "commit": commit, "parent": parent, "diff": "", "files": [], "summary": "",
+        "bundle": bundle and f"{bundle}{commit[0]}",
+        "components_added": list(added), "components_removed": list(removed),
+    }  # fmt: skip
+    kind = "merge" if other else "change_request"
+    return MutationEntry(kind=kind, request=f"make {commit[0]}", parent=parent, other=other, applied=applied)
+
+
+def rejected(parent, request):
+    why = {"stage": "check", "reason": "1 failed", "log_tail": "E   assert"}
+    return MutationEntry(kind="change_request", request=request, parent=parent, rejected=why)
+
+
+def ledger(*entries):
+    commits = Commits()
+    lineage = Lineage(commits)
+    for entry in entries:
+        commits.learn(entry)
+        lineage.learn(entry)
+    return commits, lineage
+
+
+def keep(lineage, index, commit):
+    lineage.on_valset_evaluated({"candidate": at(commit), "candidate_idx": index})
+
+
+def test_history_holds_the_line_and_what_was_tried_on_it():
+    _, lineage = ledger(made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER))
+    lineage.judged(at(SEED), at(FIRST), 0.25, 0.5)
+    keep(lineage, 1, FIRST)
+    lineage.judged(at(FIRST), at(SECOND), 0.5, 0.5)
+    keep(lineage, 2, OTHER)
+    assert lineage.history(at(FIRST)) == [
+        {"request": "make 1", "outcome": "accepted", "score": 0.5, "parent_score": 0.25},
+        {"request": "break it", "outcome": "rejected", "stage": "check", "reason": "1 failed\nE   assert"},
+        {"request": "make 2", "outcome": "not_better", "score": 0.5, "parent_score": 0.5},
+    ]
+    told = lineage.told(at(FIRST))
+    assert "make 1\nOutcome: accepted, part of the code above (mean score 0.25 before, 0.5 after)" in told
+    assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in told
+    assert "make 3\nOutcome: accepted for another candidate" in told
+    assert lineage.index(at(OTHER)) == 2
+
+
+def test_a_change_nobody_evaluated_is_not_told_of():
+    _, lineage = ledger(made(SEED, FIRST))
+    assert lineage.history(at(SEED)) == []
+    assert lineage.told(at(SEED)) == "Nothing was tried yet."
+
+
+def test_only_the_last_changes_are_told():
+    _, lineage = ledger(*(rejected(SEED, f"try {number}") for number in range(50)))
+    assert [past["request"] for past in lineage.history(at(SEED))] == [f"try {number}" for number in range(30, 50)]
+
+
+def test_bundles_come_parents_first_and_all_or_none():
+    commits, _ = ledger(
+        made(SEED, FIRST), made(FIRST, SECOND), made(SEED, OTHER), made(SECOND, JOINED, other=OTHER)
+    )  # fmt: skip
+    assert [commit for commit, _ in commits.leading_to(JOINED)] == [FIRST, SECOND, OTHER, JOINED]
+    assert commits.leading_to(SEED) == []
+    assert commits.line(at(JOINED)) == {SEED, FIRST, SECOND, OTHER, JOINED}
+    holed, _ = ledger(made(SEED, FIRST, bundle=None), made(FIRST, SECOND))
+    assert holed.leading_to(SECOND) == []
+
+
+def test_what_a_commit_leaves_unused_stays_so_on_its_line_until_it_is_added_again():
+    commits, _ = ledger(
+        made(SEED, FIRST, removed=["rules"]), made(FIRST, SECOND), made(SECOND, OTHER, added=["rules"])
+    )  # fmt: skip
+    unused = [commits.unused(at(commit)) for commit in (SEED, FIRST, SECOND, OTHER)]
+    assert unused == [set(), {"rules"}, {"rules"}, set()]
+
+
+def test_a_record_whose_commits_come_from_each_other_does_not_hang():
+    commits, _ = ledger(made(SECOND, FIRST), made(FIRST, SECOND))
+    assert commits.line(at(FIRST)) == {FIRST, SECOND}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Add a step.", ("Add a step.", None)),
+        ("Location: a.py, solve\n\nAdd a step.\nAnd test it.", ("Add a step.\nAnd test it.", "a.py, solve")),
+        ("location: a.py", ("location: a.py", None)),
+        ("Location:\nAdd.", ("Location:\nAdd.", None)),
+    ],
+)
+def test_a_request_may_begin_with_where_it_belongs(text, wanted):
+    assert change_request(text) == wanted
+
+
+def test_texts_in_a_prompt_may_hold_its_marks():
+    prompt = code_prompt("<outline>|<side_info>|<lineage>", "a <lineage>", [{"Feedback": "<outline>"}], "l")
+    assert prompt == "a <lineage>|# Example 1\n## Feedback\n<outline>\n\n|l"
+
+
+@pytest.mark.parametrize("run_id", ["20250101-a_b", "a.b/c", "ü", "x" * 300, "-a"])
+def test_every_run_id_can_be_part_of_a_branch(run_id):
+    MutationName(run=run_in_names(run_id), number=0)
+    assert run_in_names("a.b") != run_in_names("a-b")

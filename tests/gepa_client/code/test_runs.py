@@ -1,0 +1,350 @@
+"""Whole runs whose code evolves: recorded, cut off, gone on with, told again."""
+
+import asyncio
+import random
+
+import orjson
+import pytest
+
+from gepa_client import Interrupted, RemoteAdapter, rpc
+from gepa_client.code.recorded import recorded_mutations
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.kinds import check_answer
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git_branch
+from protocol.errors import CallNotFound, MutationRejected, ProgramFailed
+from tests.gepa_client.code.optimizing import optimize
+from tests.gepa_client.code_server import COST, SEED, Model
+from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.taped import recording, replaying, watched
+
+LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
+
+
+class Wishes(Model):
+    """Asks for these changes of code in turn, then for nothing more; texts get a word."""
+
+    def __init__(self, *wishes):
+        super().__init__()
+        self.wishes = list(wishes)
+        self.code_prompts = []
+
+    def complete(self, prompt):
+        answer = super().complete(prompt)
+        if "change request" not in prompt:
+            return answer
+        self.code_prompts.append(prompt)
+        wish = self.wishes.pop(0) if self.wishes else "nothing more"
+        return type(answer)(f"```\n{wish}\n```", 0.5, 1, 1)
+
+
+def run_with(server, *wishes, **settings):
+    """A run whose code changes are these, one in each iteration that is for code."""
+    model = Wishes(*wishes)
+    given = {"max_metric_calls": 120, "proposals": "1", "reflection_minibatch_size": 6} | settings
+    with RemoteAdapter(server.url, journal=Journal(RUN.id)) as adapter:
+        found = optimize(adapter, model, **given)
+        return found, model, adapter
+
+
+# --- what a run does -------------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_code_becomes_a_candidate(code_server):
+    server = code_server()
+    found, model, adapter = run_with(server, "learn green", evolve="code")
+    seed, better = found.candidates
+    assert commit_of(better) != commit_of(seed)
+    told = found.told("mutated")[0]
+    assert better[GIT_BRANCH] == f"{told.branch}@{told.commit}" == f"evolve/{RUN.id}/{told.number}@{commit_of(better)}"
+    assert (told.request, told.lines_added, told.lines_removed, told.cost_usd) == ("learn green", 2, 1, COST)
+    asked = server.called("apply_mutation")[0]
+    assert asked["name"] == {"run": RUN.id, "number": told.number}
+    assert [set(record) for record in asked["mutation"]["records"]] == [{"Feedback"}] * 6
+    assert "steps: []" in model.code_prompts[0]
+    assert len(server.called("outline_code")) == 2  # one for each commit that something was asked for
+    assert adapter.journal.spend[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
+
+
+def test_a_rejection_proposes_nothing_and_is_told_to_the_next_request(code_server):
+    server = code_server()
+    found, model, adapter = run_with(server, "break check", "learn green", evolve="code")
+    [told] = found.told("mutation_rejected")
+    assert (told.stage, told.reason, told.log_tail, told.cost_usd) == ("check", "check says no", "the last line", COST)
+    assert "Nothing was tried yet." in model.code_prompts[0]
+    assert "break check\nOutcome: rejected at the stage `check`: check says no\nthe last line" in model.code_prompts[1]
+    past = {"request": "break check", "outcome": "rejected", "stage": "check", "reason": "check says no\nthe last line"}
+    assert server.called("apply_mutation")[1]["mutation"]["history"] == [past]
+    assert adapter.failures.take() == []
+    assert adapter.journal.spend[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
+
+
+def test_an_agent_that_cannot_work_is_a_failure(code_server):
+    _, _, adapter = run_with(code_server(), "break agent", evolve="code", max_metric_calls=20)
+    [failure] = adapter.failures.take()
+    assert "agent says no" in str(failure)
+
+
+def test_added_texts_are_evolved_and_removed_ones_left_alone(code_server):
+    server = code_server()
+    found, _, _ = run_with(server, "learn green text hint drop rules", max_metric_calls=200)
+    assert added_to(found.candidates[1]) == {"hint": "text of hint"}
+    grown = [candidate for candidate in found.candidates if added_to(candidate) not in ({}, {"hint": "text of hint"})]
+    assert grown and all(added_to(candidate)["hint"].startswith("text of hint ") for candidate in grown)
+    asked = [call["components_to_update"] for call in server.called("make_reflective_dataset")]
+    assert ["hint"] in asked and [ADDED_COMPONENTS] not in asked
+    on_new_code = [call for call in server.called("make_reflective_dataset") if commit_of(call["candidate"]) != SEED]
+    assert on_new_code and all(call["components_to_update"] != ["rules"] for call in on_new_code)
+
+
+def test_prompts_alone_leave_the_code_as_it_is(code_server):
+    server = code_server()
+    found, _, _ = run_with(server, evolve="prompts")
+    assert {candidate[GIT_BRANCH] for candidate in found.candidates} == {server.seed_candidate[GIT_BRANCH]}
+    assert len(found.candidates) > 1
+    assert not server.called("apply_mutation")
+
+
+def test_code_and_all_texts_can_change_at_once(code_server):
+    server = code_server()
+    found, _, _ = run_with(server, "learn green", module_selector="all", max_metric_calls=30)
+    assert commit_of(found.candidates[1]) != SEED
+    assert found.candidates[1]["rules"] != "red"
+
+
+def test_a_request_that_says_nothing_is_a_failure(code_server):
+    _, _, adapter = run_with(code_server(), "", evolve="code", max_metric_calls=20)
+    assert "no change request" in str(adapter.failures.take()[0])
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "words"),
+    [
+        ({"rules": None}, "other components"),
+        ({GIT_BRANCH: "evolve/r/1"}, "git_branch is 'evolve/r/1'"),
+        ({GIT_BRANCH: git_branch("main", SEED)}, f"a candidate at {SEED}"),
+        ({ADDED_COMPONENTS: "["}, "added_components is not JSON"),
+    ],
+)
+def test_an_answer_that_gepa_could_not_take_is_a_failure(code_server, otherwise, words):
+    server = code_server()
+    fine = server.replies["apply_mutation"]
+
+    def reply(params):
+        made = fine(params)
+        candidate = {name: text for name, text in {**made["candidate"], **otherwise}.items() if text is not None}
+        return {**made, "candidate": candidate}
+
+    server.replies["apply_mutation"] = reply
+    _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
+    assert words in str(adapter.failures.take()[0])
+
+
+def test_what_may_pass_is_asked_again(code_server):
+    server = code_server()
+    fine = server.replies["apply_mutation"]
+    stumbles = [MutationRejected("later", retryable=True, stage="environment", reason="no network")]
+
+    def reply(params):
+        if stumbles:
+            raise stumbles.pop()
+        return fine(params)
+
+    server.replies["apply_mutation"] = reply
+    found, _, _ = run_with(server, "learn green", evolve="code")
+    assert found.told("mutated") and not found.told("mutation_rejected")
+
+
+# --- recorded, cut off, gone on with ---------------------------------------------------------------------------------
+
+
+def undisturbed(code_server):
+    server = code_server()
+    with RemoteAdapter(server.url, journal=Journal(RUN.id)) as adapter:
+        wanted = optimize(adapter, **LONG)
+    commits = {commit_of(candidate) for candidate in wanted.candidates}
+    assert len(commits) > 2
+    return wanted, server
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one server", "a new server each time"])
+@pytest.mark.parametrize("chance", range(2))
+def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_path, chance, restarts):
+    wanted, calm = undisturbed(code_server)
+    server, model = code_server(), Model()
+    draw = random.Random(chance)  # noqa: S311 - reproducible deaths
+    deaths = 0
+    with watched(tmp_path) as store:
+        while True:
+            left = [draw.randint(5, 60)]
+
+            def dies(_rows, left=left):
+                left[0] -= 1
+                if left[0] <= 0:
+                    raise Died  # nothing of this commit, and of no later one, is in the store
+
+            store.before_write = dies
+            try:
+                with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+                    found = optimize(adapter, model, **LONG)
+                break
+            except Interrupted as interrupted:
+                assert "Died" in interrupted.reason
+                deaths += 1
+                store.before_write = lambda _: None
+                if restarts:
+                    server.forget(f"instance {deaths}")
+        assert found.outcome == wanted.outcome
+        assert deaths > 2
+        assert server.branches == calm.branches
+        assert all(server.made[branch] == 1 for branch in server.branches)  # rejected ones leave nothing to find again
+        check_replay(store, server, wanted)
+
+
+class Died(Exception):
+    pass
+
+
+def check_replay(store, server, wanted):
+    with RemoteAdapter(server.url) as adapter:
+        discovery = adapter.discovery
+    asked = len(server.calls)
+    with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
+        told = optimize(adapter, **LONG)
+        commits = {commit_of(candidate) for candidate in told.candidates} - {SEED}
+        assert all(adapter.commits.leading_to(commit) for commit in commits)
+    assert told.outcome == wanted.outcome
+    assert len(server.calls) == asked
+    made = [{name: value for name, value in event if name != "seconds"} for event in told.told("mutated")]
+    before = sorted(wanted.told("mutated"), key=lambda event: event.number)
+    assert made == [{name: value for name, value in event if name != "seconds"} for event in before]
+    assert not told.told("mutation_started")
+
+
+def test_everything_recorded_is_of_its_kind_and_read_back(code_server, tmp_path):
+    server = code_server()
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+            found = optimize(adapter, **LONG)
+        entries = store.entries(RUN.id, SEARCH, limit=10_000)
+        assert {OUTLINE, MUTATION, COMPLETION, EVALUATE} <= {entry.kind for entry in entries}
+        for entry in entries:
+            check_answer(SEARCH, entry.number, entry.kind, orjson.loads(entry.answer))
+        mutations = recorded_mutations(store, RUN.id)
+    assert [each.number for each in mutations] == sorted(each.number for each in mutations)
+    made = {each.number: each for each in mutations if each.entry.applied is not None}
+    assert made.keys() == {event.number for event in found.told("mutated")}
+    for each in made.values():
+        assert each.entry.applied is not None and each.bundle is not None
+        assert orjson.loads(each.bundle)[0] == each.entry.applied.commit
+    refused = {each.number: each.entry.rejected.stage for each in mutations if each.entry.rejected is not None}
+    assert refused == {event.number: event.stage for event in found.told("mutation_rejected")}
+
+
+def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path):
+    server = code_server()
+    fine = server.replies["apply_mutation"]
+    secret = "abcd1234efgh"
+    server.replies["apply_mutation"] = lambda params: {**fine(params), "bundle": secret, "diff": f"+{secret}\n"}
+    with watched(tmp_path) as store:
+        with recording(store, secrets=[secret]) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+            optimize(adapter, Wishes("learn green"), evolve="code", max_metric_calls=60, proposals="1")
+        applied = recorded_mutations(store, RUN.id)[0].entry.applied
+    assert applied is not None
+    assert (applied.bundle, applied.diff) == (secret, "+[redacted]\n")
+
+
+def test_a_mutation_whose_optimizer_is_stopped_is_collected_and_not_made_twice(code_server, tmp_path):
+    server = code_server()
+    fine = server.replies["apply_mutation"]
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+
+            def reply(params):
+                journal.halt.pull(Interrupted("paused", "stop"))
+                return fine(params)
+
+            server.replies["apply_mutation"] = reply
+            with pytest.raises(Interrupted, match="stop"):
+                optimize(adapter, Wishes("learn green"), evolve="code", proposals="1")
+        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+            server.replies["apply_mutation"] = fine
+            optimize(adapter, Wishes(), evolve="code", proposals="1", max_metric_calls=30)
+        first = recorded_mutations(store, RUN.id)[0]
+    assert first.entry.request == "learn green"
+    assert server.made[f"evolve/{RUN.id}/{first.number}"] == 1
+
+
+def test_the_money_a_rejected_change_cost_counts_against_the_limit(code_server):
+    server = code_server()
+    with RemoteAdapter(server.url) as adapter:
+        journal = adapter.journal
+
+        def look():
+            if journal.spend.cost_usd >= 0.5 + COST:
+                journal.halt.pull(Interrupted("completed", "spent"))
+
+        journal.spend.watch(look)
+        with pytest.raises(Interrupted, match="spent"):
+            optimize(adapter, Wishes("break check"), evolve="code", proposals="1")
+    assert len(server.called("apply_mutation")) == 1
+
+
+def test_a_program_that_cannot_be_outlined_proposes_nothing(code_server):
+    server = code_server()
+
+    def fails(_params):
+        raise ProgramFailed("no outline")
+
+    server.replies["outline_code"] = fails
+    _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
+    assert "no outline" in str(adapter.failures.take()[0])
+    assert not server.called("apply_mutation")
+
+
+def test_what_a_server_says_while_it_works_is_told(code_server, monkeypatch):
+    monkeypatch.setattr(rpc, "WATCHED_S", 0.01)
+    server = code_server()
+    fine, answer = server.replies["apply_mutation"], server.answer
+
+    async def takes_its_time(params):
+        await asyncio.wait_for(enough.wait(), 10)
+        return fine(params)
+
+    async def says_what_it_is_at(method, params):
+        said = await answer(method, params)
+        if "pending" in said:
+            server.told += 1
+            said["pending"]["progress"]["message"] = f"step {server.told // 2}"
+            if server.told == 3:
+                enough.set()
+        return said
+
+    server.told, enough = 0, asyncio.Event()
+    server.replies["apply_mutation"] = takes_its_time
+    server.answer = says_what_it_is_at
+    found, _, _ = run_with(server, "learn green", evolve="code", max_metric_calls=20)
+    [begun] = found.told("mutation_started")
+    told = found.told("mutation_progress")
+    assert [event.message for event in told] == ["step 0", "step 1"]
+    assert {event.number for event in told} == {begun.number}
+
+
+def test_a_server_that_is_replaced_while_it_works_is_asked_again_by_the_same_name(code_server):
+    server = code_server()
+    fine = server.replies["apply_mutation"]
+    asked = []
+
+    async def dies_first(params):
+        asked.append(params["name"])
+        made = fine(params)
+        if len(asked) == 1:  # the branch is there, its answer on the way
+            server.forget("second")
+            raise CallNotFound
+        return made
+
+    server.replies["apply_mutation"] = dies_first
+    found, _, _ = run_with(server, "learn green", evolve="code", max_metric_calls=20)
+    assert len(asked) == 2 and asked[0] == asked[1]
+    assert set(server.made.values()) == {1}
+    assert commit_of(found.candidates[-1]) != SEED

@@ -1,0 +1,123 @@
+"""What a run changes: what its settings say, as far as the program offers it; all else is refused in a sentence."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gepa_client.run.config import RunConfig
+from gepa_client.run.evolve import evolve_of
+from gepa_client.run.identity import differences, identity_of
+from gepa_client.run.settings import SettingsError, load
+from protocol import DiscoverResult
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
+
+URL = "http://127.0.0.1:1"
+CODE = {GIT_BRANCH: git_branch("main", "a" * 40), ADDED_COMPONENTS: "{}"}
+BOTH = {**CODE, "rules": "r"}
+
+
+def says(seed: dict[str, str], *capabilities: str) -> DiscoverResult:
+    return DiscoverResult.model_validate(
+        {
+            "protocol_versions": ["1"],
+            "server": {"name": "s", "version": "0", "language": "python", "instance_id": "i"},
+            "program": {"name": "p", "components": [{"name": name} for name in seed], "seed_candidate": seed},
+            "datasets": {},
+            "capabilities": list(capabilities),
+            "limits": {"max_concurrency": 1, "max_batch_size": 1, "max_request_bytes": 1},
+        }
+    )
+
+
+def config(**settings: Any) -> RunConfig:
+    return RunConfig(url=(URL,), **({"reflection_lm": "a/model"} | settings))
+
+
+CHANGES = says(BOTH, "commits", "mutations")
+
+
+@pytest.mark.parametrize(
+    ("program", "settings", "wanted"),
+    [
+        (says({"rules": "r"}), {}, "prompts"),
+        (says({"rules": "r"}), {"reflection_lm": None}, "prompts"),
+        (says(BOTH, "commits"), {}, "prompts"),
+        (CHANGES, {}, "both"),
+        (CHANGES, {"evolve": "code"}, "code"),
+        (CHANGES, {"evolve": "prompts", "reflection_lm": None}, "prompts"),
+        (says(CODE, "mutations"), {}, "both"),
+    ],
+)
+def test_what_is_changed_follows_from_settings_and_program(
+    program: DiscoverResult, settings: dict[str, Any], wanted: str
+) -> None:
+    assert evolve_of(config(**settings), program) == wanted
+
+
+@pytest.mark.parametrize(
+    ("program", "settings", "words"),
+    [
+        (says({"rules": "r"}), {"evolve": "code"}, "does not say which commit runs, nor change code"),
+        (
+            says(BOTH, "commits"),
+            {"evolve": "both"},
+            "does not change code: start it with gepa-server --allow-mutations",
+        ),
+        (says(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
+        (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
+        (says(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
+        (says(CODE, "mutations"), {"code_until": 3}, "no prompts to change after it"),
+        (says({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
+        (says({**BOTH, ADDED_COMPONENTS: "[]"}, "mutations"), {}, "added_components is not a JSON object"),
+    ],
+)
+def test_what_cannot_be_is_refused(program: DiscoverResult, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        evolve_of(config(**settings), program)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"evolve": "prompts", "code_until": 2}, "code_until is given, but evolve is `prompts`"),
+        ({"evolve": "code", "prompts_per_code": 2}, "prompts_per_code is given, but evolve is `code`"),
+        ({"evolve": "code", "code_until": 2}, "code_until is given, but evolve is `code`"),
+        ({"evolve": "code", "module_selector": "all"}, "module_selector is `all`"),
+        ({"decay_factor": 2, "decay_every": 2}, "decay_factor is given but prompts_per_code is not"),
+        ({"prompts_per_code": 2, "decay_factor": 2}, "decay_factor is given but decay_every is not"),
+        ({"prompts_per_code": 2, "decay_every": 2}, "decay_every is given but decay_factor is not"),
+        ({"prompts_per_code": 2, "decay_every": 2, "decay_factor": 0.5}, "decay_factor"),
+        ({"code_prompt_template": "<outline>"}, "lacks <side_info> and <lineage>"),
+    ],
+)
+def test_settings_that_would_not_be_heeded_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        config(**settings)
+
+
+def test_a_template_may_come_from_a_file(tmp_path: Any) -> None:
+    (tmp_path / "run.toml").write_text(f'url = "{URL}"\nmax_metric_calls = 1\ncode_prompt_template = "@code.txt"\n')
+    (tmp_path / "code.txt").write_text("<outline><side_info><lineage>")
+    assert load(tmp_path / "run.toml", {}).code_prompt_template == "<outline><side_info><lineage>"
+
+
+def identity(program: DiscoverResult, **settings: Any) -> dict[str, Any]:
+    return identity_of(config(**settings), program, program.program.seed_candidate, None, {})
+
+
+def test_what_evolves_makes_a_run_what_it_is() -> None:
+    assert "evolve" not in identity(says({"rules": "r"}))  # as runs were recorded before code evolved
+    assert differences(identity(CHANGES), identity(CHANGES, evolve="both")) == []
+    assert differences(identity(CHANGES), identity(CHANGES, evolve="code")) == ["evolve: both -> code"]
+    assert differences(identity(CHANGES), identity(CHANGES, prompts_per_code=2)) == [
+        "settings.prompts_per_code: none -> 2"
+    ]
+    assert differences(identity(CHANGES), identity(CHANGES, mutation_timeout_s=5.0)) == []
+
+
+def test_a_run_is_the_same_on_another_branch_but_not_at_another_commit() -> None:
+    elsewhere = says({**BOTH, GIT_BRANCH: git_branch("detached", "a" * 40)}, "mutations")
+    later = says({**BOTH, GIT_BRANCH: git_branch("main", "b" * 40)}, "mutations")
+    assert differences(identity(CHANGES), identity(elsewhere)) == []
+    assert [told.split(":")[0] for told in differences(identity(CHANGES), identity(later))] == ["seed_candidate"]
