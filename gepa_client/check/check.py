@@ -12,6 +12,7 @@ from typing import Any
 from gepa_client.address import rpc_url
 from gepa_client.causes import details, summary
 from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing, Verdict
+from gepa_client.code.named import code_of, texts_of
 from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
 from gepa_client.fleet.roster import Address
@@ -22,8 +23,10 @@ from gepa_client.rpc import RESENDS, RpcClient
 from gepa_client.run import splits
 from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
+from gepa_client.run.evolve import Evolve, evolve_of
 from gepa_client.run.settings import SettingsError
 from protocol import DiscoverResult
+from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError
 
 ASSUMED_BUDGET = 1000
@@ -90,6 +93,7 @@ class _Attempt:
         self.wanted = examples
         self.client: RpcClient
         self.discovery: DiscoverResult | None = None
+        self.evolve: Evolve = "prompts"
         self.steps: list[Step] = []
         self.examples: list[CheckedExample] = []
         self.timing: Timing | None = None
@@ -118,6 +122,7 @@ class _Attempt:
 
     async def go(self) -> None:
         discovery = await self._handshake()
+        self._code(discovery)
         await self._meet_scorers()
         await self._meet_others(discovery)
         rows = await self._rows(discovery)
@@ -139,6 +144,26 @@ class _Attempt:
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
         self.note("handshake", "ok", f"components {', '.join(program.seed_candidate)}; the server offers {offered}")
         return self.discovery
+
+    def _code(self, discovery: DiscoverResult) -> None:
+        """What would be changed, code or prompts; nothing is said of it where there are prompts alone."""
+        offered = "commits" in discovery.capabilities, "mutations" in discovery.capabilities
+        seed = code_of(discovery.program.seed_candidate) or "no commit"
+        if all(offered) and self.config.reflection_lm is None and self.config.evolve != "prompts":
+            self.evolve = self.config.evolve or "both"
+            self.note("code", "warning", f"can evolve, from {seed}, once a --reflection-lm asks for changes")
+            return
+        try:
+            self.evolve = evolve_of(self.config, discovery)
+        except SettingsError as error:
+            self.note("code", "failed", str(error))
+            raise _Stop from error
+        if self.evolve != "prompts":
+            self.note("code", "ok", f"evolves, from {seed} (no agent is called here)")
+        elif all(offered):
+            self.note("code", "ok", f"could evolve, from {seed}; --evolve prompts leaves it as it is")
+        elif any(offered):
+            self.note("code", "ok", f"candidates name the commit that runs, now {seed}; nobody there changes code")
 
     async def _meet_scorers(self) -> None:
         """Nothing is paid for where nobody could score it."""
@@ -286,10 +311,15 @@ class _Attempt:
 
     def _all_zero(self, discovery: DiscoverResult) -> None:
         """All scores 0: a fault, unless the whole seed is still unwritten: then there is nothing yet to score."""
-        if not any(text.strip() for text in discovery.program.seed_candidate.values()):
-            names = ", ".join(discovery.program.seed_candidate)
+        texts = texts_of(discovery.program.seed_candidate)
+        if texts and not any(text.strip() for text in texts.values()):
+            names = ", ".join(texts)
             message = f"the seed's texts are empty ({names}), so every score is 0: nothing to worry about"
             self.note("scores", "ok", message)
+            return
+        if self.evolve != "prompts":
+            message = "every score is 0: a change of code may mend that, if the score function is right"
+            self.note("scores", "warning", message)
             return
         self.note(
             "scores",
@@ -300,7 +330,9 @@ class _Attempt:
 
     async def _reflect(self, discovery: DiscoverResult, rows: list[Numbered], results: list[dict[str, Any]]) -> None:
         """A reflective dataset for the first component, from everything that got a verdict."""
-        component = next(iter(discovery.program.seed_candidate))
+        seed = discovery.program.seed_candidate
+        texts = [name for name in seed if name not in CODE_COMPONENTS]
+        component = texts[0] if texts and self.evolve != "code" else GIT_BRANCH
         usable = [
             (row.wire, result)
             for (_, row), result in zip(rows, results, strict=True)

@@ -14,7 +14,7 @@ class _Part(BaseModel):
 class Step(_Part):
     """One thing that was tried. `details`: what is known of a failure beyond its message."""
 
-    name: Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals"]
+    name: Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]
     verdict: Verdict
     message: str
     details: str | None = None

@@ -25,6 +25,8 @@ COMMANDS = {
     "export": "Write a run to one JSON file.",
     "import": "Take in a run that was exported.",
     "rescore": "Score the recorded outputs of a run anew.",
+    "mutate": "Have a program's code changed once, by hand.",
+    "branches": "List a run's code; diff, check out or delete it.",
 }
 
 MODULES = {"import": "import_"}

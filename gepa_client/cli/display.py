@@ -12,35 +12,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gepa_client.cli.console import safe, safe_line, say
+from gepa_client.cli.console import safe_line, say
+from gepa_client.cli.stored import count
+from gepa_client.cli.told import PHASES, clock, fleet, told_plainly
 from gepa_client.report.record import RunRecord
 from gepa_client.run.events import (
-    Budget,
-    CandidateFound,
     Event,
     Finalized,
     Finished,
     FleetChanged,
+    Mutated,
+    MutationProgress,
     NoProposal,
     Phase,
     Progress,
     Rejected,
     Started,
-    StepFailed,
-    Tested,
     Warned,
 )
-
-PHASES = {
-    "connecting": "connecting",
-    "seed": "scoring the seed",
-    "replaying": "telling again what is recorded",
-    "optimizing": "optimizing",
-    "testing": "scoring the test rows",
-    "finalizing": "telling the program",
-}
-NOT_BY_SCORE = ("Duplicate", "Passed acceptance")
-"""How GEPA's reasons begin for leaving out a proposal that was good enough on its minibatch."""
 
 PLAIN_EVERY_S = 10.0
 WIDEST = 110
@@ -117,7 +106,7 @@ class _Rests:
 
 
 class PlainDisplay(_Quiet):
-    """One line for each thing worth telling; proposals that were not kept are counted every ten seconds."""
+    """One line for each thing worth telling; what goes on is told every ten seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -126,13 +115,12 @@ class PlainDisplay(_Quiet):
 
     def event(self, event: Event, record: RunRecord) -> None:
         """Print what happened, if anybody would want to read it."""
-        if isinstance(event, Progress):
-            if event.seconds - self._told_s < PLAIN_EVERY_S:
-                return
-            self._told_s = event.seconds
-            told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
-        elif isinstance(event, Rejected | NoProposal) or self._rests.repeats(event):
+        if isinstance(event, Progress | MutationProgress) and event.seconds - self._told_s < PLAIN_EVERY_S:
             return
+        if isinstance(event, Rejected | NoProposal) or self._rests.repeats(event):
+            return
+        if isinstance(event, Progress):
+            told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
         else:
             told = told_plainly(event)
         if told:
@@ -175,7 +163,7 @@ class LiveDisplay:
         told = told_plainly(event)
         if isinstance(event, Warned | Finalized):
             say(self._console, told)
-        elif told and not isinstance(event, Phase):
+        elif told and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {told}")
 
     def tick(self, record: RunRecord) -> None:
@@ -207,6 +195,10 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     facts.add_row("calls", bar)
     facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_waiting(record)))
     facts.add_row("pool", _pool(record))
+    if record.started is not None and record.started.evolve != "prompts":
+        code = Text.from_markup(_code(record), overflow="ellipsis")
+        code.no_wrap = True
+        facts.add_row("code", code)
     latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
     for text in latest_lines:
         text.no_wrap = True
@@ -260,28 +252,9 @@ def _waiting(record: RunRecord) -> str:
     """An outage with what is left of the time that it may take."""
     event = record.waiting
     if event is None or event.after is None:
-        return _fleet(event) if event is not None else ""
+        return fleet(event) if event is not None else ""
     left = max(0.0, event.after - (record.seconds - event.seconds))
-    return _fleet(event.model_copy(update={"after": left}))
-
-
-def _fleet(event: FleetChanged) -> str:
-    where = safe_line(event.url or "", 80)
-    detail = f": {safe_line(event.detail)}" if event.detail else ""
-    match event.kind:
-        case "waiting":
-            limit = f" (up to {clock(event.after)})" if event.after is not None else ""
-            return f"[yellow]no server answers, waiting{limit}[/]{detail}"
-        case "resting":
-            return f"[yellow]{where} rests[/]{detail}"
-        case "refused" | "warning":
-            return f"[yellow]{where or 'the fleet'}[/]{detail}"
-        case "joined":
-            return f"[dim]{where} joined{detail}[/]"
-        case "back":
-            return f"[green]{where} is back[/]{detail}"
-        case "left":
-            return f"{where} has left{detail}"
+    return fleet(event.model_copy(update={"after": left}))
 
 
 def _pool(record: RunRecord) -> str:
@@ -296,50 +269,11 @@ def _pool(record: RunRecord) -> str:
     return " · ".join(parts)
 
 
-def clock(seconds: float) -> str:
-    """`0:42`, `1:02:03`."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def told_plainly(event: Event) -> str:
-    """The event as one line of markup, everything that others wrote escaped; empty where it needs no telling."""
-    match event:
-        case Started():
-            rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
-            return (
-                f"[bold]{safe_line(event.program)}[/] behind {safe_line(event.server)}: {rows} rows; "
-                f"components {safe_line(', '.join(event.components))}; proposals by {safe_line(event.proposer)}"
-            )
-        case Warned():
-            return f"[yellow]warning:[/] {safe(event.message)}"
-        case Phase(phase="connecting"):
-            return ""
-        case Phase():
-            return PHASES[event.phase]
-        case CandidateFound(index=0):
-            return f"seed {event.score:.4g} on validation"
-        case CandidateFound():
-            parents = " and ".join(str(parent) for parent in event.parents)
-            best = " [green]best so far[/]" if event.best == event.index else ""
-            return f"candidate {event.index} from {parents}: {event.score:.4g}{best}"
-        case Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
-            return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g}, sum over its minibatch[/]"
-        case Rejected():
-            return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
-        case NoProposal():
-            return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
-        case FleetChanged():
-            return _fleet(event)
-        case StepFailed():
-            return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
-        case Tested():
-            what = "seed" if event.index == 0 else f"candidate {event.index}"
-            return f"{what}: {event.score:.4g} on {event.rows} test rows"
-        case Finalized(error=str()):
-            return f"[yellow]the program could not be told:[/] {safe_line(event.error or '')}"
-        case Finalized():
-            return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
-        case Budget() | Progress() | Finished():
-            return ""
+def _code(record: RunRecord) -> str:
+    """`3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
+    made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
+    parts = [f"{count(made, 'change')} made", f"{len(record.mutations) - made} refused"]
+    if record.mutating:
+        latest = next((message for message in reversed(record.mutating.values()) if message), "")
+        parts.append(f"{len(record.mutating)} being made" + (f": {safe_line(latest, WIDEST)}" if latest else ""))
+    return " · ".join(parts)

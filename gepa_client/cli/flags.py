@@ -26,6 +26,7 @@ CHECK_SETTINGS = (
     "reflection_lm",
     "reflection_lm_kwargs",
     "reflection_minibatch_size",
+    "evolve",
 )
 """The settings `gepa-client check` has flags for."""
 

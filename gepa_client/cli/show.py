@@ -16,6 +16,7 @@ from gepa_client.cli.stored import (
     AsJson,
     RunName,
     StoreUrl,
+    command,
     count,
     money,
     next_command,
@@ -25,6 +26,8 @@ from gepa_client.cli.stored import (
     run_as_json,
 )
 from gepa_client.cli.tree import tree
+from gepa_client.code.fates import code_record
+from gepa_client.code.named import code_of
 from gepa_client.journal.entries import Kept, Spending, StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.recorded import discovery, row_counts, validation_rows
@@ -57,9 +60,10 @@ def show(
             print_json(_as_json(kept, found, candidates), indent=2)
             return
         if candidate is None:
-            _show_run(console, kept, found, candidates, full=full)
+            _show_run(console, kept, found, candidates, full=full, url=store)
         else:
-            show_candidate(console, candidates, candidate, validation_rows(kept, found.id), full=full)
+            code, rows = code_record(kept, found.id, candidates), validation_rows(kept, found.id)
+            show_candidate(console, candidates, candidate, rows, code, full=full)
         say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
 
@@ -84,7 +88,9 @@ def _front(run: StoredRun, candidates: Sequence[Kept]) -> set[int]:
     return fronts.front(candidates, run.config.get("frontier_type", "instance"))
 
 
-def _show_run(console: Console, store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> None:
+def _show_run(
+    console: Console, store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool, url: str | None
+) -> None:
     colour = COLOURS.get(run.status, "default")
     say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
     _show_facts(console, facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
@@ -98,6 +104,8 @@ def _show_run(console: Console, store: Store, run: StoredRun, candidates: Sequen
     if best is not None and best.index != candidates[0].index:
         say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
         show_changes(console, candidates[0], best, full=full)
+    if best is not None and code_of(best.texts) is not None:
+        say(console, f"\n[dim]its code, and all that was tried:[/] {safe_line(command('branches', run.id, store=url))}")
 
 
 def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int) -> None:

@@ -6,6 +6,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gepa_client.cli.console import safe, safe_line, say
+from gepa_client.cli.shown_diff import counted, show_diff
+from gepa_client.code.fates import CodeRecord, code
+from gepa_client.code.named import code_of, texts_of
 from gepa_client.journal.entries import Kept
 from gepa_client.recorded import RecordedRow
 from gepa_client.report.facts import diff
@@ -20,9 +23,15 @@ COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
 
 def show_candidate(
-    console: Console, candidates: Sequence[Kept], index: int, rows: Sequence[RecordedRow], *, full: bool
+    console: Console,
+    candidates: Sequence[Kept],
+    index: int,
+    rows: Sequence[RecordedRow],
+    record: CodeRecord,
+    *,
+    full: bool,
 ) -> None:
-    """Texts, a diff against each parent, and scores beside the parents'."""
+    """Texts, a diff against each parent, the change of code that made it, and scores beside the parents'."""
     kept = candidates[index]
     parents = [candidates[parent] for parent in kept.parents]
     came = f"from {' and '.join(str(parent.index) for parent in parents)}" if parents else "the seed"
@@ -33,20 +42,27 @@ def show_candidate(
     )
     for name, score in (kept.objective_scores or {}).items():
         say(console, f"[dim]objective[/] {safe_line(name, 100)} {score:.4f}")
-    for component, text in kept.texts.items():
+    if (named := code_of(kept.texts)) is not None:
+        say(console, f"[dim]code[/] {safe_line(named, 200)}")
+    for component, text in texts_of(kept.texts).items():
         say(console, f"\n[bold]{safe_line(component, 200)}[/]")
         say(console, safe(text) if text else "[dim](empty)[/]")
     for parent in parents:
         say(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
         show_changes(console, parent, kept, full=full)
+    _show_code(console, kept, parents, record, full=full)
     _show_scores(console, kept, parents, rows)
 
 
 def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> None:
-    """A diff for every component that differs; what is too long for a terminal is cut, unless `full`."""
-    changed = False
-    for component in dict.fromkeys([*before.texts, *after.texts]):
-        lines = diff(before.texts.get(component, ""), after.texts.get(component, ""))
+    """A diff for every text that differs; what is too long for a terminal is cut, unless `full`. Code is named."""
+    was, now = code_of(before.texts), code_of(after.texts)
+    changed = was != now
+    if changed:
+        say(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
+    old, new = texts_of(before.texts), texts_of(after.texts)
+    for component in dict.fromkeys([*old, *new]):
+        lines = diff(old.get(component, ""), new.get(component, ""))
         if not lines:
             continue
         changed = True
@@ -58,6 +74,20 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
             say(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
     if not changed:
         say(console, "[dim]no text differs[/]")
+
+
+def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeRecord, *, full: bool) -> None:
+    """Why its code was changed, and how; nothing where it runs a parent's."""
+    commit = code(kept.texts)[1]
+    fate = record.making(commit)
+    if fate is None or fate.made is None or any(code(parent.texts)[1] == commit for parent in parents):
+        return
+    size = counted(fate.added, fate.removed, len(fate.made.files))
+    say(console, f"\n[bold]change of code {fate.number}[/]: {size}")
+    say(console, f"[dim]why[/] {safe(fate.mutation.entry.request.strip())}")
+    if fate.made.summary:
+        say(console, f"[dim]summary[/] {safe(fate.made.summary.strip())}")
+    show_diff(console, fate.made.diff, full=full, more="--full shows them")
 
 
 def _cut(text: str) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from gepa_client.cli.console import fail, safe
+from gepa_client.cli.console import fail, safe, safe_line
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.stored import command
+from gepa_client.code.named import code_of
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
@@ -76,6 +77,7 @@ def as_json(ended: Ended) -> dict[str, Any]:
         "seed_score": headline.seed if headline is not None else None,
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
+        "best_code": code_of(ended.record.best.texts) if ended.record.best is not None else None,
         "seconds": round(ended.seconds, 3),
         "output": None if ended.output is None else str(ended.output),
         "files": ended.written,
@@ -100,6 +102,9 @@ def show(ended: Ended, console: Console) -> None:
     if ended.output is not None:
         shown = _shown(ended.output)
         lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
+    if ended.record.mutations and ended.record.best is not None:
+        lines.append(f"{'best code':<15} {safe_line(code_of(ended.record.best.texts) or '')}")
+        lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
     lines.append(f"{'next':<15} {safe(_next_command(ended))}")
     lines.append(score_line(ended))
     for text in lines:

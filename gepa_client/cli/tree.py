@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from rich.tree import Tree
 
+from gepa_client.code.fates import code
 from gepa_client.journal.entries import Kept
 
 STEP = 4
@@ -32,6 +33,7 @@ def tree(candidates: Sequence[Kept], front: set[int], best: int, width: int) -> 
 def _labels(candidates: Sequence[Kept], front: set[int], best: int) -> Callable[[Kept, int | None], str]:
     """How a candidate's line is written; `above` is the parent it hangs below, which need not be named then."""
     digits = len(str(candidates[-1].index))
+    commits = {kept.index: code(kept.texts)[1] for kept in candidates}
 
     def label(kept: Kept, above: int | None) -> str:
         parts = [f"[bold]{kept.index:>{digits}}[/] {kept.score:.4f}"]
@@ -39,6 +41,8 @@ def _labels(candidates: Sequence[Kept], front: set[int], best: int) -> Callable[
             parts.append("[cyan]front[/]")
         if kept.index == best:
             parts.append("[bold green]best[/]")
+        if commits[kept.index] not in {None, *(commits.get(parent) for parent in kept.parents)} and kept.parents:
+            parts.append("[magenta]code[/]")
         if len(kept.parents) > 1:
             parts.append(f"merge of {' and '.join(map(str, kept.parents))}")
         elif kept.parents and above is None:

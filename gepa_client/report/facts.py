@@ -2,7 +2,9 @@
 
 import difflib
 
+from gepa_client.code.named import code_of, texts_of
 from gepa_client.report.record import RunRecord
+from gepa_client.run.events import Mutated
 from gepa_client.text import line, plain
 
 ENDED_SHOWN = 4000
@@ -16,13 +18,13 @@ def diff(before: str, after: str) -> list[str]:
 
 
 def changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str]]]:
-    """`(component, parent, diff)` for every component in which a candidate differs from a parent."""
+    """`(component, parent, diff)` for every text in which a candidate differs from a parent; its code is told apart."""
     candidate = record.candidates[index]
     return [
         (component, parent, lines)
         for parent in candidate.parents
-        for component, text in candidate.texts.items()
-        if (lines := diff(record.candidates[parent].texts.get(component, ""), text))
+        for component, text in texts_of(candidate.texts).items()
+        if (lines := diff(texts_of(record.candidates[parent].texts).get(component, ""), text))
     ]
 
 
@@ -39,6 +41,8 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
         found.append(
             ("validation", f"{record.seed.score:.4g} -> {record.best.score:.4g}, candidate {record.best.index}")
         )
+    if record.best is not None and (code := code_of(record.best.texts)) is not None:
+        found.append(("best code", line(code, 300)))
     budget = f" of {record.budget}" if record.budget is not None else ""
     over = record.budget is not None and record.metric_calls > record.budget
     why = " (the budget is checked between iterations)" if over else ""
@@ -52,12 +56,19 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
             f"{_count(len(record.failures), 'failure')}",
         )
     )
+    if record.mutations:
+        made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
+        found.append(("changes of code", f"{made} made, {len(record.mutations) - made} refused"))
     if started is not None:
         sizes = ", ".join(f"{size} {split}" for split, size in started.splits.items())
         found.append(("rows", sizes))
         found.append(("proposals by", line(started.proposer, 200)))
     if finished is not None:
-        costs = (("evaluation", finished.evaluation_usd), ("reflection", finished.reflection_usd))
+        costs = (
+            ("evaluation", finished.evaluation_usd),
+            ("reflection", finished.reflection_usd),
+            ("changes of code", finished.mutation_usd),
+        )
         if known := ", ".join(f"${cost:.4f} {what}" for what, cost in costs if cost is not None):
             found.append(("cost", known))
     if finished is not None:

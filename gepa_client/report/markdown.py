@@ -1,7 +1,20 @@
 """The report as Markdown, for a terminal or a pull request."""
 
+from gepa_client.code.named import texts_of
+from gepa_client.report.code import (
+    DIFF_SHOWN,
+    REFUSED_DIFF_SHOWN,
+    REFUSED_SHOWN,
+    all_of_it,
+    change_of,
+    left_out,
+    not_kept,
+    origin,
+    outcome,
+)
 from gepa_client.report.facts import changes, facts
 from gepa_client.report.record import RunRecord
+from gepa_client.run.events import Mutated, MutationRejected
 from gepa_client.text import line, plain
 
 
@@ -19,7 +32,7 @@ def markdown(record: RunRecord) -> str:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
-        for component, text in record.best.texts.items():
+        for component, text in texts_of(record.best.texts).items():
             parts += ["", f"Component {_code(line(component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
     accepted = record.candidates[1:]
     if accepted:
@@ -36,14 +49,41 @@ def markdown(record: RunRecord) -> str:
         ]
     for candidate in accepted:
         parts += ["", f"### Candidate {candidate.index}, score {candidate.score:.4g}"]
+        if (change := change_of(record, candidate)) is not None:
+            parts += _change(record, change, DIFF_SHOWN)
         for component, parent, lines in changes(record, candidate.index):
             parts += ["", f"{_code(line(component, 200))} against candidate {parent}:", "", *_block(lines, "diff")]
+    if refused := not_kept(record):
+        parts += ["", "## What was tried and refused"]
+        if (more := left_out(record)) is not None:
+            parts += ["", more]
+        for mutation in refused[-REFUSED_SHOWN:]:
+            parts += ["", f"### Change {mutation.number}, of {origin(mutation)}", "", _code(line(outcome(mutation)))]
+            parts += _change(record, mutation, REFUSED_DIFF_SHOWN)
     if record.failures:
         parts += ["", "## Failures"]
         for failure in record.failures[:20]:
             parts += ["", f"Iteration {failure.iteration}, {_code(line(failure.step, 100))}:", ""]
             parts += _block(plain(f"{failure.message}\n{failure.details or ''}").splitlines(), "text")
     return "\n".join(parts) + "\n"
+
+
+def _change(record: RunRecord, mutation: Mutated | MutationRejected, most: int) -> list[str]:
+    """Why a change of code was made, what the agent said of it, and at most so many lines of its diff."""
+    parts = ["", "Why:", "", *_block(plain(mutation.request).splitlines(), "text")]
+    if isinstance(mutation, Mutated):
+        size = f"+{mutation.lines_added} -{mutation.lines_removed} in {', '.join(mutation.files)}"
+        parts += ["", f"Code {_code(line(mutation.branch, 300))} at {_code(mutation.commit)}: {_code(line(size))}"]
+        if mutation.summary:
+            parts += ["", *_block(plain(mutation.summary).splitlines(), "text")]
+    elif mutation.log_tail:
+        parts += ["", *_block(plain(mutation.log_tail).splitlines(), "text")]
+    if mutation.diff:
+        lines = [plain(text) for text in mutation.diff.removesuffix("\n").split("\n")]
+        parts += ["", *_block(lines[:most], "diff")]
+        if len(lines) > most:
+            parts += ["", f"... and {len(lines) - most} lines more: `{all_of_it(record, mutation)}`"]
+    return parts
 
 
 def _parents(parents: list[int]) -> str:

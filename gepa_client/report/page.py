@@ -2,6 +2,9 @@
 
 from html import escape
 
+from gepa_client.code.named import texts_of
+from gepa_client.report import page_code
+from gepa_client.report.code import change_of
 from gepa_client.report.facts import changes, facts
 from gepa_client.report.record import RunRecord
 from gepa_client.run.events import CandidateFound
@@ -29,7 +32,11 @@ pre { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; o
 .node { fill: var(--page); stroke: var(--soft); } .node.front { stroke: var(--accent); stroke-width: 2; }
 .node.winner { fill: var(--accent); stroke: var(--accent); } svg text.on { fill: var(--page); }
 .add { color: var(--good); background: var(--good-back); } .del { color: var(--gone); background: var(--gone-back); }
-.at { color: var(--soft); } .note { color: var(--soft); }
+.at { color: var(--soft); } .note { color: var(--soft); } .gone { color: var(--gone); }
+.edge.code { stroke: var(--accent); stroke-width: 3; }
+blockquote { margin: .4rem 0; padding-left: .8rem; border-left: 3px solid var(--line); white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+summary { cursor: pointer; }
 """
 
 
@@ -50,6 +57,7 @@ def html(record: RunRecord) -> str:
             _section("Where candidates came from", [tree(record)] if record.candidates else []),
             _section(f"Best candidate ({record.best.index})", _texts(record.best)) if record.best else "",
             _section("Accepted candidates", [_changes(record, found) for found in record.candidates[1:]]),
+            _section("What was tried and refused", page_code.refused(record)),
             _section("Failures", _failures(record)),
             "</body></html>",
             "",
@@ -151,7 +159,8 @@ def tree(record: RunRecord) -> str:
         x, y = centre(candidate.index)
         for parent in candidate.parents:
             px, py = centre(parent)
-            drawn.append(f'<path class="edge" d="M{px} {py + 13} C{px} {py + 30} {x} {y - 30} {x} {y - 13}"/>')
+            kind = " code" if change_of(record, candidate) is not None else ""
+            drawn.append(f'<path class="edge{kind}" d="M{px} {py + 13} C{px} {py + 30} {x} {y - 30} {x} {y - 13}"/>')
     winner = record.best.index if record.best is not None else 0
     front = set(record.front)
     for candidate in found:
@@ -163,19 +172,24 @@ def tree(record: RunRecord) -> str:
             f"{candidate.index}: {candidate.score:.3g}</text>"
         )
     drawn.append("</svg></div>")
-    drawn.append('<p class="note">Index and validation score; filled: the best, outlined: on the Pareto front.</p>')
+    code = " A thick line: the code was changed." if record.mutations else ""
+    drawn.append(
+        f'<p class="note">Index and validation score; filled: the best, outlined: on the Pareto front.{code}</p>'
+    )
     return "\n".join(drawn)
 
 
 def _texts(candidate: CandidateFound) -> list[str]:
     return [
         f"<h3>{_text(line(component, 200))}</h3><pre>{_text(text) or '(empty)'}</pre>"
-        for component, text in candidate.texts.items()
+        for component, text in texts_of(candidate.texts).items()
     ]
 
 
 def _changes(record: RunRecord, candidate: CandidateFound) -> str:
     parts = [f"<h3>Candidate {candidate.index}, score {candidate.score:.4g}</h3>"]
+    if (change := change_of(record, candidate)) is not None:
+        parts.append(page_code.change(record, change))
     for component, parent, lines in changes(record, candidate.index):
         shown = "\n".join(_diff_line(text) for text in lines)
         parts.append(f'<p class="note">{_text(line(component, 200))} against candidate {parent}</p><pre>{shown}</pre>')

@@ -9,6 +9,10 @@ from gepa_client.run.events import (
     Finalized,
     Finished,
     FleetChanged,
+    Mutated,
+    MutationProgress,
+    MutationRejected,
+    MutationStarted,
     NoProposal,
     Phase,
     Progress,
@@ -40,6 +44,9 @@ class RunRecord:
     candidates: list[CandidateFound] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     without_proposal: int = 0
+    mutations: list[Mutated | MutationRejected] = field(default_factory=list)
+    mutating: dict[int, str] = field(default_factory=dict)
+    """What is said of each change of code that is being made, by its number."""
     failures: list[StepFailed] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     tested: dict[int, Tested] = field(default_factory=dict)
@@ -87,6 +94,14 @@ class RunRecord:
                 self.rejected.append(event)
             case NoProposal():
                 self.without_proposal += 1
+            case MutationStarted():
+                self.mutating[event.number] = ""
+            case MutationProgress():
+                if event.number in self.mutating:
+                    self.mutating[event.number] = event.message
+            case Mutated() | MutationRejected():
+                self.mutating.pop(event.number, None)
+                self.mutations.append(event)
             case StepFailed():
                 self.failures.append(event)
             case Warned():
@@ -98,6 +113,7 @@ class RunRecord:
             case Finished():
                 self.finished = event
                 self.waiting = None
+                self.mutating = {}
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
 

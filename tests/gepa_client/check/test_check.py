@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gepa_client.cli.check import _span
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.scripted_server import TOKEN
@@ -317,3 +318,54 @@ def test_the_estimate_counts_every_server_that_answers_and_invents_no_plan(
     assert "8 at once\n" in ended.stdout
     assert "metric calls" not in ended.stdout
     assert "--max-metric-calls" not in ended.stdout
+
+
+CODE = {GIT_BRANCH: git_branch("main", "1" * 40), ADDED_COMPONENTS: "{}"}
+MODEL = ("--reflection-lm", "openai/none", "--reflection-lm-kwargs", '{"api_key": "x"}')
+
+
+def evolving(*capabilities: str, **given: Any) -> Script:
+    """A program whose candidates name a commit."""
+    script = learned(capabilities=("datasets", *capabilities), **given)
+    script.seed = CODE | script.seed
+    return script
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "arguments", "said"),
+    [
+        (("commits", "mutations"), MODEL, "ok code: evolves, from main@1111111"),
+        (("commits", "mutations"), (*MODEL, "--evolve", "prompts"), "ok code: could evolve, from main@1111111"),
+        (("commits", "mutations"), (), "warning code: can evolve, from main@1111111, once a --reflection-lm"),
+        (("commits",), MODEL, "ok code: candidates name the commit that runs, now main@1111111"),
+        ((), MODEL, None),
+    ],
+)
+def test_whether_code_evolves_is_said(
+    serve: Serve, cli: Cli, capabilities: tuple[str, ...], arguments: tuple[str, ...], said: str | None
+) -> None:
+    script = evolving(*capabilities)
+    if not capabilities:
+        script.seed = {"rules": "red"}
+    ended = cli("check", serve(script), *arguments)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert (" code: " in ended.stdout) == (said is not None)
+    assert said is None or said in " ".join(ended.stdout.split())
+    assert script.calls("make_reflective_dataset")[0]["components_to_update"] == ["rules"]
+
+
+def test_code_that_is_to_evolve_and_cannot_ends_the_check_before_a_row_is_run(serve: Serve, cli: Cli) -> None:
+    script = evolving("commits")
+    ended = cli("check", serve(script), *MODEL, "--evolve", "code")
+    assert ended.status == 1
+    assert "gepa-server --allow-mutations" in ended.stdout
+    assert script.calls("evaluate") == []
+
+
+def test_scores_of_0_are_no_fault_where_code_may_mend_them(serve: Serve, cli: Cli) -> None:
+    script = evolving("commits", "mutations", evaluate=lambda *_: scored({"need": "nothing"}, {}))
+    ended = cli("check", serve(script), *MODEL, "--evolve", "code")
+    assert ended.status == 0, ended.stdout
+    assert "warning scores: every score is 0: a change of code may mend that" in ended.stdout
+    assert script.calls("make_reflective_dataset")[0]["components_to_update"] == [GIT_BRANCH]
+    assert cli("check", serve(script), *MODEL, "--evolve", "prompts").status == 1

@@ -5,9 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, clock, frame, told_plainly
-from gepa_client.run.events import FleetChanged, NoProposal, Progress, Rejected, Warned
-from tests.gepa_client.story import NASTY, candidate, story
+from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, frame
+from gepa_client.cli.told import clock, told_plainly
+from gepa_client.run.events import (
+    FleetChanged,
+    MutationProgress,
+    MutationStarted,
+    NoProposal,
+    Progress,
+    Rejected,
+    Warned,
+)
+from tests.gepa_client.story import NASTY, candidate, code_story, mutated, refused, story
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
@@ -121,3 +130,46 @@ def test_a_server_that_rests_rests_once_however_much_is_found_out_meanwhile() ->
         display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
     told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
     assert told == ["a rests: lost", "b rests: lost", "a has left: lost", "a rests: lost"]
+
+
+def asked(number: int, **given: object) -> MutationStarted:
+    facts = mutated(number).model_dump(include={"number", "kind", "parents", "parent_branch", "request"})
+    return MutationStarted.model_validate(facts | given)
+
+
+def test_changes_of_code_are_told_in_a_line_each() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=200))
+    record = code_story()
+    for event in (
+        asked(7, request=f"say {NASTY}\nand more"),
+        asked(8, kind="merge", parents=[3, 5]),
+        MutationProgress(number=7, message="soon after", seconds=1.0),
+        MutationProgress(number=7, message=f"reads {NASTY}", seconds=11.0),
+        mutated(7, files=["a.py", "b.py"], lines_added=12, lines_removed=3, summary="said it"),
+        refused(8, reason=f"pytest said {NASTY}"),
+    ):
+        record.apply(event)
+        display.event(event, record)
+    told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert told[0].startswith("change 7, of candidate 0: say \\u001b[2J[red]x[/]")
+    assert told[1].startswith("change 8, of candidates 3 and 5, merged: ")
+    assert told[2].startswith("change 7: reads \\u001b[2J[red]x[/]")
+    assert told[3] == "change 7 made: +12 -3 in 2 files: said it"
+    assert told[4].startswith("change 8 rejected at stage check: pytest said \\u001b[2J")
+    assert len(told) == 5
+
+
+def test_the_frame_says_what_is_being_made_where_code_evolves() -> None:
+    record = code_story(asked(7), asked(8), MutationProgress(number=7, message=f"the agent reads {'a ' * 90}"))
+    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+    console.print(frame(record, [], 110))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    [line] = [line for line in output.getvalue().splitlines() if "code" in line]
+    assert "2 changes made · 1 refused · 2 being made: the agent reads a a a" in line
+    assert len(line) == 110
+    assert (
+        told_plainly(record.candidates[2])
+        == "candidate 2 from 1: 0.5 [green]best so far[/] [dim](evolve/r1/2@1111111)[/]"
+    )

@@ -38,7 +38,7 @@ def loaded(*arguments: str) -> set[str]:
     return set(json.loads(ended.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["optimize", "--bad-flag"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["optimize", "--bad-flag"], ["mutate", "-h"]])
 def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     assert not loaded(*arguments) & set(HEAVY)
 

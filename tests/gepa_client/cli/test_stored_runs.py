@@ -80,7 +80,9 @@ def test_an_empty_store_says_what_to_type_and_reading_makes_no_file(cli: Cli, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["runs"], ["show", "last"], ["cancel", "last"], ["export", "last"]])
+@pytest.mark.parametrize(
+    "arguments", [["runs"], ["show", "last"], ["cancel", "last"], ["export", "last"], ["branches", "last"]]
+)
 def test_reading_a_store_loads_nothing_heavy(
     cli: Cli, store: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,0 +1,258 @@
+"""`gepa-client branches RUN`: the code a run made, from its record alone: list it, diff it, check it out, delete it."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gepa_client.cli.console import make, safe_line, say
+from gepa_client.cli.exit_status import STOPPED
+from gepa_client.cli.shown_code import fate_as_json, show_code
+from gepa_client.cli.shown_diff import show_diff
+from gepa_client.cli.stored import (
+    AsJson,
+    RunName,
+    StoreUrl,
+    command,
+    opened_run,
+    print_json,
+    refuse,
+    silent,
+)
+from gepa_client.code.branches import run_in_names
+from gepa_client.code.checkout import CheckoutError, Repository
+from gepa_client.code.fates import CodeRecord, Fate, code, code_record
+from gepa_client.errors import JournalError
+from gepa_client.journal.entries import StoredRun
+from gepa_client.run.folder import BEST_CANDIDATE
+from protocol import Candidate
+from protocol.code import GIT_BRANCH
+
+BEST = "best"
+NOT_DONE = 1
+"""Somebody was asked, and said no."""
+
+NAMED = 10
+"""Files and branches that are named in a message."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The run in question, and how to answer."""
+
+    run: StoredRun
+    record: CodeRecord
+    repo: Path
+    store: str | None
+    as_json: bool
+    console: Console
+
+    def next(self, *words: str) -> None:
+        """What one types next about the run."""
+        told = command("branches", self.run.id, *words, store=self.store)
+        say(self.console, f"next: {safe_line(told, 1000)}")
+
+
+def branches(
+    run: RunName,
+    diff: Annotated[
+        str | None,
+        typer.Option("--diff", metavar="N|best", help="A change's diff against its parent, as a patch."),
+    ] = None,
+    against_seed: Annotated[
+        bool, typer.Option("--against-seed", help="With --diff: against the seed's code; needs the repository.")
+    ] = False,
+    check_out: Annotated[
+        bool, typer.Option("--check-out", help="Make the best candidate's branch in the repository, and switch to it.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the run's other branches from the repository; the best stays.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --delete: do not ask.")] = False,
+    repo: Annotated[
+        Path, typer.Option(metavar="PATH", help="The program's repository (default: the one you are in).")
+    ] = Path(),
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the changes of code that a run tried, as its record tells them; its servers may be gone.
+
+    Ends with 0 when it was done, 1 when you said no, 2 when it cannot be.
+    """
+    chosen = [name for name, given in (("--diff", diff), ("--check-out", check_out), ("--delete", delete)) if given]
+    if len(chosen) > 1:
+        refuse(f"one at a time: {' and '.join(chosen)} were given")
+    if against_seed and diff is None:
+        refuse("--against-seed is for --diff")
+    if yes and not delete:
+        refuse("--yes is for --delete")
+    with opened_run(store, run) as (kept, found):
+        record = code_record(kept, found.id, kept.candidates(found.id))
+    asked = _Asked(found, record, repo, store, as_json, make())
+    if not record.fates:
+        _say_nothing_there(asked)
+        return
+    try:
+        if diff is not None:
+            _diff(asked, diff, against_seed=against_seed)
+        elif check_out:
+            _check_out(asked)
+        elif delete:
+            _delete(asked, yes=yes)
+        else:
+            _list(asked)
+    except (CheckoutError, JournalError) as error:
+        refuse(str(error))
+
+
+def _say_nothing_there(asked: _Asked) -> None:
+    if asked.as_json:
+        print_json({"run": asked.run.id, "changes": []}, indent=2)
+        return
+    say(asked.console, f"{safe_line(asked.run.id)} changed no code")
+    say(asked.console, "next: gepa-client optimize URL --evolve code")
+
+
+def _list(asked: _Asked) -> None:
+    record = asked.record
+    if asked.as_json:
+        print_json({"run": asked.run.id, "changes": [fate_as_json(record, fate) for fate in record.fates]}, indent=2)
+        return
+    show_code(asked.console, asked.run.id, record)
+    say(asked.console, "")
+    if record.best_fate is not None:
+        asked.next("--diff", BEST)
+        asked.next("--check-out")
+    else:
+        asked.next("--diff", str(record.fates[-1].number))
+
+
+def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
+    fate = _named(asked.record, which)
+    made, rejected = fate.made, fate.mutation.entry.rejected
+    if made is None and rejected is not None and rejected.diff is None:
+        refuse(f"{fate.number} was rejected at stage {rejected.stage}, and nothing was recorded of its diff")
+    if made is None and against_seed:
+        refuse(f"{fate.number} was rejected, so there is no commit to compare")
+    if made is not None and against_seed:
+        seed = code(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+        if seed is None:
+            refuse("the record does not say which commit the seed ran")
+        told = Repository(asked.repo).diff(seed, made.commit, asked.record.bundles(made.commit))
+    else:
+        told = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
+    if asked.as_json:
+        print_json(fate_as_json(asked.record, fate) | {"diff": told}, indent=2)
+    elif asked.console.is_terminal:
+        show_diff(asked.console, told, full=True)
+    else:
+        patch = told if told.endswith("\n") else f"{told}\n"
+        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))  # for `git apply`: every byte of it
+
+
+def _check_out(asked: _Asked) -> None:
+    fate = _best(asked.record)
+    if fate.made is None or fate.made.branch is None:
+        refuse("the record names no branch of the best candidate's code")
+    repository = Repository(asked.repo)
+    if changed := repository.changed():
+        refuse(f"{repository.top} has changes that are not committed: {_some(changed)}; commit or stash them first")
+    back = shlex.join(["git", "switch", *repository.way_back()])
+    repository.make_branch(fate.made.branch, fate.made.commit, asked.record.bundles(fate.made.commit))
+    repository.switch(fate.made.branch)
+    texts = _texts_apart(asked)
+    if asked.as_json:
+        done = {"branch": fate.made.branch, "commit": fate.made.commit, "back": back, "texts": texts}
+        print_json({"run": asked.run.id, "repository": str(repository.top), **done})
+        return
+    say(
+        asked.console, f"[bold]{safe_line(fate.made.branch, 200)}[/] is checked out in {safe_line(str(repository.top))}"
+    )
+    if texts is not None:
+        say(
+            asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
+        )
+        say(asked.console, f"next: {safe_line(texts, 1000)}")
+    say(asked.console, f"back: {safe_line(back)}")
+    asked.next("--delete")
+
+
+def _delete(asked: _Asked, *, yes: bool) -> None:
+    if asked.run.status == "running" and not silent(asked.run):
+        refuse(
+            f"{asked.run.id} is running, and needs its branches: `{command('cancel', asked.run.id, store=asked.store)}`"
+        )
+    repository = Repository(asked.repo)
+    best = asked.record.best_fate
+    stays = best.made.branch if best is not None and best.made is not None else None
+    run = run_in_names(asked.run.id)
+    others = sorted(branch for branch in repository.branches(run) if branch != stays)
+    if not yes and others:
+        if asked.as_json:
+            refuse("--json asks nothing: give --yes as well")
+        _confirm(asked, repository, others, stays)
+    deleted, held = repository.delete(run, but=stays)
+    if asked.as_json:
+        print_json({"run": asked.run.id, "deleted": deleted, "checked_out": held, "best": stays})
+        return
+    say(asked.console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
+    if held:
+        say(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_some(held), 1000)}")
+    if stays is not None:
+        say(asked.console, f"the best stays: {safe_line(stays, 200)}")
+    say(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
+
+
+def _confirm(asked: _Asked, repository: Repository, others: Sequence[str], stays: str | None) -> None:
+    say(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_some(others), 1000)}")
+    if stays is not None:
+        say(asked.console, f"the best stays: {safe_line(stays, 200)}")
+    try:
+        agreed = typer.confirm("Delete them?")
+    except typer.Abort:
+        refuse("nothing was deleted: nobody answered; --yes deletes without asking", STOPPED)
+    if not agreed:
+        say(asked.console, "nothing was deleted")
+        raise typer.Exit(NOT_DONE)
+
+
+def _named(record: CodeRecord, which: str) -> Fate:
+    if which == BEST:
+        return _best(record)
+    fate = record.fate(int(which)) if which.isascii() and which.isdigit() else None
+    if fate is None:
+        there = ", ".join(str(known.number) for known in record.fates)
+        refuse(f"there is no change {which}: give {BEST}, or one of {there}")
+    return fate
+
+
+def _best(record: CodeRecord) -> Fate:
+    fate = record.best_fate
+    if fate is None:
+        refuse("the best candidate runs the seed's code: no change of code was better")
+    return fate
+
+
+def _texts_apart(asked: _Asked) -> str | None:
+    """How to get the best candidate's texts, where they are not those in its code."""
+    seed, best = asked.record.seed, asked.record.best
+    if seed is None or best is None or _texts(seed.texts) == _texts(best.texts):
+        return None
+    path = Path(asked.run.output) / BEST_CANDIDATE if asked.run.output else None
+    if path is not None and path.is_file():
+        return shlex.join(["gepa-client", "mutate", "URL", "--texts", str(path)])
+    return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
+
+
+def _texts(candidate: Candidate) -> dict[str, str]:
+    """What of a candidate is no code: its texts, and those that code mutations added."""
+    return {name: text for name, text in candidate.items() if name != GIT_BRANCH}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -1,0 +1,219 @@
+"""`gepa-client branches` tells a run's code from its record alone, and brings the best of it to a repository."""
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
+from tests.gepa_client.stored_code import StoredCode, git
+from tests.gepa_client.stored_run import RUN_ID, Made, put
+
+Cli = Callable[..., Ran]
+BEST = f"evolve/{RUN_ID}/3"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> StoredCode:
+    """A run of four changes in the store where the commands look by themselves."""
+    made = StoredCode(tmp_path)
+    (tmp_path / "runs").mkdir()
+    made.into(tmp_path / "runs" / "evolverpc.db")
+    return made
+
+
+def test_every_change_is_listed_with_what_became_of_it_and_as_a_tree(cli: Cli, code: StoredCode) -> None:
+    ended = cli("branches", "last")
+    assert ended.status == 0, ended.stderr
+    lines = [" ".join(line.split()) for line in ended.stdout.splitlines()]
+    assert lines[0].startswith(f"{RUN_ID}: 4 changes of code, 2 kept, 1 dropped, 1 rejected; branches evolve/{RUN_ID}/")
+    assert lines[3:7] == [
+        "1 seed 0.5000 1 1 1 kept as 1 say it twice",
+        "3 1 0.7500 1 1 1 kept as 2 best say it louder",
+        "4 1 - 1 2 1 dropped be silent",
+        "6 seed - - - - rejected (paths) delete the tests",
+    ]
+    assert lines[7].startswith("rejected at paths: tests/ may not change \\u001b[2J[red]x[/]")
+    assert lines[7].endswith("(6)")
+    assert lines[9:13] == [
+        f"main@{code.seed[:7]} 0.2500 seed",
+        "└── 1 0.5000 +1 -1 kept as 1",
+        "├── 3 0.7500 +1 -1 kept as 2 best",
+        "└── 4 +1 -2 dropped",
+    ]
+    assert lines[-1] == f"next: gepa-client branches {RUN_ID} --check-out"
+
+
+def test_the_list_is_one_object_for_machines(cli: Cli, code: StoredCode) -> None:
+    told = json.loads(cli("branches", "last", "--json").stdout)
+    outcomes = {change["number"]: (change["outcome"], change["best"], change["parents"]) for change in told["changes"]}
+    assert outcomes == {
+        1: ("kept", False, [None]),
+        3: ("kept", True, [1]),
+        4: ("dropped", False, [1]),
+        6: ("rejected", False, [None]),
+    }
+    assert told["changes"][0]["request"] == "say it twice\nand mean it"
+    assert told["changes"][3]["rejected"]["stage"] == "paths"
+
+
+def test_a_diff_is_a_patch_that_git_applies(cli: Cli, code: StoredCode) -> None:
+    both = cli("branches", "last", "--diff", "best", "--against-seed", "--repo", "user")
+    assert both.status == 0, both.stderr
+    git(code.user, "apply", given=both.stdout.encode())
+    assert (code.user / "program.py").read_text() == git(code.server, "show", f"{BEST}:program.py")
+    raw = subprocess.run(
+        command("branches", "last", "--diff", "4", "--against-seed", "--repo", "user"),
+        cwd=code.folder, env=environment(), capture_output=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
+    assert b"\n+\xe9\n" in raw.stdout
+    alone = cli("branches", "last", "--diff", "3")
+    assert "-    return text + text\n" in alone.stdout
+    assert cli("branches", "last", "--diff", "6").stdout == "--- a/x\n+++ b/x\n"
+
+
+def test_a_diff_against_the_seed_leaves_nothing_in_the_repository(cli: Cli, code: StoredCode) -> None:
+    before = git(code.user, "count-objects", "--verbose"), git(code.user, "for-each-ref")
+    assert cli("branches", "last", "--diff", "3", "--against-seed", "--repo", "user").status == 0
+    assert (git(code.user, "count-objects", "--verbose"), git(code.user, "for-each-ref")) == before
+
+
+def test_the_best_is_checked_out_without_its_server_and_there_is_a_way_back(cli: Cli, code: StoredCode) -> None:
+    ended = cli("branches", "last", "--check-out", "--repo", "user")
+    assert ended.status == 0, ended.stderr
+    assert git(code.user, "rev-parse", "HEAD", BEST).split() == [code.commits[3]] * 2
+    assert (code.user / "program.py").read_text() == git(code.server, "show", f"{BEST}:program.py")
+    assert git(code.user, "for-each-ref", "--format=%(refname)", "refs/heads/").split() == [
+        f"refs/heads/{BEST}",
+        "refs/heads/main",
+    ]
+    assert "back: git switch main" in ended.stdout
+    assert "texts" not in ended.stdout
+    again = cli("branches", "last", "--check-out", "--repo", "user", "--json")
+    assert json.loads(again.stdout)["back"] == f"git switch {BEST}"
+
+
+def test_texts_that_are_not_in_the_best_code_are_told_with_how_to_get_them(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "best_candidate.json").write_text("{}")
+    code = StoredCode(tmp_path, texts_evolved=True, output=tmp_path / "out")
+    code.into(tmp_path / "code.db")
+    ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
+    assert "the best candidate's texts are not in its code" in ended.stdout
+    assert f"next: gepa-client mutate URL --texts {tmp_path}/out/best_candidate.json" in ended.stdout
+
+
+def test_nothing_is_checked_out_over_changes_that_are_not_committed(cli: Cli, code: StoredCode) -> None:
+    (code.user / "program.py").write_text("mine")
+    ended = cli("branches", "last", "--check-out", "--repo", "user")
+    assert ended.status == 2
+    assert "has changes that are not committed: program.py" in ended.stderr
+    assert (code.user / "program.py").read_text() == "mine"
+    assert git(code.user, "branch", "--list", "evolve/*") == ""
+
+
+def test_a_branch_of_somebody_elses_is_never_moved(cli: Cli, code: StoredCode) -> None:
+    git(code.user, "branch", BEST)
+    ended = cli("branches", "last", "--check-out", "--repo", "user")
+    assert ended.status == 2
+    assert f"the branch {BEST} is there already, at another commit" in ended.stderr
+    assert git(code.user, "rev-parse", BEST).strip() == code.seed
+
+
+def test_without_a_bundle_the_repository_of_the_server_is_named(cli: Cli, tmp_path: Path) -> None:
+    StoredCode(tmp_path, bundles=False).into(tmp_path / "code.db")
+    ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
+    assert ended.status == 2
+    assert "it is where the server that made it has its repository" in ended.stderr
+    assert cli("branches", "last", "--check-out", "--repo", "server", "--store", "code.db").status == 0
+
+
+def test_a_record_whose_bundles_are_none_is_told_so(cli: Cli, tmp_path: Path) -> None:
+    StoredCode(tmp_path, bundles="*").into(tmp_path / "code.db")
+    ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
+    assert ended.status == 2
+    assert ended.stderr.startswith("error: the bundle recorded at")
+
+
+def test_deleting_asks_first_and_leaves_the_best_and_every_other_run(cli: Cli, code: StoredCode) -> None:
+    git(code.server, "branch", "evolve/another-run/1")
+    for number in (1, 3):
+        git(code.server, "update-ref", f"refs/evolverpc/{RUN_ID}/{number}", code.seed)
+    declined = cli("branches", "last", "--delete", "--repo", "server", stdin="n\n")
+    assert (declined.status, declined.stdout.splitlines()[-1].endswith("nothing was deleted")) == (1, True)
+    assert f"to be deleted: evolve/{RUN_ID}/1, evolve/{RUN_ID}/4" in declined.stdout
+    assert cli("branches", "last", "--delete", "--repo", "server").status == 130
+    ended = cli("branches", "last", "--delete", "--yes", "--repo", "server")
+    assert ended.status == 0, ended.stderr
+    assert "2 branches deleted" in ended.stdout
+    assert git(code.server, "for-each-ref", "--format=%(refname)").split() == [
+        f"refs/evolverpc/{RUN_ID}/3",
+        f"refs/heads/{BEST}",
+        "refs/heads/evolve/another-run/1",
+        "refs/heads/main",
+    ]
+
+
+def test_a_branch_that_is_checked_out_stays(cli: Cli, code: StoredCode) -> None:
+    git(code.server, "worktree", "add", "--quiet", str(code.folder / "tree"), f"evolve/{RUN_ID}/4")
+    told = json.loads(cli("branches", "last", "--delete", "--yes", "--repo", "server", "--json").stdout)
+    assert (told["deleted"], told["checked_out"]) == ([f"evolve/{RUN_ID}/1"], [f"evolve/{RUN_ID}/4"])
+
+
+def test_a_terminal_shows_the_diff_in_colours(code: StoredCode) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command("branches", "last", "--diff", "best"), cwd=code.folder, env=environment() | {"TERM": "xterm"},
+        stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        while chunk := read(ours):
+            shown += chunk
+        assert process.wait(TIMEOUT_S) == 0
+    os.close(ours)
+    assert b"\x1b[31m-    return text + text\x1b[0m" in shown
+
+
+def read(terminal: int) -> bytes:
+    """What is printed next; nothing once the other side is closed, which Linux tells as an error."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--diff", "7"], "there is no change 7: give best, or one of 1, 3, 4, 6"),
+        (["--diff", "6", "--against-seed"], "6 was rejected"),
+        (["--diff", "1", "--delete"], "one at a time: --diff and --delete were given"),
+        (["--against-seed"], "--against-seed is for --diff"),
+        (["--yes"], "--yes is for --delete"),
+        (["--check-out", "--repo", "runs"], "is in no git repository"),
+        (["--check-out", "--repo", "nowhere"], "nowhere: no such folder"),
+        (["--delete", "--json", "--repo", "server"], "--json asks nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_told(cli: Cli, code: StoredCode, arguments: list[str], said: str) -> None:
+    ended = cli("branches", "last", *arguments)
+    assert ended.status == 2
+    assert said in ended.stderr
+
+
+def test_a_run_that_changed_no_code_says_so(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "runs" / "evolverpc.db", Made())
+    assert "changed no code" in cli("branches", "last").stdout
+    assert json.loads(cli("branches", "last", "--json").stdout)["changes"] == []
+
+
+def test_a_candidate_is_shown_with_the_change_of_code_that_made_it(cli: Cli, code: StoredCode) -> None:
+    shown = cli("show", "last", "--candidate", "2").stdout
+    for part in (f"code {BEST}@", "change of code 3: +1 -1 in 1 file", "why say it louder", "-    return text + text"):
+        assert part in shown
+    assert f"code main@{code.seed[:7]} -> {BEST}@{code.commits[3][:7]}" in cli("show", "last").stdout

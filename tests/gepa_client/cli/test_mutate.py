@@ -1,0 +1,155 @@
+"""`gepa-client mutate` has code changed once, shows the change, and runs some rows on both sides of it."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
+from protocol.errors import MutationRejected, UnknownCandidate
+from tests.gepa_client.cli.evolving import BRANCH, CHANGED, DIFF, SEED, Evolving
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.story import NASTY
+from tests.gepa_client.words import Script
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def evolving() -> Evolving:
+    return Evolving()
+
+
+def test_a_step_shows_its_diff_the_rows_on_both_sides_and_what_to_type_next(
+    serve: Serve, cli: Cli, evolving: Evolving, tmp_path: Path
+) -> None:
+    url = serve(evolving.script)
+    ended = cli("mutate", url, "say yes", "--location", "program.py:2", "--output", "new.json")
+    assert ended.status == 0, ended.stderr
+    assert evolving.asked == {"kind": "change_request", "request": "say yes", "location": "program.py:2"}
+    assert f"main@1111111 of scripted behind {url}" in ended.stdout
+    assert DIFF in ended.stdout
+    assert f"{BRANCH}@2222222: +2 -1 in 1 file" in ended.stdout
+    assert "summary  it says yes now" in ended.stdout
+    assert "$0.0123, 1,200 tokens in, 300 out" in ended.stdout
+    assert "components added  tone" in ended.stdout
+    assert "row 0 fails" in ended.stdout
+    assert "row 0 works" in ended.stdout
+    assert "score 0 -> 1, mean of 3 rows" in ended.stdout
+    assert f"next: gepa-client mutate {url} 'ANOTHER CHANGE' --candidate new.json" in ended.stdout
+    assert f"next: git diff {SEED[:12]}..{BRANCH}" in ended.stdout
+    assert json.loads((tmp_path / "new.json").read_text())[GIT_BRANCH] == git_branch(BRANCH, CHANGED)
+    assert sorted({params["batch"][0]["id"] for params in evolving.script.calls("evaluate")}) == ["0", "3", "6"]
+
+
+def test_machines_get_one_object_with_everything(serve: Serve, cli: Cli, evolving: Evolving) -> None:
+    ended = cli("mutate", serve(evolving.script), "say yes", "--limit", 2, "--json")
+    told = json.loads(ended.stdout)
+    assert (told["event"], told["made"], told["commit"], told["diff"]) == ("mutation", True, CHANGED, DIFF)
+    assert (told["score_before"], told["score_after"]) == (0.0, 1.0)
+    assert [example["after"]["output"] for example in told["examples"]] == ["row 0 works", "row 4 works"]
+    assert "bundle" not in told
+
+
+def test_a_patch_texts_and_another_candidate_are_read_from_files(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    best = {"rules": "green", GIT_BRANCH: git_branch(BRANCH, CHANGED), ADDED_COMPONENTS: '{"tone": "kind"}'}
+    (tmp_path / "best.json").write_text(json.dumps(best))
+    (tmp_path / "x.patch").write_bytes(DIFF.replace("\n", "\r\n").encode())
+    asked = {}
+    for flag, name in (("--patch", "x.patch"), ("--texts", "best.json"), ("--merge", "best.json")):
+        evolving = Evolving()
+        ended = cli("mutate", serve(evolving.script), flag, name, "--limit", 0)
+        assert ended.status == 0, ended.stderr
+        asked[flag] = evolving.asked
+        [params] = evolving.script.calls("apply_mutation")
+        assert (params["candidate"] == best) == (flag == "--texts")
+    assert asked["--patch"] == {"kind": "patch", "diff": DIFF.replace("\n", "\r\n")}
+    assert asked["--texts"] == {"kind": "texts", "texts": {"tone": "kind", "rules": "green"}}
+    assert asked["--merge"] == {"kind": "merge", "other": best}
+
+
+def test_a_rejection_says_where_and_why_it_failed_and_what_to_do(serve: Serve, cli: Cli, evolving: Evolving) -> None:
+    evolving.raises = MutationRejected(
+        stage="check", reason=f"pytest ended with 1 {NASTY}", log_tail="E  assert 1 == 2", diff=DIFF,
+        usage={"cost_usd": 0.5},
+    )  # fmt: skip
+    url = serve(evolving.script)
+    ended = cli("mutate", url, "say yes", "--output", "new.json")
+    assert ended.status == 1
+    assert "rejected at stage check: pytest ended with 1 \\u001b[2J[red]x[/]" in ended.stdout
+    assert "E  assert 1 == 2" in ended.stdout
+    assert "+print('yes')" in ended.stdout
+    assert "nothing was changed" in ended.stdout
+    assert "$0.5000" in ended.stdout
+    assert "what to do: the server's --check-command fails on it" in ended.stdout
+    told = json.loads(cli("mutate", url, "say yes", "--json").stdout)
+    assert (told["made"], told["stage"], told["log_tail"]) == (False, "check", "E  assert 1 == 2")
+
+
+def test_a_program_that_fails_on_every_row_can_be_changed_all_the_same(
+    serve: Serve, cli: Cli, evolving: Evolving
+) -> None:
+    def broken(row: dict[str, str], candidate: dict[str, str]) -> dict[str, object]:
+        if CHANGED not in candidate[GIT_BRANCH]:
+            raise UnknownCandidate(commit=SEED)
+        error = {"type": "ValueError", "message": "still no", "traceback": "Traceback of it"}
+        return {"status": "program_error", "score": None, "output": None, "seconds": 0.1, "error": error}
+
+    evolving.script.evaluate = broken
+    ended = cli("mutate", serve(evolving.script), "say yes")
+    assert ended.status == 0, ended.stderr
+    assert "UnknownCandidate" in ended.stdout
+    assert ended.stdout.count("Traceback of it") == 1
+    assert "mean of" not in ended.stdout
+
+
+def test_a_stop_by_hand_cancels_the_mutation_on_the_server(serve: Serve, start: Start, evolving: Evolving) -> None:
+    evolving.go_on.clear()
+    process = start("mutate", serve(evolving.script), "say yes")
+    assert process.stdout is not None
+    while "3 of 3 rows run" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert "stopped by hand; the server was asked to cancel the mutation" in stderr
+    assert len(evolving.script.calls("cancel")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "say one change: a change request, --patch, --texts, --merge"),
+        (["x", "--patch", "p"], "a change request and --patch were given"),
+        (["", ], "the change request is empty"),
+        (["--patch", "p", "--location", "x"], "--location is for a change request"),
+        (["--patch", "nowhere"], "nowhere: no such file"),
+        (["--texts", "list.json"], "list.json: not a JSON object of texts"),
+        (["x", "--candidate", "list.json"], "list.json: not a JSON object of texts"),
+        (["x", "--output", "no/where.json"], "there is no such folder"),
+        (["x", "--examples", "nothing"], "examples: 'nothing' is neither a file"),
+        (["x", "--candidate", "plain.json"], "it has no component `git_branch`"),
+        (["x", "--candidate", "short.json"], "not branch@<full commit id>"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_for_is_refused_before_anything_is_sent(
+    serve: Serve, cli: Cli, tmp_path: Path, evolving: Evolving, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "plain.json").write_text('{"rules": "x"}')
+    (tmp_path / "short.json").write_text('{"git_branch": "main@abc"}')
+    ended = cli("mutate", serve(evolving.script), *arguments)
+    assert ended.status == 2
+    assert said in ended.stderr
+    assert evolving.script.calls("apply_mutation") == []
+
+
+def test_a_server_that_changes_no_code_says_how_it_would(serve: Serve, cli: Cli, words: Script) -> None:
+    ended = cli("mutate", serve(words), "say yes")
+    assert ended.status == 2
+    assert "gepa-server --allow-mutations" in ended.stderr

@@ -1,0 +1,90 @@
+"""The reports of a run whose code evolved: each change with its reason and its diff, and what came to nothing."""
+
+import pytest
+
+from gepa_client import report
+from gepa_client.report.code import change_of, not_kept
+from gepa_client.run.events import Event, Finished
+from tests.gepa_client.story import COMMITS, NASTY, code_story, mutated, refused
+
+
+def test_a_candidate_that_changed_code_has_its_change_and_one_that_changed_texts_has_none() -> None:
+    record = code_story()
+    changes = [change_of(record, candidate) for candidate in record.candidates]
+    assert [change and change.number for change in changes] == [None, 4, None]
+    assert [mutation.number for mutation in not_kept(record)] == [5, 6]
+
+
+def test_both_reports_tell_why_code_was_changed_and_how() -> None:
+    text, page = report.markdown(code_story()), report.html(code_story())
+    first = text[text.index("### Candidate 1") : text.index("### Candidate 2")]
+    assert "Why:\n\n```text\nmake it 4 times better\n```" in first
+    assert f"Code `evolve/r1/4` at `{COMMITS[1]}`: `+1 -1 in program.py`" in first
+    assert "```diff\n--- a/program.py\n+++ b/program.py\n@@ -1 +1 @@\n-old\n+new\n```" in first
+    assert "<blockquote>make it 4 times better</blockquote>" in page
+    assert '<details open><summary><code>program.py</code> <span class="add">+1</span>' in page
+    assert '<span class="del">-old</span>\n<span class="add">+new</span>' in page
+    assert page.count('class="edge code"') == 1
+    assert page.count('class="edge"') == 1
+
+
+def test_what_was_tried_and_refused_has_a_list_of_its_own() -> None:
+    text, page = report.markdown(code_story()), report.html(code_story())
+    last = text[text.index("## What was tried and refused") :]
+    assert "### Change 5, of candidate 0\n\n`made, but not kept" in last
+    assert "the one that did not help" in last
+    assert "### Change 6, of candidate 0\n\n`rejected at stage check: pytest ended with 1`" in last
+    assert "```text\nE  assert 1 == 2\n```" in last
+    assert '<p class="gone">rejected at stage check: pytest ended with 1</p>' in page
+    assert "- changes of code: `2 made, 1 refused`" in text
+    assert "- best code: `evolve/r1/2@1111111`" in text
+
+
+def test_texts_are_told_apart_from_code_and_those_that_were_added_by_their_names() -> None:
+    text = report.markdown(code_story())
+    assert "git_branch" not in text
+    assert "Component `tone`:\n\n```text\nkind\n```" in text
+    assert "`tone` against candidate 1:\n\n```diff\n@@ -0,0 +1 @@\n+kind\n```" in text
+
+
+def test_a_long_diff_is_folded_and_one_that_never_ends_is_cut() -> None:
+    lines = "".join(f"+{at}\n" for at in range(5000))
+    long = mutated(9, commit=COMMITS[2], diff=f"--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n{lines}")
+    page, text = report.html(code_story(long)), report.markdown(code_story(long))
+    assert "<details><summary><code>new.py</code>" in page
+    for told in (page, text):
+        assert "+40" in told
+        assert "+99" not in told
+        assert "gepa-client branches r1 --diff 9" in told
+
+
+def test_of_very_many_refusals_the_last_are_told() -> None:
+    record = code_story(*(refused(number) for number in range(100, 200)))
+    for told in (report.html(record), report.markdown(record)):
+        assert "Change 149, of" not in told
+        assert "Change 150, of" in told
+        assert "52 earlier ones are left out; gepa-client branches r1 lists them" in told
+
+
+@pytest.mark.parametrize("refusal", [True, False])
+def test_nothing_that_a_change_says_ends_its_place(refusal: bool) -> None:
+    diff = f"--- a/{NASTY}\n+++ b/{NASTY}\n@@ -1 +1 @@\n-{NASTY}\n+{NASTY}\n```\n</pre>"
+    nasty: dict[str, object] = {"request": f"{NASTY}\n# not a heading\n```", "diff": diff}
+    event: Event = (
+        refused(7, stage=NASTY, reason=NASTY, log_tail=NASTY, **nasty)
+        if refusal
+        else mutated(7, commit=COMMITS[2], branch=NASTY, summary=NASTY, files=[NASTY], **nasty)
+    )
+    record = code_story(event, Finished(status="completed", metric_calls=2))
+    page, text = report.html(record), report.markdown(record)
+    assert "<img" not in page
+    assert not {"\x1b", "\u202e"} & (set(page) | set(text))
+    inside = ""
+    for line in text.splitlines():
+        rest = line.lstrip("`")
+        fence = line[: len(line) - len(rest)]
+        if len(fence) >= 3 and (line == inside or not inside) and "`" not in rest:
+            inside = "" if inside else fence
+        elif not inside:
+            assert "not a heading" not in line
+    assert inside == ""
