@@ -1,0 +1,111 @@
+"""The repeats example evolving: its own repository and server, the real agent, and models that follow a script."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_runtime import Endpoint, running_server
+from tests import scripted_anthropic
+from tests.evolution.scenario import Reflection, changes, write_scripts
+from tests.gepa_client.scripted_server import Host
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "repeats"
+RUN_S = 300.0
+MARK = "MARK_OF_THE_TEST"
+"""A variable that the server and every process it starts have."""
+
+sys.path.insert(0, str(EXAMPLE))
+import evolve  # noqa: E402  # a script beside its programs, as a user runs it
+
+
+@dataclass(frozen=True)
+class World:
+    """One repository of the example, and where its models are."""
+
+    folder: Path
+    repository: Path
+    reflection: Reflection
+    model_url: str
+    agent_environment: dict[str, str]
+    mark: str
+
+    def serving(self) -> Any:
+        """`with world.serving() as endpoint`: gepa-server beside the program."""
+        env = {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache"), MARK: self.mark}
+        return running_server(evolve.server_command(), cwd=self.repository, env=env)
+
+    def client(self, endpoint: Endpoint | None, *arguments: object, timeout_s: float = RUN_S) -> str:
+        """What a `gepa-client` command says, run in `folder`; its exit status must be 0."""
+        ended = subprocess.run(
+            self.command(*arguments), cwd=self.folder, env=self.environment(endpoint),
+            capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def optimize(self, endpoint: Endpoint, *arguments: object) -> list[dict[str, Any]]:
+        """The events of a run."""
+        said = self.client(endpoint, *self.optimize_arguments(endpoint), *arguments, "--json")
+        return [json.loads(line) for line in said.splitlines()]
+
+    def optimize_arguments(self, endpoint: Endpoint) -> list[object]:
+        """Of `gepa-client`, for a run of the example with the scripted reflection model."""
+        return [
+            *("optimize", endpoint.url, *evolve.OPTIMIZE, "--output", "run"),
+            *("--trainset", self.folder / "train.jsonl", "--valset", self.folder / "val.jsonl"),
+            *("--reflection-lm", "openai/scripted", *self.reached_by),
+        ]
+
+    @property
+    def reached_by(self) -> list[str]:
+        """How the reflection model is reached, which no record holds."""
+        return ["--reflection-lm-kwargs", json.dumps({"api_base": self.model_url, "api_key": "none"})]
+
+    @staticmethod
+    def command(*arguments: object) -> list[str]:
+        return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
+
+    def environment(self, endpoint: Endpoint | None) -> dict[str, str]:
+        token = {} if endpoint is None else {"GEPA_TOKEN": endpoint.token}
+        return {**os.environ, **token, "COLUMNS": "140", "NO_COLOR": "1"}
+
+    def git(self, *arguments: str) -> str:
+        """What git says in the repository."""
+        said = subprocess.run(["git", *arguments], cwd=self.repository, capture_output=True, text=True, check=True)
+        return said.stdout
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    made = Host()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def world(host: Host, tmp_path: Path) -> Iterator[Callable[..., World]]:
+    """Makes worlds; their models end with the test."""
+    numbers = itertools.count(1)
+
+    def make(language: str, *, short: bool = False) -> World:
+        folder = tmp_path / f"world-{next(numbers)}"
+        folder.mkdir()
+        write_scripts(language, folder / "scripts.json")
+        reflection = Reflection(changes(language, short=short))
+        url = host.serve(reflection.complete, "/v1/chat/completions").removesuffix("/chat/completions")
+        repository = evolve.prepare(language, folder)
+        environment = models.enter_context(scripted_anthropic.served(folder / "scripts.json"))
+        return World(folder, repository, reflection, url, environment, uuid.uuid4().hex)
+
+    with ExitStack() as models:
+        yield make
