@@ -74,7 +74,7 @@ def test_a_run_whose_mutation_was_killed_ends_as_an_undisturbed_one(world: Calla
         calm.optimize(endpoint)
     with here.serving() as endpoint:
         optimizer = start(here, endpoint)
-        until(lambda: len(here.reflection.prompts) > 1 and working_agents(here), "an agent at work")
+        until(lambda: here.reflection.prompts and working_agents(here), "an agent at work")
         if victim == "agent":
             os.kill(working_agents(here)[0], signal.SIGKILL)
             assert optimizer.wait(120) == 0
