@@ -75,7 +75,8 @@ class Settings(CodeSettings):
     # how it runs
     workers: Annotated[int, Field(ge=1)] | None = None  # program processes; one per core when not given
     threads: Annotated[int, Field(ge=1)] | None = None  # examples at once in one process; 1, for `dspy` 8
-    max_concurrency: Annotated[int, Field(ge=1)] | None = None  # examples at once in all; async functions and commands
+    # examples at once in all: less than the processes bear together, or with trees those of all commits together
+    max_concurrency: Annotated[int, Field(ge=1)] | None = None
     thread_safe: bool = False  # the adapter bears overlapping calls
     transient: tuple[str, ...] | None = None  # exception types that are nobody's fault
     # None is no deadline; TOML and flags, which know no null, say `inf`

@@ -28,7 +28,7 @@ SERVERS = {
     "python": [GEPA_SERVER, "--conformance", *LIMITS],
     "gepa-server-node": [GEPA_SERVER, *LIMITS, "--command", "node", NODE_PROGRAM, "--stdio"],
     "typescript": ["node", NODE_PROGRAM, *LIMITS],
-    "gepa-server-trees": [GEPA_SERVER, *LIMITS, "--trees", "--max-trees", "1", "--program", "conformance.py"],
+    "gepa-server-trees": [GEPA_SERVER, *LIMITS, "--trees", "--program", "conformance.py"],
 }
 
 IN_A_REPOSITORY = "gepa-server-trees"

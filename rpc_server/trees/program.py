@@ -28,7 +28,8 @@ class TreesProgram:
         self._info = told(program.info, branch, self._seed)
         self._capabilities = program.capabilities
         settings = trees.settings
-        most = program.limits.max_concurrency * settings.max_trees
+        # One commit's processes bear what the program bears; how many commits run at once is the user's to say.
+        most = settings.max_concurrency or program.limits.max_concurrency
         self._limits = within(program.limits.model_copy(update={"max_concurrency": most}), settings)
         self._splits = dict(program.splits)
         self._state: Any = None
@@ -45,7 +46,7 @@ class TreesProgram:
 
     @property
     def limits(self) -> Limits:
-        """What it bears with every tree at work."""
+        """What it bears over all commits; one alone bears what its own processes do."""
         return self._limits
 
     @property

@@ -178,10 +178,11 @@ async def test_records_about_the_code_are_those_of_all_components_once(project: 
     assert answer["dataset"]["added_components"] == []
 
 
-async def test_what_a_server_bears_grows_with_its_trees(project: Project, opened: Open) -> None:
-    here = await opened(project, workers=3, max_trees=5)
-    assert here.program.limits.max_concurrency == 15
-    assert here.program.ready
+async def test_a_server_bears_what_one_commit_does_unless_more_is_said_for_all_of_them(
+    project: Project, opened: Open
+) -> None:
+    assert (await opened(project, workers=3)).program.limits.max_concurrency == 3
+    assert (await opened(project, workers=3, max_concurrency=15)).program.limits.max_concurrency == 15
 
 
 async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit_is_not(
