@@ -139,6 +139,7 @@ async def whole(folder: Path, repository: Path, commits: list[str]) -> tuple[flo
     )
     opened = Repository(repository)
     state = State(folder / "state")
+    state.open()
     trees = Trees(opened, settings, state, Environments(opened, settings, opened.head()[1], folder / "cache"))
 
     async def at(commit: str) -> None:

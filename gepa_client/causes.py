@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gepa_client.errors import ConnectionLost, JournalError, RecordedFailure, Refused
+from gepa_client.errors import ConnectionLost, JournalError, RecordedFailure, Refused, RowsError
 from protocol.errors import ProgramFailed, RpcError, Unauthorized
 
-OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure)
+OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure, RowsError)
 """Errors whose text is a sentence for the user, which the name of their class would only make harder to read."""
 
 

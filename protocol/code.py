@@ -36,6 +36,12 @@ def branch_of(candidate: Candidate) -> str | None:
     return _parts(text)["branch"]
 
 
+def code_at(candidate: Candidate) -> tuple[str | None, str | None]:
+    """Branch and commit of its code, for telling; both None where it does not evolve or `git_branch` is malformed."""
+    found = _GIT_BRANCH.fullmatch(candidate.get(GIT_BRANCH, ""))
+    return (found["branch"], found["commit"]) if found is not None else (None, None)
+
+
 def git_branch(branch: str, commit: str) -> str:
     """The text of the component: `branch@commit`."""
     return f"{branch}@{commit}"

@@ -30,7 +30,7 @@ class CodeSettings(BaseModel):
     trees: bool = False  # candidates name the commit that runs, in `git_branch`
     allow_mutations: bool = False  # clients may have the code changed; means `trees` too
     # trees
-    max_trees: Annotated[int, Field(ge=1)] = 20  # commits that are ready to run at the same time
+    max_trees: Annotated[int, Field(ge=1)] = 20  # commits ready to run at once, besides mutations' own
     tree_dir: Path | None = None  # where they are; the user's cache folder when not given
     links: tuple[str, ...] = ()  # untracked files and folders of `root` that every tree gets a link to
     build_command: tuple[str, ...] | None = None  # run in each new tree before its program starts
@@ -67,6 +67,19 @@ class CodeSettings(BaseModel):
             for name in names:
                 if name in said and not there:
                     raise ValueError(f"`{name}` means nothing without `{needed}`")
+        for name, needed, command in (
+            ("build_timeout_s", "build_command", self.build_command),
+            ("check_timeout_s", "check_command", self.check_command),
+        ):
+            if name in said and command is None:
+                raise ValueError(f"`{name}` means nothing without `{needed}`")
+        for name, command, instead in (
+            ("agent_command", self.agent_command, " for Claude"),
+            ("build_command", self.build_command, ""),
+            ("check_command", self.check_command, ""),
+        ):
+            if command is not None and (not command or not command[0].strip()):
+                raise ValueError(f"`{name}` is empty: name a command, or leave it out{instead}")
         for name in _FOR_CLAUDE:
             if name in said and self.agent_command is not None:
                 raise ValueError(f"`{name}` is for the agent that is built in, and `agent_command` names another")

@@ -185,7 +185,7 @@ class Handlers:
 
     def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> Job:
         self._check_candidate(request.candidate)
-        _check_components(request.components_to_update, request.candidate)
+        self._check_components(request.components_to_update, request.candidate)
         batch = request.eval_batch.batch
         _check_lengths("eval_batch.results", len(request.eval_batch.results), len(batch))
         eval_batch = {
@@ -196,7 +196,7 @@ class Handlers:
 
     def _propose_new_texts(self, request: ProposeNewTextsParams, params: dict[str, Any]) -> Job:
         self._check_candidate(request.candidate)
-        _check_components(request.components_to_update, request.candidate)
+        self._check_components(request.components_to_update, request.candidate)
         return self._call("propose_new_texts", params)
 
     def _score(self, request: ScoreParams, params: dict[str, Any]) -> Job:
@@ -245,6 +245,13 @@ class Handlers:
             except ValueError as error:
                 raise UnknownCandidate(str(error)) from None
 
+    def _check_components(self, components: Iterable[str], candidate: Candidate) -> None:
+        """For a candidate that was checked; without commits `added_components` is a name like any other."""
+        added = added_to(candidate) if self._commits is not None else {}
+        unknown = sorted(set(components) - candidate.keys() - added.keys())
+        if unknown:
+            raise UnknownCandidate("no such component", unknown=unknown)
+
     def _describe(self, server: ServerInfo) -> bytes:
         discovery = DiscoverResult(
             protocol_versions=list(KNOWN_VERSIONS),
@@ -255,12 +262,6 @@ class Handlers:
             limits=self._limits,
         )
         return wire.write(discovery.model_dump(exclude_none=True))
-
-
-def _check_components(components: Iterable[str], candidate: Candidate) -> None:
-    unknown = sorted(set(components) - candidate.keys() - added_to(candidate).keys())
-    if unknown:
-        raise UnknownCandidate("no such component", unknown=unknown)
 
 
 def _decoded(path: str, text: str) -> bytes:

@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TS = "clients/typescript"
+WORKERS = str(max(3, os.cpu_count() or 1))
+"""Tests at once: they wait for processes more than they compute."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ GATES = (
     Gate("typescript tests", npm("test"), TS),
     Gate("typescript package", npm("pack-check"), TS),
     Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
-    Gate("python tests", (tool("python"), "-m", "pytest", "-n", "auto", "--dist", "worksteal")),
+    Gate("python tests", (tool("python"), "-m", "pytest", "-n", WORKERS, "--dist", "worksteal")),
 )
 
 

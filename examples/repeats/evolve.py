@@ -4,7 +4,7 @@
 
 It copies the program into a git repository of its own, starts `gepa-server` beside it and optimises it. Further
 arguments are those of `gepa-client optimize`. Claude mutates the code, so ANTHROPIC_API_KEY must be set; with
-`--agent-command` as the first argument after the language, any other agent does.
+`--agent-command COMMAND` any other agent does.
 """
 
 import json
@@ -32,7 +32,7 @@ LONG = 16_000
 """Words of a text that the seed's design is too slow for."""
 
 OPTIMIZE = (
-    *("--evolve", "code", "--max-metric-calls", "200", "--target-score", "1.0", "--reflection-minibatch-size", "6"),
+    *("--evolve", "code", "--max-metric-calls", "200", "--target-score", "1.0", "--reflection-minibatch-size", "3"),
     *("--candidate-selection-strategy", "current_best", "--no-check"),
 )
 
@@ -47,7 +47,7 @@ def prepare(language: str, folder: Path) -> Path:
     shutil.copytree(HERE / language, repository, ignore=shutil.ignore_patterns("node_modules", "dist", "__pycache__"))
     if language == "typescript":
         _install(repository)
-    for split, seed, size in (("train", 1, 6), ("val", 2, 6)):
+    for split, seed, size in (("train", 1, 3), ("val", 2, 3)):
         rows = examples(random.Random(seed), size)  # noqa: S311  # rows, not secrets
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     _git(repository, "init", "--quiet", "--initial-branch", "main")
@@ -80,8 +80,10 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__)
         return 0 if "--help" in arguments else 2
     language, *flags = arguments
-    agent = flags[1] if flags[:1] == ["--agent-command"] else None
-    flags = flags[2:] if agent is not None else flags
+    agent = None
+    if "--agent-command" in flags[:-1]:
+        at = flags.index("--agent-command")
+        agent, flags = flags[at + 1], [*flags[:at], *flags[at + 2 :]]
     if agent is None and not {"ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"} & os.environ.keys():
         raise NotSetUp("set ANTHROPIC_API_KEY, or name another agent: --agent-command 'my-agent --yes'")
     folder = Path(tempfile.mkdtemp(prefix="repeats-"))
@@ -92,7 +94,8 @@ def main(arguments: Sequence[str]) -> int:
         command = [str(BIN / "gepa-client"), "optimize", endpoint.url, *OPTIMIZE, *rows, *flags]
         environment = {**os.environ, "GEPA_TOKEN": endpoint.token}
         status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  our own command
-    print(f"Next: cd {shlex.quote(str(repository))} && git branch --list 'evolve/*'")
+    print("Next: gepa-client branches last   (what was changed, and why)")
+    print(f"      gepa-client branches last --check-out --repo {shlex.quote(str(repository))}")
     return status
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from gepa_client.address import rpc_url
 from gepa_client.causes import details, summary
 from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing, Verdict
+from gepa_client.code import Evolve
 from gepa_client.code.named import code_of, texts_of
 from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
@@ -23,8 +24,8 @@ from gepa_client.rpc import RESENDS, RpcClient
 from gepa_client.run import splits
 from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
-from gepa_client.run.evolve import Evolve, evolve_of
 from gepa_client.run.settings import SettingsError
+from gepa_client.run.what_evolves import evolve_of
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError
@@ -109,6 +110,7 @@ class _Attempt:
             steps=self.steps,
             examples=self.examples,
             timing=self.timing,
+            evolve=self.evolve,
             reached=self.reached,
         )
 
@@ -276,7 +278,14 @@ class _Attempt:
         kinds = ", ".join(
             f"{count} {kind}" for kind in SYSTEM_ERRORS if (count := sum(example.status == kind for example in failed))
         )
-        if share > TOLERATED and all(example.status == "program_error" for example in failed):
+        if (
+            share > TOLERATED
+            and all(example.status == "program_error" for example in failed)
+            and self.evolve != "prompts"
+        ):
+            message = f"the program fails on {len(failed)} of {len(self.examples)}; changes of code may mend that"
+            self.note("evaluate", "warning", message)
+        elif share > TOLERATED and all(example.status == "program_error" for example in failed):
             message = f"the program failed on {len(failed)} of {len(self.examples)} examples; 10 % are tolerated"
             self.note("evaluate", "failed", message)
         elif share > TOLERATED:

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from gepa_client.code import Evolve
+
 Verdict = Literal["ok", "warning", "failed", "skipped"]
 
 
@@ -54,7 +56,11 @@ class Timing(_Part):
 
 
 class CheckReport(_Part):
-    """Everything `check` found. `passed` is False when any step failed; `reached` when the server answered at all."""
+    """Everything `check` found.
+
+    `evolve`: what a run would change. `passed` is False when any step failed; `reached` when the server answered at
+    all.
+    """
 
     url: str
     program: str | None = None
@@ -62,6 +68,7 @@ class CheckReport(_Part):
     steps: list[Step]
     examples: list[CheckedExample] = []
     timing: Timing | None = None
+    evolve: Evolve = "prompts"
     reached: bool = True
 
     @property

@@ -26,12 +26,12 @@ from gepa_client.cli.stored import (
 )
 from gepa_client.code.branches import run_in_names
 from gepa_client.code.checkout import CheckoutError, Repository
-from gepa_client.code.fates import CodeRecord, Fate, code, code_record
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import StoredRun
+from gepa_client.report.fates import CodeRecord, Fate, code_record
 from gepa_client.run.folder import BEST_CANDIDATE
 from protocol import Candidate
-from protocol.code import GIT_BRANCH
+from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
 NOT_DONE = 1
@@ -95,7 +95,7 @@ def branches(
         record = code_record(kept, found.id, kept.candidates(found.id))
     asked = _Asked(found, record, repo, store, as_json, make())
     if not record.fates:
-        _say_nothing_there(asked)
+        _say_nothing_there(asked, wanted=check_out or diff is not None)
         return
     try:
         if diff is not None:
@@ -110,12 +110,25 @@ def branches(
         refuse(str(error))
 
 
-def _say_nothing_there(asked: _Asked) -> None:
+def _say_nothing_there(asked: _Asked, *, wanted: bool) -> None:
+    """`wanted`: a change was asked for, not only a list."""
+    nothing = f"{safe_line(asked.run.id)} changed no code"
+    if wanted:
+        refuse(f"{nothing}; `{_instead(asked)}`")
     if asked.as_json:
         print_json({"run": asked.run.id, "changes": []}, indent=2)
         return
-    say(asked.console, f"{safe_line(asked.run.id)} changed no code")
-    say(asked.console, "next: gepa-client optimize URL --evolve code")
+    say(asked.console, nothing)
+    say(asked.console, f"next: {safe_line(_instead(asked), 1000)}")
+
+
+def _instead(asked: _Asked) -> str:
+    """What would give the run, or another one, changes of code."""
+    seed, evolve = asked.record.seed, asked.run.config.get("evolve")
+    code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
+    if code and asked.run.status != "completed":
+        return command("resume", asked.run.id, store=asked.store)
+    return "gepa-client optimize URL --evolve code"
 
 
 def _list(asked: _Asked) -> None:
@@ -140,10 +153,10 @@ def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
     if made is None and against_seed:
         refuse(f"{fate.number} was rejected, so there is no commit to compare")
     if made is not None and against_seed:
-        seed = code(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+        seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
         if seed is None:
             refuse("the record does not say which commit the seed ran")
-        told = Repository(asked.repo).diff(seed, made.commit, asked.record.bundles(made.commit))
+        told = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
     else:
         told = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
     if asked.as_json:
@@ -159,10 +172,11 @@ def _check_out(asked: _Asked) -> None:
     fate = _best(asked.record)
     if fate.made is None or fate.made.branch is None:
         refuse("the record names no branch of the best candidate's code")
-    repository = Repository(asked.repo)
+    repository = _repository(asked)
     if changed := repository.changed():
         refuse(f"{repository.top} has changes that are not committed: {_some(changed)}; commit or stash them first")
-    back = shlex.join(["git", "switch", *repository.way_back()])
+    before = repository.way_back()
+    back = shlex.join(["git", "switch", *before]) if before != (fate.made.branch,) else None
     repository.make_branch(fate.made.branch, fate.made.commit, asked.record.bundles(fate.made.commit))
     repository.switch(fate.made.branch)
     texts = _texts_apart(asked)
@@ -178,8 +192,21 @@ def _check_out(asked: _Asked) -> None:
             asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
         )
         say(asked.console, f"next: {safe_line(texts, 1000)}")
-    say(asked.console, f"back: {safe_line(back)}")
+    if back is not None:
+        say(asked.console, f"back: {safe_line(back)}")
     asked.next("--delete")
+
+
+def _repository(asked: _Asked) -> Repository:
+    """The program's repository: that which holds the code the run starts from."""
+    repository = Repository(asked.repo)
+    seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+    if seed is not None and not repository.has(seed):
+        refuse(
+            f"{repository.top} does not hold the commit {seed[:7]} that the run starts from: "
+            "go to the program's repository, or name it with --repo"
+        )
+    return repository
 
 
 def _delete(asked: _Asked, *, yes: bool) -> None:

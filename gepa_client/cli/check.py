@@ -21,6 +21,7 @@ from gepa_client.run.settings import SettingsError, load
 
 if TYPE_CHECKING:
     from gepa_client.check.outcome import CheckedExample, CheckReport, Timing
+    from gepa_client.code import Evolve
 
 COMMAND = flags.SettingsCommand
 EXAMPLES = 15
@@ -108,7 +109,7 @@ def _show_briefly(console: Console, report: "CheckReport") -> None:
         if step.verdict == "warning":
             say(console, f"[yellow]check:[/] {safe(step.message)}")
     if report.timing is not None:
-        say(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing)}")
+        say(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
 
 
 def _show(console: Console, report: "CheckReport") -> None:
@@ -127,7 +128,7 @@ def _show(console: Console, report: "CheckReport") -> None:
         if step.details and step.verdict == "failed":
             say(console, f"[dim]{safe(step.details.rstrip())}[/]")
     if report.timing is not None:
-        say(console, f"\n{_timing(report.timing)}")
+        say(console, f"\n{_timing(report.timing, report.evolve)}")
 
 
 def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
@@ -198,13 +199,14 @@ def _cell(value: Any, absent: str) -> Text:
     return cell
 
 
-def _timing(timing: "Timing") -> str:
+def _timing(timing: "Timing", evolve: "Evolve") -> str:
     told = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
     if timing.budget is None or timing.run_s is None:
         return told + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
     quick, slow = (_span(seconds) for seconds in timing.run_s)
+    uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
     would_take = quick if quick == slow else f"{quick} to {slow}"
-    told += f"; {timing.budget:,} metric calls would take {would_take}, reflection not counted"
+    told += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
         told += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
     return told

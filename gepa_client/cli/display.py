@@ -15,8 +15,7 @@ from rich.text import Text
 from gepa_client.cli.console import safe_line, say
 from gepa_client.cli.stored import count
 from gepa_client.cli.told import PHASES, clock, fleet, told_plainly
-from gepa_client.report.record import RunRecord
-from gepa_client.run.events import (
+from gepa_client.events import (
     Event,
     Finalized,
     Finished,
@@ -30,6 +29,7 @@ from gepa_client.run.events import (
     Started,
     Warned,
 )
+from gepa_client.report.record import RunRecord
 
 PLAIN_EVERY_S = 10.0
 WIDEST = 110
@@ -117,7 +117,10 @@ class PlainDisplay(_Quiet):
         """Print what happened, if anybody would want to read it."""
         if isinstance(event, Progress | MutationProgress) and event.seconds - self._told_s < PLAIN_EVERY_S:
             return
-        if isinstance(event, Rejected | NoProposal) or self._rests.repeats(event):
+        code_evolves = record.started is not None and record.started.evolve != "prompts"
+        if isinstance(event, Rejected) and not code_evolves:  # of texts they are many; a change of code was dear
+            return
+        if isinstance(event, NoProposal) or self._rests.repeats(event):
             return
         if isinstance(event, Progress):
             told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"

@@ -96,7 +96,7 @@ def mutate(
     """Have a program's code changed once: by an agent, a patch, texts or a merge. Shows the diff and what it does.
 
     Ends with 0 when the change was made, 1 when the server rejected it or failed, 2 for a usage or connection error, 3
-    when the connection was lost meanwhile, 130 when it was stopped by hand.
+    when the connection was lost meanwhile or --timeout is over, 130 when it was stopped by hand.
     """
     if output is not None and not output.resolve().parent.is_dir():
         refuse(f"--output {output}: there is no such folder")
@@ -124,6 +124,9 @@ def mutate(
     except ClientError as error:
         fail(f"{summary(error)}; whether the change was made is not known")
         raise typer.Exit(PAUSED) from error
+    except TimeoutError as error:
+        fail(f"the change was not made within {timeout:g} s (--timeout); {_what_is_left(outcome)}")
+        raise typer.Exit(PAUSED) from error
     except KeyboardInterrupt:
         fail(f"stopped by hand; {_what_is_left(outcome)}")
         raise typer.Exit(STOPPED) from None
@@ -132,8 +135,10 @@ def mutate(
         return
     if step.tried:
         show_rows(console, step)
-    say(console, "" if output is not None else "\n[dim]--output FILE keeps the new candidate for a next step[/]")
-    for following in _next(url, step.made, output):
+        say(console, "")
+    if output is None:
+        say(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
+    for following in _next(url, token_file, step.made, output, allow_insecure=allow_insecure):
         say(console, f"next: {safe(following)}")
 
 
@@ -237,8 +242,12 @@ def _as_json(step: Step) -> dict[str, Any]:
     }
 
 
-def _next(url: str, made: ApplyMutationResult, output: Path | None) -> Sequence[str]:
+def _next(
+    url: str, token_file: Path | None, made: ApplyMutationResult, output: Path | None, *, allow_insecure: bool
+) -> Sequence[str]:
     """What one types now, here and in the program's repository."""
-    here = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output)])
+    access = ["--token-file", str(token_file)] if token_file is not None else []
+    access += ["--allow-insecure"] if allow_insecure else []
+    here = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output), *access])
     there = shlex.join(["git", "diff", f"{made.parent[:12]}..{made.branch or made.commit}"])
     return [*([here] if output is not None else []), f"{there}   (in the program's repository)"]

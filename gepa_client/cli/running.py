@@ -21,11 +21,11 @@ from gepa_client.cli.console import fail
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.cli.summary import Ended
 from gepa_client.errors import JournalError
+from gepa_client.events import Finished
 from gepa_client.journal.opening import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Finished
 from gepa_client.run.job import Job
 from gepa_client.run.supervise import HASH_SEED, OptimizerProcess
 

@@ -26,12 +26,12 @@ from gepa_client.cli.stored import (
     run_as_json,
 )
 from gepa_client.cli.tree import tree
-from gepa_client.code.fates import code_record
 from gepa_client.code.named import code_of
 from gepa_client.journal.entries import Kept, Spending, StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.recorded import discovery, row_counts, validation_rows
 from gepa_client.report import fronts
+from gepa_client.report.fates import code_record
 
 LONGEST_FACT = 2000
 
@@ -130,13 +130,14 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         table.add_column(column, justify="right", no_wrap=True)
     for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
         answered = spent.outcome not in WITHOUT_ANSWER
+        told = answered or spent.cost_usd or spent.unpriced
         table.add_row(
             safe_line(spent.kind, 40),
             _outcome(spent.outcome),
             f"{spent.attempts:,}",
             f"{spent.examples:,}" if answered else "-",
             f"{spent.seconds:,.1f}",
-            money(spent.cost_usd, spent.unpriced) if answered else "not known",
+            money(spent.cost_usd, spent.unpriced) if told else "not known",
         )
     console.print(table)
     usd, unpriced = (sum(getattr(spent, name) for spent in spending) for name in ("cost_usd", "unpriced"))

@@ -7,11 +7,12 @@ from rich.table import Table
 
 from gepa_client.cli.console import safe, safe_line, say
 from gepa_client.cli.shown_diff import counted, show_diff
-from gepa_client.code.fates import CodeRecord, code
 from gepa_client.code.named import code_of, texts_of
 from gepa_client.journal.entries import Kept
 from gepa_client.recorded import RecordedRow
 from gepa_client.report.facts import diff
+from gepa_client.report.fates import CodeRecord
+from protocol.code import code_at
 
 LONGEST_DIFF = 200
 """Lines of one component's diff that are shown, unless in full."""
@@ -78,9 +79,9 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
 
 def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeRecord, *, full: bool) -> None:
     """Why its code was changed, and how; nothing where it runs a parent's."""
-    commit = code(kept.texts)[1]
+    commit = code_at(kept.texts)[1]
     fate = record.making(commit)
-    if fate is None or fate.made is None or any(code(parent.texts)[1] == commit for parent in parents):
+    if fate is None or fate.made is None or any(code_at(parent.texts)[1] == commit for parent in parents):
         return
     size = counted(fate.added, fate.removed, len(fate.made.files))
     say(console, f"\n[bold]change of code {fate.number}[/]: {size}")

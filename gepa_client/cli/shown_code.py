@@ -12,8 +12,9 @@ from gepa_client.cli.console import safe_line, say
 from gepa_client.cli.stored import count
 from gepa_client.cli.tree import ROOM, STEP
 from gepa_client.code.branches import run_in_names
-from gepa_client.code.fates import CodeRecord, Fate, code
 from gepa_client.code.named import named
+from gepa_client.report.fates import CodeRecord, Fate
+from protocol.code import code_at
 
 REASONS = 10
 """Different reasons of rejections that are shown."""
@@ -45,7 +46,7 @@ def show_code(console: Console, run_id: str, record: CodeRecord) -> None:
 def lineage(record: CodeRecord, width: int) -> Tree:
     """The commits that were made as a tree, each below the first it starts from, at most `width` columns wide."""
     seed = record.seed
-    branch, commit = code(seed.texts) if seed is not None else (None, None)
+    branch, commit = code_at(seed.texts) if seed is not None else (None, None)
     told = safe_line(named(branch, commit), 100) if branch is not None and commit is not None else "the seed's code"
     score = f" {seed.score:.4f}" if seed is not None else ""
     best = " [bold green]best[/]" if record.best is not None and record.best_fate is None else ""

@@ -1,6 +1,7 @@
 """A mutation made by hand, as it is told: what goes on, the diff and the outputs, or why it was refused."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -30,9 +31,27 @@ ADVICE = {
     "start": "the program does not start with it: say in the next request what the log says",
     "push": "the server could not push to the remote that its --push names",
 }
-"""What one does about a rejection, by its stage; `edit` has a reason that says it."""
+"""What one does about a rejection, by its stage."""
+
+AGENT_ADVICE = {
+    re.compile(r"cannot be started|cannot start"): "the server's --agent-command cannot be started: see that it is "
+    "installed where gepa-server runs",
+    re.compile(r"not logged in|\b401\b", re.IGNORECASE): "set ANTHROPIC_API_KEY where gepa-server runs",
+    re.compile(r"exited with status|was killed by"): "the agent itself failed: see its log",
+}
+"""What one does where the agent did not get to its end, by what is said of it, the first that fits."""
+
+CONFLICT_ADVICE = "the two changed the same lines: ask for one of the changes again, on top of the other's candidate"
+
+TEXTS_ADVICE = (
+    "texts are written into the program by its function `write_texts(candidate)`, or into its seed_candidate file: "
+    "give it one of them, or make this a change request"
+)
 
 PATCH_ADVICE = "make the patch against the commit of the candidate that --candidate names, else of the server's seed"
+
+EDIT_ADVICE = {"patch": PATCH_ADVICE, "texts": TEXTS_ADVICE, "merge": CONFLICT_ADVICE}
+"""What one does about a rejection at stage `edit`, by the mutation's kind."""
 
 CELL = 200
 """Characters of an input or output that are shown."""
@@ -105,10 +124,10 @@ def show_rejection(console: Console, error: MutationRejected, kind: str) -> None
     if known["diff"]:
         say(console, "\n[dim]what was refused:[/]")
         show_diff(console, known["diff"])
-    say(console, "\nnothing was changed")
+    say(console, "\nnothing was changed" if known["stage"] != "empty" else "")
     if known["usage"] is not None:
         say(console, f"[dim]cost[/]  {cost(Usage.model_validate(known['usage']))}")
-    advice = PATCH_ADVICE if (known["stage"], kind) == ("edit", "patch") else ADVICE.get(known["stage"])
+    advice = _advice(known, kind)
     if advice is not None:
         say(console, f"what to do: {advice}")
 
@@ -119,6 +138,16 @@ def rejection(error: MutationRejected) -> dict[str, Any]:
     return {key: _text(said.get(key)) for key in ("stage", "reason", "log_tail", "diff")} | {
         "usage": said.get("usage") if _is_usage(said.get("usage")) else None
     }
+
+
+def _advice(known: Mapping[str, Any], kind: str) -> str | None:
+    """What one does about it."""
+    if known["stage"] == "edit":
+        return EDIT_ADVICE.get(kind)
+    if known["stage"] == "agent":
+        said = known["reason"] if "was not done after" in known["reason"] else f"{known['reason']}\n{known['log_tail']}"
+        return next((advice for cause, advice in AGENT_ADVICE.items() if cause.search(said)), ADVICE["agent"])
+    return ADVICE.get(known["stage"])
 
 
 def cost(usage: Usage | None) -> str:

@@ -11,10 +11,11 @@ from gepa_client.cli.console import fail, safe, safe_line
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.stored import command
 from gepa_client.code.named import code_of
+from gepa_client.events import Finished
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Finished
+from protocol.code import code_at
 
 EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}
 """Exit status by how the run ended."""
@@ -141,4 +142,12 @@ def _next_command(ended: Ended) -> str:
     if ended.output is None or ended.finished.status == "failed":
         log = ended.output / files.LOG if ended.output is not None else None
         return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)
+    if _runs_other_code(ended.record):
+        return command("branches", ended.run_id, "--check-out", store=ended.store)
     return shlex.join(["less", str(_shown(ended.output / files.REPORT))])
+
+
+def _runs_other_code(record: RunRecord) -> bool:
+    """Whether the best candidate runs other code than the seed."""
+    seed, best = record.seed, record.best
+    return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

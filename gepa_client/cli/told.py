@@ -3,8 +3,7 @@
 from gepa_client.cli.console import safe, safe_line
 from gepa_client.cli.shown_diff import counted
 from gepa_client.code.named import code_of
-from gepa_client.report.code import origin
-from gepa_client.run.events import (
+from gepa_client.events import (
     Budget,
     CandidateFound,
     Event,
@@ -24,6 +23,7 @@ from gepa_client.run.events import (
     Tested,
     Warned,
 )
+from gepa_client.report.code import origin
 
 PHASES = {
     "connecting": "connecting",

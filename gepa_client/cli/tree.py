@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from rich.tree import Tree
 
-from gepa_client.code.fates import code
 from gepa_client.journal.entries import Kept
+from protocol.code import code_at
 
 STEP = 4
 """Columns a level is indented by."""
@@ -33,7 +33,7 @@ def tree(candidates: Sequence[Kept], front: set[int], best: int, width: int) -> 
 def _labels(candidates: Sequence[Kept], front: set[int], best: int) -> Callable[[Kept, int | None], str]:
     """How a candidate's line is written; `above` is the parent it hangs below, which need not be named then."""
     digits = len(str(candidates[-1].index))
-    commits = {kept.index: code(kept.texts)[1] for kept in candidates}
+    commits = {kept.index: code_at(kept.texts)[1] for kept in candidates}
 
     def label(kept: Kept, above: int | None) -> str:
         parts = [f"[bold]{kept.index:>{digits}}[/] {kept.score:.4f}"]

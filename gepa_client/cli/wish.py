@@ -42,7 +42,10 @@ def mutation_of(
     if texts is not None:
         return {"kind": "texts", "texts": _texts(_object(texts), texts)}
     if merge is not None:
-        return {"kind": "merge", "other": _object(merge)}
+        other = _object(merge)
+        if GIT_BRANCH not in other:
+            refuse(f"{merge} names no {GIT_BRANCH}: give a whole candidate (as --output writes)")
+        return {"kind": "merge", "other": other}
     if not request:
         refuse("the change request is empty")
     asked = {"kind": "change_request", "request": request}

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import time
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -17,6 +18,12 @@ from protocol.errors import RpcError
 
 Told = Callable[[str], None]
 """Called with what is going on, in a few words; some of them are the server's."""
+
+SPARE_S = 60.0
+"""By how much the call's own deadline is later than the mutation's, which so always comes first."""
+
+ROWS_TOLD_S = 1.0
+"""How often it is told how many rows have run."""
 
 
 async def make_step(
@@ -35,16 +42,18 @@ async def make_step(
     this before cancels the mutation on the server, where it can.
 
     Raises:
+        TimeoutError: it was not made in `timeout_s`.
         RpcError, ClientError: the mutation was not made; `MutationRejected` says at which stage it failed.
     """
     before = asyncio.create_task(_results(client, candidate, rows, "before", told))
     try:
-        made = await client.apply_mutation(
-            {"candidate": candidate, "mutation": mutation},
-            call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-            timeout_s=timeout_s,
-            told=functools.partial(_tell, told),
-        )
+        async with asyncio.timeout(timeout_s):  # which cancels; the client's own deadline would let the server go on
+            made = await client.apply_mutation(
+                {"candidate": candidate, "mutation": mutation},
+                call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
+                timeout_s=timeout_s + SPARE_S,
+                told=functools.partial(_tell, told),
+            )
         on_made(made)
         first = await before
     finally:
@@ -65,10 +74,10 @@ async def _results(
     """One result per row, whatever becomes of the calls: a program that does not start is a reason to change it."""
     limits = _limits(client)
     results: list[Result] = [{}] * len(rows)
-    done = 0
+    done, told_at = 0, time.monotonic()
 
     async def evaluate(start: int, batch: Sequence[AnyRow], _job: Job) -> None:
-        nonlocal done
+        nonlocal done, told_at
         try:
             answer = await client.evaluate(
                 candidate,
@@ -82,7 +91,9 @@ async def _results(
             failed = {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": lost}
             results[start : start + len(batch)] = [failed] * len(batch)
         done += len(batch)
-        told(f"{when} the mutation: {done} of {len(rows)} rows run")
+        if done == len(rows) or time.monotonic() - told_at >= ROWS_TOLD_S:
+            told_at = time.monotonic()
+            told(f"{when} the mutation: {done} of {len(rows)} rows run")
 
     width = len(rows) if limits.whole_batches else 1
     batches = [(at, rows[at : at + width]) for at in range(0, len(rows), width or 1)]

@@ -34,9 +34,13 @@ class Commits:
 
         Empty where one of them has no bundle, or the run did not make the commit.
         """
-        chain = [(each, self._made[each].bundle) for each in self._made_up_to(commit)]
+        chain = self.bundles(commit)
         bundles = [(each, bundle) for each, bundle in chain if bundle is not None]
         return bundles if len(bundles) == len(chain) else []
+
+    def bundles(self, commit: str) -> list[tuple[str, str | None]]:
+        """The same as far as the run made them, None for a bundle that no server gave."""
+        return [(each, self._made[each].bundle) for each in self._made_up_to(commit)]
 
     def line(self, candidate: Candidate) -> set[str]:
         """The commit of the candidate's code and all it comes from, as far as the run knows."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.batches import Batch
-from gepa_client.code.crossover import Crossover
+from gepa_client.code.merging import CodeMerge
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, added_to
 
@@ -15,13 +15,13 @@ class EvolvingAdapter:
 
     propose_new_texts = None  # the engine reads it unconditionally
 
-    def __init__(self, adapter: RemoteAdapter, crossover: Crossover) -> None:
+    def __init__(self, adapter: RemoteAdapter, merge: CodeMerge) -> None:
         self._adapter = adapter
-        self._crossover = crossover
+        self._merge = merge
 
     def evaluate(self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False) -> Batch:
         """As the adapter's; a merged candidate has its code merged first."""
-        self._crossover.complete(candidate)
+        self._merge.complete(candidate)
         return self._adapter.evaluate(batch, candidate, capture_traces)
 
     def batch_evaluate(

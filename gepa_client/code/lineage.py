@@ -80,22 +80,23 @@ class Lineage:
     def history(self, candidate: Candidate) -> list[dict[str, JsonValue]]:
         """What a coding agent should know: the contract's `PastMutation`s, oldest first."""
         line = self._commits.line(candidate)
-        return [_past(change, line) for change in self._told(line) if not _is_elsewhere(change, line)]
+        own = [change for change in self._tried_on(line) if not _is_elsewhere(change, line)]
+        return [_past(change, line) for change in own[-LONGEST:]]
 
     def told(self, candidate: Candidate) -> str:
         """The same for a model, with changes of other candidates that were tried on this line too."""
         line = self._commits.line(candidate)
-        entries = [_in_words(change, line) for change in self._told(line)]
+        entries = [_in_words(change, line) for change in self._tried_on(line)[-LONGEST:]]
         return "\n\n".join(f"{at}. {entry}" for at, entry in enumerate(entries, 1)) or "Nothing was tried yet."
 
     def _of(self, candidate: Candidate) -> list[Change]:
         commit = commit_of(candidate)
         return [change for change in self._changes if change.commit is not None and change.commit == commit]
 
-    def _told(self, line: set[str]) -> list[Change]:
+    def _tried_on(self, line: set[str]) -> list[Change]:
         """Changes that were tried on commits of the line, those whose outcome nobody knows left out."""
         on_it = [change for change in self._changes if change.entry.parent in line or change.entry.other in line]
-        return [change for change in on_it if change.tried or change.commit is None][-LONGEST:]
+        return [change for change in on_it if change.tried or change.commit is None]
 
 
 class JudgedSelection:

@@ -8,9 +8,11 @@ from gepa_client.adapter import RemoteAdapter
 from gepa_client.answers import checked
 from gepa_client.code.branches import run_in_names
 from gepa_client.code.lineage import Lineage
+from gepa_client.code.paid_attempts import PaidAttempts
 from gepa_client.code.patches import totals
 from gepa_client.effects import all_at_once
-from gepa_client.errors import BadResponse
+from gepa_client.errors import BadResponse, Refused
+from gepa_client.events import Emit, Mutated, MutationProgress, MutationRejected, MutationStarted
 from gepa_client.fleet import Answered
 from gepa_client.jobs import Job
 from gepa_client.journal.entries import MUTATION
@@ -18,10 +20,10 @@ from gepa_client.journal.journal import Slot
 from gepa_client.journal.mutation_entry import MutationEntry, Rejection
 from gepa_client.journal.requests import other_request
 from gepa_client.rpc import RpcClient
-from gepa_client.run.events import Emit, Mutated, MutationProgress, MutationRejected, MutationStarted
 from protocol import ApplyMutationResult, Candidate, JsonValue, Progress
 from protocol import errors as rpc_errors
 from protocol.code import GIT_BRANCH, added_to, branch_of, commit_of
+from protocol.errors import RpcError
 
 DIFF_TOLD = 64_000
 """Characters of a diff that an event holds; the journal has all of it."""
@@ -96,6 +98,8 @@ class Mutations:
         name = {"run": self._run, "number": slot.number}
         params = {"candidate": wanted.candidate, "mutation": wanted.mutation, "name": name}
         head = self._head(slot.number, wanted)
+        is_agents = wanted.kind == "change_request"  # a merge may need no agent
+        attempts = PaidAttempts(self._adapter.journal.attempts(slot, MUTATION), agent=is_agents)
 
         async def send(client: RpcClient, call_id: str | None) -> Answered[MutationEntry]:
             if not job.begun:
@@ -107,19 +111,22 @@ class Mutations:
                 )
             except rpc_errors.MutationRejected as error:
                 if error.retryable:
+                    attempts.failed(error)
                     raise
                 rejected = checked(Rejection, {"reason": error.message, **error.details})
                 return self._answered(_entry(wanted, rejected=rejected), "rejected")
+            except (RpcError, Refused) as error:
+                attempts.failed(error)
+                raise
             return self._answered(_entry(wanted, applied=_fitting(wanted, applied)), "ok")
 
         what = f"the mutation {self._run}/{slot.number}"
-        attempts = self._adapter.journal.attempts(slot, MUTATION)
         return await self._adapter.fleet.call(what, send, attempts, needs="mutations")
 
     def _answered(self, entry: MutationEntry, outcome: str) -> Answered[MutationEntry]:
         told = entry.applied or entry.rejected
         usage = told.usage.model_dump(exclude_none=True) if told is not None and told.usage is not None else None
-        unpriced = entry.kind == "change_request" and (usage or {}).get("cost_usd") is None  # merges may need no agent
+        unpriced = entry.kind == "change_request" and (usage or {}).get("cost_usd") is None
         return Answered(entry, outcome, usage=usage, unpriced=int(unpriced))
 
     def _progress(self, number: int) -> Callable[[Progress], None]:

@@ -1,7 +1,7 @@
 """How a candidate with code is told to people: its branch and commit by name, its texts apart from them."""
 
 from protocol import Candidate
-from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_to, branch_of, commit_of
+from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_to, code_at
 
 SHOWN = 7
 """Characters of a commit's id that are shown."""
@@ -11,11 +11,10 @@ LONGEST = 80
 
 def code_of(candidate: Candidate) -> str | None:
     """`evolve/r/3@1a2b3c4`; None where the candidate's code does not evolve. What is malformed is told as it is."""
-    try:
-        branch, commit = branch_of(candidate), commit_of(candidate)
-    except ValueError:
-        return candidate[GIT_BRANCH][:LONGEST]
-    return named(branch, commit) if branch is not None and commit is not None else None
+    branch, commit = code_at(candidate)
+    if branch is not None and commit is not None:
+        return named(branch, commit)
+    return candidate[GIT_BRANCH][:LONGEST] if GIT_BRANCH in candidate else None
 
 
 def named(branch: str, commit: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from protocol import Candidate, DiscoverResult
-from protocol.code import commit_of
+from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
 
 Wanted = Callable[[DiscoverResult], list[str]]
 """The names of the splits that a run uses, of those a server describes."""
@@ -18,7 +18,9 @@ def differences(leader: DiscoverResult, other: DiscoverResult, splits: Iterable[
     found = []
     ours, theirs = ({part.name for part in each.program.components} for each in (leader, other))
     if ours != theirs:
-        found.append(f"components: {_names(theirs)} instead of {_names(ours)}")
+        without_trees = {GIT_BRANCH} <= ours - theirs <= set(CODE_COMPONENTS)
+        hint = " (start it with --trees)" if without_trees else ""
+        found.append(f"components: {_names(theirs)} instead of {_names(ours)}{hint}")
     else:
         commits = [_commit(each.program.seed_candidate) for each in (leader, other)]
         if commits[0] != commits[1]:
@@ -53,10 +55,7 @@ def is_doubtful(leader: DiscoverResult, other: DiscoverResult) -> bool:
 
 def _commit(candidate: Candidate) -> str | None:
     """The commit its code is at; where `git_branch` is no such thing, whatever it is."""
-    try:
-        return commit_of(candidate)
-    except ValueError:
-        return candidate["git_branch"]
+    return code_at(candidate)[1] or candidate.get(GIT_BRANCH)
 
 
 def _names(components: set[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused
-from gepa_client.fleet.commits import Courier, lacking
+from gepa_client.fleet.commits import SHOWN, Courier, lacking
 from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
 from gepa_client.fleet.members import Members
 from gepa_client.fleet.presence import REPLACED, is_replaced, was_replaced
@@ -199,17 +199,30 @@ class Call(Generic[T]):
 
     async def _bring(self, endpoint: Endpoint, commit: str, rests: int) -> None:
         """The attempt ran nothing, for want of a commit; with it there the call is made anew."""
-        self.brought.add((endpoint.instance, commit))
         try:
             await self.courier.bring(endpoint.client, commit)
-        except (ConnectionLost, BadResponse, Refused, RpcError) as error:
+        except (ConnectionLost, BadResponse, Refused, Overloaded) as error:
             await self._failed(endpoint, error, rests, idempotent=False)
+        except RpcError as error:
+            self._not_taken(endpoint, commit, error, rests)
         except BaseException:
             self.attempts.ended("refused", examples=0)
             raise
         else:
+            self.brought.add((endpoint.instance, commit))
             self.members.accepted()
             self.attempts.ended("refused", examples=0)
+
+    def _not_taken(self, endpoint: Endpoint, commit: str, error: RpcError, rests: int) -> None:
+        """The endpoint refuses what leads to a commit, whatever its reason: another one may have room for it."""
+        self.members.accepted()
+        self.in_vain_s = 0.0
+        self.attempts.ended("refused", examples=0)
+        try:
+            self._broken(endpoint, error, rests)
+        except RpcError:
+            words = f"{endpoint.url} does not take commit {commit[:SHOWN]}, and no other endpoint is left for it"
+            raise Interrupted("paused", f"{words}: {summary(error)}") from error
 
     def _answered(self, endpoint: Endpoint, answered: Answered[T], rests: int) -> None:
         self.members.accepted()

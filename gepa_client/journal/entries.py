@@ -68,7 +68,8 @@ class Ended:
 
     `outcome`: a result's status, or `lost` (nobody knows), `refused` (it never ran), `error` (an error response).
     `usage`: the contract's `Usage`, None where nothing was said. `examples`: how many results the attempt brought;
-    `unpriced`: how many of them came without a `cost_usd`.
+    `unpriced`: how many of them came without a `cost_usd`; 1 for an attempt that brought none, but whose agent may have
+    worked at a price that nobody said.
     """
 
     part: str

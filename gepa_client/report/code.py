@@ -1,8 +1,8 @@
 """Which change of code each candidate is, and which changes came to nothing."""
 
+from gepa_client.events import CandidateFound, Mutated, MutationRejected, MutationStarted
 from gepa_client.report.record import RunRecord
-from gepa_client.run.events import CandidateFound, Mutated, MutationRejected, MutationStarted
-from protocol.code import commit_of
+from protocol.code import code_at
 
 DIFF_SHOWN = 400
 """Lines of a kept change's diff that a report shows; the command that shows all of them is named below it."""
@@ -65,7 +65,4 @@ def _made(record: RunRecord) -> list[Mutated]:
 
 
 def _commit(candidate: CandidateFound) -> str | None:
-    try:
-        return commit_of(candidate.texts)
-    except ValueError:
-        return None
+    return code_at(candidate.texts)[1]

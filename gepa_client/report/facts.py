@@ -3,8 +3,8 @@
 import difflib
 
 from gepa_client.code.named import code_of, texts_of
+from gepa_client.events import Mutated
 from gepa_client.report.record import RunRecord
-from gepa_client.run.events import Mutated
 from gepa_client.text import line, plain
 
 ENDED_SHOWN = 4000

@@ -1,6 +1,7 @@
 """The report as Markdown, for a terminal or a pull request."""
 
 from gepa_client.code.named import texts_of
+from gepa_client.events import Mutated, MutationRejected
 from gepa_client.report.code import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -14,7 +15,6 @@ from gepa_client.report.code import (
 )
 from gepa_client.report.facts import changes, facts
 from gepa_client.report.record import RunRecord
-from gepa_client.run.events import Mutated, MutationRejected
 from gepa_client.text import line, plain
 
 

@@ -3,11 +3,11 @@
 from html import escape
 
 from gepa_client.code.named import texts_of
+from gepa_client.events import CandidateFound
 from gepa_client.report import page_code
 from gepa_client.report.code import change_of
 from gepa_client.report.facts import changes, facts
 from gepa_client.report.record import RunRecord
-from gepa_client.run.events import CandidateFound
 from gepa_client.text import line, plain
 
 WIDTH, HEIGHT, MARGIN = 720, 260, 44

@@ -3,6 +3,7 @@
 from html import escape
 
 from gepa_client.code.patches import FileDiff, Line, by_file
+from gepa_client.events import Mutated, MutationRejected
 from gepa_client.report.code import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -14,7 +15,6 @@ from gepa_client.report.code import (
     outcome,
 )
 from gepa_client.report.record import RunRecord
-from gepa_client.run.events import Mutated, MutationRejected
 from gepa_client.text import line, plain
 
 OPEN = 60

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from gepa_client.run.events import (
+from gepa_client.events import (
     Budget,
     CandidateFound,
     Event,

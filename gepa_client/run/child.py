@@ -23,9 +23,9 @@ def main() -> int:
     line = sys.stdin.readline()
 
     from gepa_client.errors import Interrupted
+    from gepa_client.events import Finished
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
-    from gepa_client.run.events import Finished
     from gepa_client.run.folder import EVENTS
     from gepa_client.run.job import Job
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from gepa_client.code import Evolve
 from gepa_client.code.template import missing_marks
 from gepa_client.run.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
 from gepa_client.run.paths import rooted
@@ -111,8 +112,10 @@ class BudgetSettings(_Group):
     max_failed_iterations: PositiveInt = Field(
         5, description="End the run when this many iterations in a row fail, with the first cause."
     )
-    failure_stop: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.5, description="Pause the run when more than this share of the last 50 examples fail in the program."
+    failure_stop: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="Pause the run when more than this share of the last 50 examples fail in the program (default 0.5, "
+        "or never where code evolves, which may mend it).",
     )
 
 
@@ -146,7 +149,7 @@ class ReflectionSettings(_Group):
 class CodeSettings(_Group):
     """Code: whether the program's code evolves too, and when."""
 
-    evolve: Literal["code", "prompts", "both"] | None = Field(
+    evolve: Evolve | None = Field(
         None, description="What is changed; by default both where the server changes code, else the prompts."
     )
     prompts_per_code: PositiveInt | None = Field(
@@ -254,7 +257,10 @@ MODEL_ONLY = ("reflection_lm_kwargs", "reflection_prompt_template", "max_reflect
 """Settings that mean something only with a `reflection_lm`."""
 
 
-CODE_ONLY = ("prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template")
+CODE_ONLY = (
+    *("prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template"),
+    "mutation_timeout_s",
+)
 """Settings that mean something only where code is changed."""
 
 BESIDE_PROMPTS = ("prompts_per_code", "code_until")
@@ -349,8 +355,9 @@ class RunConfig(
             raise ValueError("module_selector is `all`, but evolve is `code`, which is one component")
 
     def given(self, names: tuple[str, ...]) -> str | None:
-        """The first of these settings that has a value."""
-        return next((name for name in names if getattr(self, name) is not None), None)
+        """The first of these settings that was given a value."""
+        said = [name for name in names if name in self.model_fields_set]
+        return next((name for name in said if getattr(self, name) is not None), None)
 
     def _templates(self) -> list[str]:
         given = self.reflection_prompt_template

@@ -10,6 +10,7 @@ import orjson
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
+from gepa_client.events import Emit, Finished, FleetChanged, Phase, Started, Warned
 from gepa_client.fleet import FleetEvent
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
@@ -28,8 +29,6 @@ from gepa_client.run.beginning import Beginning
 from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
-from gepa_client.run.events import Emit, Finished, FleetChanged, Phase, Started, Warned
-from gepa_client.run.evolve import evolve_of
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
@@ -38,6 +37,7 @@ from gepa_client.run.pulse import Pulse
 from gepa_client.run.quiet import without
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenExamples, FailureStop
+from gepa_client.run.what_evolves import evolve_of
 from gepa_client.window import ExampleDone
 from protocol import DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
@@ -203,7 +203,7 @@ class _Drive:
     def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
         tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
         journal = Journal(run.id, tape, spend, self.halt, self.secrets, inherited=_inherited(run))
-        failure_stop = FailureStop(self.config.failure_stop, self.halt)
+        failure_stop = FailureStop(run.id, self.config.failure_stop, self.halt)
         self.emit(Phase(phase="connecting"))
         try:
             with (
@@ -212,6 +212,7 @@ class _Drive:
                 BetweenExamples(self.config, journal, counters),
             ):
                 beginning = self._begin(run, journal, adapter)
+                failure_stop.begin(evolve_of(self.config, beginning.discovery))
                 kept = {candidate.index: candidate for candidate in self.store.candidates(run.id)}
                 optimization = Optimization(
                     self.config, self.job.output, self.emit, adapter, beginning, counters, kept, self._owned

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from gepa_client.causes import unreadable
-from gepa_client.run.events import Event, Started, Warned
+from gepa_client.events import Event, Started, Warned
 
 
 class EventWriter:

@@ -7,16 +7,16 @@ from typing import Any, Self
 from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.adapter import RemoteAdapter
-from gepa_client.code.crossover import Crossover
 from gepa_client.code.evolving import EvolvingAdapter
 from gepa_client.code.lineage import JudgedSelection, Lineage
+from gepa_client.code.merging import CodeMerge
 from gepa_client.code.mutations import Mutations
 from gepa_client.code.reflection import CodeReflection
 from gepa_client.code.selector import ComponentSelector, Schedule
+from gepa_client.events import Emit
 from gepa_client.reflection import ConcurrentReflection
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Emit
-from gepa_client.run.evolve import evolve_of
+from gepa_client.run.what_evolves import evolve_of
 from protocol.code import GIT_BRANCH
 
 
@@ -54,12 +54,12 @@ class Evolution:
             return cls(adapter, reflection, selector)
         lineage = Lineage(adapter.commits)
         mutations = Mutations(adapter, lineage, emit, config.mutation_timeout_s)
-        crossover = Crossover(adapter, mutations)
+        merge = CodeMerge(adapter, mutations)
         return cls(
-            EvolvingAdapter(adapter, crossover),
+            EvolvingAdapter(adapter, merge),
             CodeReflection(adapter, reflection, mutations, lineage, config.code_prompt_template),
             selector,
-            [lineage, crossover],
+            [lineage, merge],
             lineage,
         )
 

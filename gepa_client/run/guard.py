@@ -14,12 +14,12 @@ from gepa.core.callbacks import (
 
 from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted, RecordedFailure
+from gepa_client.events import Emit, StepFailed, Warned
 from gepa_client.failures import Failures
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Emit, StepFailed, Warned
 from gepa_client.text import line, plain
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from typing import Any
 
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.config import RunConfig
-from gepa_client.run.evolve import evolve_of
 from gepa_client.run.same_run import identity_settings
 from gepa_client.run.settings import SettingsError
+from gepa_client.run.what_evolves import evolve_of
 from protocol import Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH, commit_of
 

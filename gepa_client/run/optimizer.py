@@ -13,6 +13,7 @@ from gepa.core.result import GEPAResult
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
+from gepa_client.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, RETRACE, SCORE, Kept
 from gepa_client.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
@@ -23,7 +24,6 @@ from gepa_client.run.beginning import Beginning
 from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
-from gepa_client.run.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run.evolution import Evolution
 from gepa_client.run.guard import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.settings import SettingsError

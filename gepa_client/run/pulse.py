@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from gepa_client.adapter import RemoteAdapter
-from gepa_client.run.events import Emit, Progress
+from gepa_client.events import Emit, Progress
 
 EVERY_S = 0.1
 

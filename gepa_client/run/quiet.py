@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from gepa_client.events import Emit, Event
 from gepa_client.journal.redact import Secrets
-from gepa_client.run.events import Emit, Event
 
 
 def without(secrets: Secrets, emit: Emit) -> Emit:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gepa_client.causes import plain_error
+from gepa_client.code import Evolve
 from gepa_client.errors import Interrupted
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import COMPLETION
@@ -20,6 +21,9 @@ from gepa_client.window import ExampleDone
 
 FAILURE_WINDOW = 50
 """Examples that `failure_stop` looks at: the last so many."""
+
+FAILURE_SHARE = 0.5
+"""The share of them that may fail where nobody says another."""
 
 Reason = Callable[[], str | None]
 """Why the run is over, None while it is not."""
@@ -119,12 +123,22 @@ class BetweenExamples:
 
 
 class FailureStop:
-    """Pauses a run whose program fails on more than a share of its last examples, with the first of those failures."""
+    """Pauses a run whose program fails on more than a share of its last examples, with the first of those failures.
 
-    def __init__(self, share: float, halt: Halt) -> None:
-        self._share = share
+    `share`: None where nobody gave one. It then depends on what evolves: a change of code may mend the program.
+    """
+
+    def __init__(self, run_id: str, share: float | None, halt: Halt) -> None:
+        self._run_id = run_id
+        self._share = FAILURE_SHARE if share is None else share
+        self._is_given = share is not None
         self._halt = halt
         self._last: deque[dict[str, Any] | None] = deque(maxlen=FAILURE_WINDOW)
+
+    def begin(self, evolve: Evolve) -> None:
+        """It is known what evolves; no example was run before."""
+        if evolve != "prompts" and not self._is_given:
+            self._share = 1.0
 
     def done(self, example: ExampleDone) -> None:
         """An example has its result."""
@@ -137,6 +151,7 @@ class FailureStop:
                 Interrupted(
                     "paused",
                     f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
-                    f"--failure-stop {self._share:g} allows; the first: {plain_error(failures[0])}",
+                    f"--failure-stop {self._share:g} allows (to go on all the same: "
+                    f"gepa-client resume {self._run_id} --failure-stop 1); the first: {plain_error(failures[0])}",
                 )
             )

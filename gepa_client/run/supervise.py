@@ -13,7 +13,7 @@ from typing import IO, Self
 
 from pydantic import ValidationError
 
-from gepa_client.run.events import Event, from_json
+from gepa_client.events import Event, from_json
 from gepa_client.run.job import Job
 from gepa_client.text import plain
 

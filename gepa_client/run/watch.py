@@ -24,11 +24,11 @@ from gepa.core.state import GEPAState
 
 from gepa_client.causes import summary
 from gepa_client.errors import Interrupted
+from gepa_client.events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
 from gepa_client.journal.entries import Kept
 from gepa_client.journal.journal import Journal
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
-from gepa_client.run.events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
 
 OnBest = Callable[[dict[str, str]], None]
 

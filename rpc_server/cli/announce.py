@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,17 +52,29 @@ class Announcer:
             f"let the program share them, or give them as `datasets`"
         )
 
-    def left_out_of_trees(self, left_out: "LeftOut") -> None:
-        """What of the user's folder the trees do not have; on stderr always, as `left_out`."""
-        start = f"{left_out.branch}@{left_out.commit[:12]}"
-        if left_out.changed:
-            _tell(f"gepa-server: candidates start from {start}; left out, as not committed: {_some(left_out.changed)}")
+    def trees(self, top: Path, left_out: "LeftOut") -> None:
+        """Which code candidates start from, and what of the user's folder it lacks; on stderr always, as `left_out`."""
+        start = f"{left_out.branch}@{left_out.commit[:12]} of {top}"
+        without = f"; left out, as not committed: {_some(left_out.changed)}" if left_out.changed else ""
+        untracked = f"; left out, as untracked: {left_out.untracked} files or folders" if left_out.untracked else ""
+        _tell(f"gepa-server: candidates start from {start}{without}{untracked}")
         if left_out.submodules:
             _tell(f"gepa-server: the folders of submodules are empty: {_some(left_out.submodules)}")
 
-    def mutations(self, settings: Settings, top: Path) -> None:
+    def trying_check(self) -> None:
+        """The user's check runs on the code as it is, which may take its time; on stderr always, as `left_out`."""
+        _tell("gepa-server: running `check_command` on the code as it is")
+
+    def no_credentials(self, names: Sequence[str]) -> None:
+        """Claude has none of these variables; on stderr always, as `left_out`."""
+        first, *others = names
+        _tell(
+            f"gepa-server: warning: Claude has no {first} (nor {', '.join(others)}) in the server's environment, "
+            f"so change requests will fail"
+        )
+
+    def mutations(self, settings: Settings, agent: str, top: Path) -> None:
         """Who changes the code, and where the results go; on stderr always, as `left_out`."""
-        agent = "Claude" if settings.agent_command is None else Path(settings.agent_command[0]).name
         pushed = "" if settings.push is None else f", pushed to {settings.push}"
         _tell(f"gepa-server: clients may have {agent} change the code, on branches evolve/ of {top}{pushed}")
 

@@ -17,6 +17,7 @@ from rpc_server.config import SettingsError
 from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
 from rpc_server.program import Program
 from rpc_server.program_rows import rows_of
+from rpc_server.programs.launch import environment
 from rpc_server.programs.open_program import open_program
 from rpc_server.settings import Settings
 
@@ -80,17 +81,25 @@ async def _opened(settings: Settings, announce: Announcer) -> _Opened:
     from rpc_server.trees.open_trees import open_trees  # knows git, which other servers do without
 
     program, left_out = await open_trees(settings)
-    announce.left_out_of_trees(left_out)
+    top = program.trees.repository.top
+    announce.trees(top, left_out)
     if not settings.allow_mutations:
         return _Opened(program, program)
-    from rpc_server.mutation.open_mutations import open_mutations  # as above
+    from rpc_server.mutation.agents import CLAUDE_CREDENTIALS, name_of
+    from rpc_server.mutation.open_mutations import open_mutations, try_out  # as above
 
     try:
         mutations = await open_mutations(program.trees)
+        if settings.check_command is not None:
+            announce.trying_check()
+        await try_out(program.trees, left_out.commit)
     except BaseException:
         await program.close()
         raise
-    announce.mutations(settings, program.trees.repository.top)
+    command = settings.agent_command
+    announce.mutations(settings, "Claude" if command is None else name_of(command), top)
+    if command is None and not any(environment(settings).get(name) for name in CLAUDE_CREDENTIALS):
+        announce.no_credentials(CLAUDE_CREDENTIALS)
     return _Opened(program, program, mutations)
 
 

@@ -37,7 +37,7 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
     """
     from_environment = environment.pop(TOKEN_VARIABLE, None)
     if settings.token_file is not None:
-        path = settings.root / settings.token_file
+        path = Path(os.path.normpath(settings.root / settings.token_file))
         with suppress(FileExistsError):
             _make(path)
         yield Token(_usable(_read(path), str(path)), given=True, file=path)

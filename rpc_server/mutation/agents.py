@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from protocol.evaluation import Usage
 from rpc_server.code_settings import CodeSettings
+from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, Outcome, run_supervised
 from rpc_server.config import SettingsError
-from rpc_server.mutation.supervised import MAX_OUTPUT_BYTES, Outcome, run_supervised
 from rpc_server.programs.logtail import LogTail
 
 MAX_SUMMARY = 4_000
@@ -24,7 +24,18 @@ MAX_SUMMARY = 4_000
 MAX_PROGRESS = 200
 """Characters of one message of progress."""
 
+CLAUDE_CREDENTIALS = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
+)
+"""Variables of which Claude needs one: it runs apart from the user's own configuration, and so from any login there."""
+
 _TOLD_AT_ONCE = 20
+_RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
+_NOT_FOUND = 127
+_MEANT = {126: " (a command cannot be executed)", _NOT_FOUND: " (a command is not found)"}
+"""What shells say by an exit status."""
+
 _SESSION = Path(__file__).with_name("claude_session.py")
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")
 
@@ -105,6 +116,14 @@ def agent_from(settings: CodeSettings) -> Agent:
     )
 
 
+def name_of(command: tuple[str, ...]) -> str:
+    """What to call an agent with this command: its own name, that of the script where it runs one."""
+    name = Path(command[0]).name
+    if len(command) > 1 and _RUNS_SCRIPTS.fullmatch(name) and not command[1].startswith("-"):
+        return Path(command[1]).name
+    return name
+
+
 class CommandAgent:
     """Any agent with a command line: the prompt on its stdin, its last lines on stdout the summary."""
 
@@ -114,8 +133,8 @@ class CommandAgent:
 
     @property
     def name(self) -> str:
-        """The command's own name."""
-        return Path(self._command[0]).name
+        """See `name_of`."""
+        return name_of(self._command)
 
     async def work(self, task: Task, told: Callable[[str], None]) -> Done:
         """Run the command; any exit status but 0 is a failure."""
@@ -133,7 +152,12 @@ class CommandAgent:
             self._command, task, task.prompt.encode(), self._timeout_s, on_lines=on_lines, log=log
         )
         if reason := _why_it_failed(outcome, self.name, self._timeout_s):
-            raise AgentFailed(reason, log_tail=log.since(), killed=_was_killed(outcome))
+            log_tail = log.since()
+            if outcome.status == _NOT_FOUND and log_tail.startswith(
+                not_started := f"cannot start {self._command[0]}: "
+            ):
+                reason = f"{self._command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"
+            raise AgentFailed(reason, log_tail=log_tail, killed=_was_killed(outcome))
         return Done(_printable(said.since()).strip()[-MAX_SUMMARY:], Usage())
 
 
@@ -217,7 +241,7 @@ async def _supervised(
             command,
             folder=task.folder,
             environment=task.environment,
-            prompt=prompt,
+            stdin=prompt,
             timeout_s=timeout_s,
             on_lines=on_lines,
             on_log=log.write,
@@ -235,7 +259,7 @@ def _why_it_failed(outcome: Outcome, name: str, timeout_s: float) -> str | None:
         return None
     if (killer := _signal_of(outcome)) is not None:
         return f"{name} was killed by {killer.name}"
-    return f"{name} exited with status {outcome.status}"
+    return f"{name} exited with status {outcome.status}{_MEANT.get(outcome.status, '')}"
 
 
 def _was_killed(outcome: Outcome) -> bool:

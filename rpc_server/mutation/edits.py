@@ -13,12 +13,12 @@ from rpc_server.mutation.agents import Agent
 from rpc_server.mutation.messages import OF_CHANGE_REQUESTS
 from rpc_server.mutation.prompt import MAX_PAST, change_prompt, conflict_prompt
 from rpc_server.mutation.rejection import Attempt, rejected
-from rpc_server.mutation.threads import to_the_end
 from rpc_server.mutation.workbench import Before, Told, Workbench
 from rpc_server.settings import Settings
 from rpc_server.trees.draft import Draft
 from rpc_server.trees.git import GitError
 from rpc_server.trees.repository import Repository
+from rpc_server.uninterrupted import to_the_end
 
 _NOTES = ("AGENTS.md", "CLAUDE.md")
 _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
@@ -80,7 +80,7 @@ class Editor:
         """The texts into the JSON file they come from, with as little else changed as can be."""
         relative = os.path.relpath(self.settings.root / seed, self.settings.root)
         path = os.path.normpath(os.path.join(self.repository.prefix, relative))  # noqa: PTH118  # git's own notation
-        content = draft.content(path)
+        content = None if path.startswith("../") else draft.content(path)
         if content is None:
             raise rejected("edit", f"{seed} is no file of the repository, so no commit can hold its texts")
         text = content.decode()

@@ -4,36 +4,34 @@ import asyncio
 import base64
 import hashlib
 import json
-import logging
-import re
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to, commit_of
-from protocol.errors import MutationRejected, ProgramFailed, UnknownCandidate
+from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
 from rpc_server import wire
+from rpc_server.commands.run import run_command
 from rpc_server.mutation.agents import Agent
 from rpc_server.mutation.edits import Editor
 from rpc_server.mutation.messages import commit_message
+from rpc_server.mutation.publishing import Publisher
 from rpc_server.mutation.rejection import Attempt, Stage, rejected
 from rpc_server.mutation.rules import Rules
-from rpc_server.mutation.threads import all_of, to_the_end
 from rpc_server.mutation.turns import Alone
 from rpc_server.mutation.workbench import Before, Told
 from rpc_server.params import invalid
 from rpc_server.trees.candidates import Changed, after
-from rpc_server.trees.commands import run_command
 from rpc_server.trees.draft import Draft
-from rpc_server.trees.git import GitError
+from rpc_server.trees.places import Places
 from rpc_server.trees.ready import Ready, Trees
-from rpc_server.trees.repository import BRANCHES
+from rpc_server.trees.repository import BRANCHES, BranchTaken
 from rpc_server.trees.tree import Tree, environment_in
-
-logger = logging.getLogger(__name__)
+from rpc_server.uninterrupted import all_of, to_the_end
 
 _STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", "check": "check"}
 """Where a tree that cannot be made ready failed; anything else is the start of its program."""
@@ -72,8 +70,10 @@ class TreeMutations:
         self._settings = trees.settings
         self._rules = rules
         self._editor = Editor(trees.repository, trees.settings, agent)
+        self._publisher = Publisher(trees.repository, trees.settings.push)
         self._room = asyncio.Semaphore(trees.settings.max_mutations)
         self._alone = Alone()
+        self._places = Places(trees.state.folder / "trees")
 
     async def apply(self, request: ApplyMutationParams, told: Told) -> ApplyMutationResult:
         """See `Mutations.apply`."""
@@ -98,8 +98,9 @@ class TreeMutations:
         found = json.loads(kept)
         if found["asked"] != order.digest:
             raise invalid("name", f"the branch {order.branch} stands for another mutation")
-        async with self._withdrawn_unless_done(order.branch, commit):
-            await self._push(order.branch, commit)
+        if found["answer"]["commit"] != commit:
+            raise invalid("name", f"the branch {order.branch} has been moved since a mutation here made it")
+        await self._publisher.push_again(order.branch, commit)
         return ApplyMutationResult.model_validate(found["answer"])
 
     async def _made(self, order: _Order, told: Told) -> ApplyMutationResult:
@@ -114,18 +115,19 @@ class TreeMutations:
         attempt = Attempt()
         try:
             work, ready = await self._prepared(parents, order, before, attempt, told)
-            async with self._withdrawn_unless_done(order.branch, work.commit):
-                try:
-                    result = _result(order, before, work, ready.seed, attempt)
-                    await self._publish(order, work, result)
-                except BaseException:
-                    await all_of(self._trees.put_away(ready))
-                    raise
-                await all_of(self._trees.keep(ready))
-            return result
-        except MutationRejected as error:
+            try:
+                result = _result(order, before, work, ready.seed, attempt)
+                await self._publish(order, work, result)
+            except BaseException as error:
+                await all_of(self._trees.put_away(ready))
+                if isinstance(error, BranchTaken) and (found := await self._found(order)) is not None:
+                    return found  # another server was asked for the same, and was done first
+                raise
+        except RpcError as error:
             attempt.explain(error)
             raise
+        await _whatever_comes(self._trees.keep(ready))
+        return result
 
     async def _prepared(
         self, parents: list[str], order: _Order, before: Before, attempt: Attempt, told: Told
@@ -182,14 +184,9 @@ class TreeMutations:
             said = [error.details.get(name) for name in ("traceback", "log_tail")]
             log_tail = "\n".join(text for text in said if isinstance(text, str) and text)
             stage = _STAGES.get(error.details.get("stage"), "start")
-            raise rejected(
-                stage, self._seen_from_inside(error.message), log_tail=self._seen_from_inside(log_tail)
-            ) from error
+            seen = self._places.without
+            raise rejected(stage, seen(error.message), log_tail=seen(log_tail)) from error
         return ready
-
-    def _seen_from_inside(self, text: str) -> str:
-        """Paths in it as seen from the tree, which has another place each time and tells nobody anything."""
-        return re.sub(re.escape(str(self._trees.state.folder)) + r"/trees/[^/]+/files/?", "", text)
 
     async def _run_check(self, command: tuple[str, ...], draft: Draft, tree: Tree) -> None:
         files = tree.folder / "files"
@@ -207,39 +204,8 @@ class TreeMutations:
             raise rejected("check", f"the check changed files, so they are not those of the commit: {names:.500}")
 
     async def _publish(self, order: _Order, work: _Work, result: ApplyMutationResult) -> None:
-        """Make the branch, and push it."""
-        answer = wire.write({"asked": order.digest, "answer": result.model_dump(exclude_none=True)})
-        try:
-            await to_the_end(self._repository.take, work.bundle, answer)
-        except GitError as error:
-            if await to_the_end(self._repository.branch, order.branch) not in (None, work.commit):
-                raise invalid("name", f"another server has made the branch {order.branch} meanwhile") from error
-            raise
-        await self._push(order.branch, work.commit)
-
-    async def _push(self, branch: str, commit: str) -> None:
-        remote = self._settings.push
-        if remote is None:
-            return
-        try:
-            await to_the_end(self._repository.push, commit, branch, remote)
-        except GitError as error:
-            raise rejected("push", f"cannot push to {remote}: {error}") from error
-        except asyncio.CancelledError:
-            try:
-                await to_the_end(self._repository.unpush, commit, branch, remote)
-            except GitError as error:
-                logger.warning("%s may still have %s: %s", remote, branch, error)
-            raise
-
-    @asynccontextmanager
-    async def _withdrawn_unless_done(self, branch: str, commit: str) -> AsyncIterator[None]:
-        """Take the branch away again where the block fails or is cancelled."""
-        try:
-            yield
-        except BaseException:
-            await to_the_end(self._repository.drop, branch, commit)
-            raise
+        made = {"asked": order.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
+        await self._publisher.publish(order.branch, work.commit, work.bundle, wire.write(made))
 
     @asynccontextmanager
     async def _draft(self, parents: list[str]) -> AsyncIterator[Draft]:
@@ -249,6 +215,15 @@ class TreeMutations:
             yield draft
         finally:
             await to_the_end(draft.close)
+
+
+async def _whatever_comes(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for the end of what follows upon a mutation that is done; it is too late to cancel that."""
+    running = asyncio.ensure_future(work)
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    running.result()
 
 
 def _digest(request: ApplyMutationParams) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from protocol.errors import MutationRejected
+from protocol.errors import MutationRejected, RpcError
 from protocol.evaluation import Usage
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
@@ -29,11 +29,11 @@ class Attempt:
         both = [(name, getattr(before, name), getattr(usage, name)) for name in Usage.model_fields]
         self.usage = Usage(**{name: (a or 0) + (b or 0) for name, a, b in both if a is not None or b is not None})
 
-    def explain(self, error: MutationRejected) -> None:
-        """Add it to the error."""
+    def explain(self, error: RpcError) -> None:
+        """Add it to the error: the cost to any, the diff to one that is about it."""
         if self.usage is not None:
             error.details["usage"] = self.usage.model_dump(exclude_none=True)
-        if self.diff is not None:
+        if self.diff is not None and isinstance(error, MutationRejected):
             error.details["diff"] = self.diff[:MAX_DIFF]
 
 

@@ -9,7 +9,6 @@ from protocol import Candidate
 from protocol.errors import ProgramFailed
 from rpc_server.mutation.agents import Agent, AgentFailed, Task
 from rpc_server.mutation.rejection import Attempt, rejected
-from rpc_server.mutation.threads import to_the_end
 from rpc_server.program import WRITE_TEXTS
 from rpc_server.programs.open_program import open_program
 from rpc_server.settings import Settings
@@ -18,6 +17,7 @@ from rpc_server.trees.environments import Environment
 from rpc_server.trees.git import GitError
 from rpc_server.trees.lent import LentFiles, Untakeable
 from rpc_server.trees.tree import Tree, environment_in, furnish, settings_in
+from rpc_server.uninterrupted import to_the_end
 
 Told = Callable[[str], None]
 """Hears what is being done, in a few words."""
@@ -83,8 +83,11 @@ class Workbench:
             log = error.details.get("log_tail")
             reason = f"the program could not write its texts: {error.message}"
             raise rejected("edit", reason, log_tail=log if isinstance(log, str) else None) from error
-        for file in answer["files"]:
-            await to_the_end(self._take, tree, str(file))
+        files = answer.get("files")
+        if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+            raise rejected("edit", f"the program's answer to {WRITE_TEXTS}: files is not a list of paths")
+        for file in files:
+            await to_the_end(self._take, tree, file)
         return True
 
     def _take(self, tree: Tree, file: str) -> None:

@@ -14,6 +14,14 @@ from rpc_server.programs.process import ProgramProcess
 _TRIES = 3
 
 
+class StartTimedOut(ProgramFailed):
+    """It did not start in time, which a busy machine can be the cause of."""
+
+
+class NoProcess(ProgramFailed):
+    """The system gives no process, which is no fault of the program's."""
+
+
 @dataclass(frozen=True)
 class Started:
     """A process that can answer, and what it said of itself."""
@@ -26,7 +34,9 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Started:
     """A process that has answered `discover`.
 
     Raises:
-        ProgramFailed: it did not come to that within `timeout_s`, or what it said does not fit the contract.
+        StartTimedOut: it did not come to that within `timeout_s`.
+        NoProcess: the system gives none.
+        ProgramFailed: it ended before, or what it said does not fit the contract.
     """
     process: ProgramProcess | None = None
     try:
@@ -38,11 +48,11 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Started:
                     return Started(process, _read(message))
         raise ProgramFailed("the process it is forked from keeps ending", stage="start")
     except TimeoutError:
-        error = ProgramFailed(f"the program did not start within {timeout_s:g} s", stage="start")
-        raise await _ended(error, process) from None
+        late = StartTimedOut(f"the program did not start within {timeout_s:g} s", stage="start")
+        raise await _ended(late, process) from None
     except OSError as cause:  # no more descriptors, or processes
-        error = ProgramFailed(f"cannot start a process: {cause.strerror}", stage="start", retryable=True)
-        raise await _ended(error, process) from cause
+        none = NoProcess(f"cannot start a process: {cause.strerror}", stage="start", retryable=True)
+        raise await _ended(none, process) from cause
     except ProgramFailed as error:
         raise await _ended(error, process) from None
     except BaseException:

@@ -51,7 +51,8 @@ def given_to(seed: Candidate, candidate: Candidate) -> Candidate:
 def after(candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str) -> Changed:
     """The candidate whose code has gone from a commit with the texts `before` to `commit` with the texts `now`.
 
-    A text that the commit itself changed is the new one; what it knows beyond that is added.
+    A text that the commit itself changed is the new one; a name that was unknown so far comes with the commit's text.
+    One that the commit knows again, and `before` did not, counts as added, with the text it had.
     """
     added = added_to(candidate)
     new = {name: text for name, text in now.items() if name not in candidate and name not in added}
@@ -61,4 +62,4 @@ def after(candidate: Candidate, before: Candidate, now: Candidate, branch: str, 
     texts |= {GIT_BRANCH: git_branch(branch, commit)}
     if added != added_to(candidate):
         texts |= {ADDED_COMPONENTS: added_components(added)}
-    return Changed(texts, sorted(new), sorted(before.keys() - now.keys()))
+    return Changed(texts, sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))

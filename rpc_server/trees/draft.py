@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from rpc_server.trees.changes import LINK, Changes, Diff, changes_of, diff_of
+from rpc_server.trees.changes import LINK, NOTHING, SUBMODULE, Changes, Diff, changes_of, diff_of
 from rpc_server.trees.git import GitError
 from rpc_server.trees.lent import LentFiles
 from rpc_server.trees.quarantine import Quarantine
@@ -42,16 +42,16 @@ class Draft:
 
     def content(self, path: str) -> bytes | None:
         """What a file holds now; None where there is no such file."""
-        try:
-            return self._place.git("cat-file", "blob", f":0:{path}")
-        except GitError:
-            return None
+        mode, blob = self._entry(path)
+        return None if mode in (NOTHING, SUBMODULE) else self._place.git("cat-file", "blob", blob)
 
     def write(self, path: str, content: bytes) -> None:
         """Replace a file's content, or add the file."""
-        mode = self._place.line("ls-files", "--stage", "-z", "--", path).partition(" ")[0] or "100644"
+        mode, _ = self._entry(path)
         if mode == LINK:
             raise GitError(f"{path!r} is a symbolic link")
+        if mode == NOTHING:
+            mode = "100644"
         blob = self._place.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
         self._place.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
 
@@ -126,6 +126,15 @@ class Draft:
         without = [f"^{parent}" for parent in place.parents]
         git("bundle", "create", "--quiet", file, commit_ref(branch), *without, env=env)
         return file.read_bytes()
+
+    def _entry(self, path: str) -> tuple[str, str]:
+        """The mode and the id of what is at a path; `NOTHING` and no id where there is none."""
+        for entry in self._place.fields("ls-files", "--stage", "-z", "--", path):
+            head, _, name = entry.partition("\t")
+            if name == path:  # else it is in the folder of that name
+                mode, blob, _ = head.split(" ")
+                return mode, blob
+        return NOTHING, ""
 
 
 def _has_markers(content: bytes) -> bool:

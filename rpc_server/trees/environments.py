@@ -4,23 +4,33 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
+import logging
+import math
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rpc_server.mutation.threads import to_the_end
 from rpc_server.programs.interpreter import find_interpreter
 from rpc_server.programs.launch import environment as server_environment
 from rpc_server.settings import Settings
 from rpc_server.trees.import_paths import import_paths
-from rpc_server.trees.installing import VENV, install, installed_to
+from rpc_server.trees.installing import VENV, install, installed_to, node_version
 from rpc_server.trees.manifests import Manifest, manifests_of
 from rpc_server.trees.removal import remove_folder
 from rpc_server.trees.repository import Repository
+from rpc_server.uninterrupted import to_the_end
 
+logger = logging.getLogger(__name__)
+
+KEPT_DAYS = 30
+"""How long an environment is kept that no tree is made with."""
+
+_SWEPT_AT_ONCE = 10
 _COMPLETE = ".complete"
+"""A file that is there once all is installed; its time is that of the last use."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +52,14 @@ class Environments:
     """Environments of one repository's commits, kept below `cache` for every server of this user.
 
     A commit with the same manifests as `seed` has the user's own. Blocks while it reads those of the seed
-    and asks the user's Python where it imports from.
+    and asks the user's Python where it imports from. What no tree was made with for `KEPT_DAYS` is swept.
     """
 
     def __init__(self, repository: Repository, settings: Settings, seed: str, cache: Path) -> None:
         self._repository = repository
         self._settings = settings
         self._folder = cache / "environments"
+        self._node: str | None = None
         self._interpreter = find_interpreter(settings).path
         self._seed = manifests_of(repository, seed)
         self._import_paths = import_paths(settings, self._interpreter, repository.top, repository.files(seed))
@@ -89,12 +100,11 @@ class Environments:
 
     async def _built(self, manifest: Manifest) -> Path:
         """The folder of what was installed for the manifest, by this server or another."""
-        what = f"{manifest.language} {self._interpreter} {manifest.digest}"
+        runtime = str(self._interpreter) if manifest.language == "python" else await to_the_end(self._node_version)
+        what = f"{manifest.language} {runtime} {manifest.digest}"
         folder = self._folder / hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
-        if _is_complete(folder):
-            return folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        async with _lock(folder.with_suffix(".lock")):
+        async with _lock(_lock_of(folder)):
             if not _is_complete(folder):
                 await to_the_end(_remove, folder)  # one that was begun and not finished, or whose Python is gone
                 try:
@@ -102,13 +112,55 @@ class Environments:
                 except BaseException:
                     await to_the_end(_remove, folder)
                     raise
-                (folder / _COMPLETE).touch()
+            (folder / _COMPLETE).touch()  # it is in use
         return folder
+
+    def sweep(self) -> None:
+        """Remove what was unused for long, `_SWEPT_AT_ONCE` of it at most. Blocks."""
+        unused = time.time() - KEPT_DAYS * 24 * 3600
+        found = [folder for folder in self._folder.glob("*/") if _last_used(folder) < unused]
+        for folder in found[:_SWEPT_AT_ONCE]:
+            _remove_unless_used(folder, unused)
+
+    def _node_version(self) -> str:
+        if self._node is None:
+            self._node = node_version(self._settings)
+        return self._node
 
 
 def _is_complete(folder: Path) -> bool:
     python = folder / VENV / "bin" / "python"
     return (folder / _COMPLETE).exists() and (not python.is_symlink() or python.exists())
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_suffix(".lock")
+
+
+def _remove_unless_used(folder: Path, unused: float) -> None:
+    """Remove an environment that is still unused since then (a time as of `time.time`), unless a server is at it."""
+    descriptor = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _last_used(folder) < unused:
+            (folder / _COMPLETE).unlink(missing_ok=True)  # first, so that what is left of it is never taken for whole
+            remove_folder(folder)
+    except BlockingIOError:
+        return  # another server is at it
+    except FileNotFoundError:
+        return  # another server has just removed it
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", folder, error.strerror)
+    finally:
+        os.close(descriptor)
+
+
+def _last_used(folder: Path) -> float:
+    """When, as of `time.time`; of one that was never finished, when it was begun. Infinity where it is gone."""
+    for path in (folder / _COMPLETE, folder):
+        with contextlib.suppress(FileNotFoundError):
+            return path.stat().st_mtime
+    return math.inf
 
 
 def _remove(folder: Path) -> None:

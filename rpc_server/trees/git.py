@@ -1,9 +1,12 @@
 """Git, run so that it touches nothing but what it is told to: no hook, no index or HEAD of the user's, no question."""
 
 import os
+import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from rpc_server.programs.launch import OF_ONE_REPOSITORY
 
@@ -27,6 +30,7 @@ _SAFE = {
     "protocol.ext.allow": "never",
     "diff.noprefix": "false",
     "diff.mnemonicPrefix": "false",
+    "log.showSignature": "false",  # it would stand between the lines that are read
 }
 
 _ENVIRONMENT = {
@@ -48,6 +52,10 @@ class GitError(Exception):
         self.output = output
 
 
+class GitTimeout(GitError):
+    """Git was ended because it was not done in time; whether it had done by then what it was for is not known."""
+
+
 class Git:
     """Runs git on one repository. `git_dir`: its common folder of objects and refs; None to find out which.
 
@@ -64,12 +72,15 @@ class Git:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        timeout_s: float | None = None,
     ) -> bytes:
         """What the command writes to its stdout.
 
-        `env` is added to the environment. `folder`: where it runs, when not in the repository's own.
+        `env` is added to the environment. `folder`: where it runs, when not in the repository's own. `timeout_s`: after
+        which it is ended, with all that it started.
 
         Raises:
+            GitTimeout: it took longer.
             GitError: it exits with another status than 0, or git is not installed.
         """
         from git import Git as Runner  # a tenth of a second, which a server without trees need not wait for
@@ -88,21 +99,20 @@ class Git:
                 given.write(stdin)
                 given.seek(0)
             try:
-                status, output, said = Runner(str(folder or self._folder)).execute(
-                    command,
-                    istream=given,
-                    with_extended_output=True,
-                    with_exceptions=False,
-                    stdout_as_string=False,
-                    strip_newline_in_stdout=False,
-                    env=environment,
+                running = Runner(str(folder or self._folder)).execute(
+                    command, istream=given, as_process=True, env=environment, start_new_session=timeout_s is not None
                 )
             except GitCommandNotFound:
                 raise GitError("git is not installed, or not on the PATH") from None
-        written = output if isinstance(output, bytes) else (output or "").encode()
-        if status != 0:
-            raise GitError(_told(said) or f"git {arguments[0]} exited with status {status}", written)
-        return written
+            with cast("subprocess.Popen[bytes]", running.proc) as process:
+                try:
+                    output, said = process.communicate(timeout=timeout_s)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)  # GitPython would need `ps` to find what it started
+                    raise GitTimeout(f"git {arguments[0]} was not done in {timeout_s:g} s") from None
+        if process.returncode != 0:
+            raise GitError(_told(said) or f"git {arguments[0]} exited with status {process.returncode}", output)
+        return output
 
     def line(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
         """The one line it writes, without its newline; raises as a call does."""
@@ -114,8 +124,11 @@ class Git:
         return text.split("\0")[:-1] if text else []
 
 
-def _told(said: str | bytes) -> str:
+def _told(said: bytes) -> str:
     """Git's own words in one line, without `fatal:` and hints."""
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("hint:", "From "))]
+    lines = [
+        line.strip()
+        for line in said.decode("utf-8", "replace").splitlines()
+        if line.strip() and not line.startswith(("hint:", "From "))
+    ]
     return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in lines)

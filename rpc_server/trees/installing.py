@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path, PurePosixPath
 
 from protocol.errors import ProgramFailed
+from rpc_server.commands.run import run_command
 from rpc_server.programs.launch import environment as server_environment
 from rpc_server.settings import Settings
-from rpc_server.trees.commands import run_command
 from rpc_server.trees.manifests import REQUIREMENTS, Manifest
 
 BUILD_S = 1800.0
@@ -17,6 +18,7 @@ BUILD_S = 1800.0
 VENV = "venv"
 """The Python environment in a folder that was installed to."""
 
+_VERSION_S = 30.0
 _FILES = "files"
 
 _UV_FOR_PIP = {
@@ -48,6 +50,25 @@ async def install(manifest: Manifest, folder: Path, interpreter: Path, settings:
 def installed_to(manifest: Manifest, folder: Path) -> Path:
     """Where in the folder the manifest's files are, and Node's packages."""
     return folder / _FILES / manifest.folder
+
+
+def node_version(settings: Settings) -> str:
+    """The version of the Node that programs find; what is installed for one need not run in another. Blocks.
+
+    Raises:
+        ProgramFailed: there is none that says it; stage `environment`.
+    """
+    environment = server_environment(settings)
+    node = shutil.which("node", path=environment.get("PATH"))
+    if node is None:
+        raise _failed("package.json changed, and there is no node to install for")
+    try:
+        told = subprocess.run(  # noqa: S603  # the user's own Node
+            [node, "--version"], env=environment, capture_output=True, text=True, check=True, timeout=_VERSION_S
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _failed(f"{node} does not tell its version: {error}") from None
+    return told.stdout.strip()
 
 
 async def _install_python(manifest: Manifest, folder: Path, interpreter: Path, settings: Settings) -> None:

@@ -22,7 +22,7 @@ class _Held(Generic[T]):
 
 
 class Leases(Generic[T]):
-    """Things by name, made when first asked for and at most `bound` of them at a time.
+    """Things by name, made when first asked for; at most `bound` of them at a time, those being unmade included.
 
     What is in use is never put away: where all are, who asks for another one waits. So whoever waits for one must hold
     no other. `make(name)` and `unmake(thing)` run one at a time for each name; what nobody waits for any more is not
@@ -61,18 +61,20 @@ class Leases(Generic[T]):
     async def keep(self, name: str, thing: T) -> None:
         """Hand over one that was made elsewhere.
 
-        It is unmade at once where there is one of the name already, or all are in use: it can be made again.
+        It is unmade at once where there is one of the name already, or all are in use: it can be made again. Otherwise
+        something idle makes room, whose end is waited for.
         """
-        room = not self._closed and name not in self._held and name not in self._ending
-        if room and len(self._held) >= self._bound:
-            room = self._put_away_idle()
-        if not room:
-            await self._unmake(thing)
-            return
-        made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        made.set_result(thing)
-        self._held[name] = _Held(made)
-        self._changed.set()
+        while not self._closed and name not in self._held and name not in self._ending:
+            if self._has_room():
+                made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+                made.set_result(thing)
+                self._held[name] = _Held(made)
+                self._changed.set()
+                return
+            if not self._ending:
+                break
+            await self._change()
+        await self._unmake(thing)
 
     async def close(self) -> None:
         """Unmake all that there is, in use or not."""
@@ -94,12 +96,16 @@ class Leases(Generic[T]):
                 held.users += 1
                 self._held.move_to_end(name)
                 return held
-            self._changed.clear()
-            self._waiting += 1
-            try:
-                await self._changed.wait()
-            finally:
-                self._waiting -= 1
+            await self._change()
+
+    async def _change(self) -> None:
+        """Wait until there may be room."""
+        self._changed.clear()
+        self._waiting += 1
+        try:
+            await self._changed.wait()
+        finally:
+            self._waiting -= 1
 
     def _has_room(self) -> bool:
         """Whether another fits; where none does, something idle is put away for each who waits."""

@@ -67,11 +67,14 @@ class LentFiles:
         place, folder = self._place, self.folder
         if folder.is_symlink() or not folder.is_dir():
             raise Untakeable("the working directory is gone")
-        folder.chmod(0o700)
-        _remove(folder / ".git")
-        for link in links:
-            if link.is_symlink() and link.parent.resolve().is_relative_to(folder.resolve()):
-                link.unlink()
+        try:
+            folder.chmod(0o700)
+            _remove(folder / ".git")
+            for link in links:
+                if link.is_symlink() and link.parent.resolve().is_relative_to(folder.resolve()):
+                    link.unlink()
+        except OSError as error:
+            raise Untakeable(f"what is no part of the files cannot be removed: {error.strerror}") from None
         sizes = dict(self._entries())
         try:
             added = place.fields("ls-files", "--others", "--exclude-standard", "-z")

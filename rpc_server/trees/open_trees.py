@@ -3,7 +3,6 @@
 import resource
 from dataclasses import dataclass
 
-from rpc_server.mutation.threads import to_the_end
 from rpc_server.settings import Settings
 from rpc_server.trees.environments import Environments
 from rpc_server.trees.program import TreesProgram
@@ -11,6 +10,8 @@ from rpc_server.trees.ready import Trees
 from rpc_server.trees.repository import Repository
 from rpc_server.trees.state import State, cache_folder, home_of
 from rpc_server.trees.tree import check_links
+from rpc_server.trees.uncommitted import explained
+from rpc_server.uninterrupted import to_the_end
 
 OPEN_FILES = 10_240
 """What the server allows itself, where the system lets it."""
@@ -18,12 +19,16 @@ OPEN_FILES = 10_240
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What of the user's folder is not in the trees: changes that are not committed, and submodules' files."""
+    """What of the user's folder is not in the trees: changes that are not committed, and submodules' files.
+
+    `untracked`: how many files and folders git knows nothing of, and is not to ignore.
+    """
 
     branch: str
     commit: str
     changed: list[str]
     submodules: list[str]
+    untracked: int
 
 
 async def open_trees(settings: Settings) -> tuple[TreesProgram, LeftOut]:
@@ -35,21 +40,30 @@ async def open_trees(settings: Settings) -> tuple[TreesProgram, LeftOut]:
     """
     repository = await to_the_end(Repository, settings.root)
     branch, commit = await to_the_end(repository.head)
-    check_links(settings, await to_the_end(repository.files, commit), repository.prefix)
+    tracked = await to_the_end(repository.files, commit)
+    check_links(settings, tracked, repository.prefix)
     left_out = LeftOut(
-        branch, commit, await to_the_end(repository.changed), await to_the_end(repository.submodules, commit)
+        branch,
+        commit,
+        await to_the_end(repository.changed),
+        await to_the_end(repository.submodules, commit),
+        await to_the_end(repository.untracked),
     )
     environments = await to_the_end(Environments, repository, settings, commit, cache_folder())
     tree_dir = None if settings.tree_dir is None else settings.root / settings.tree_dir
     state = State(home_of(repository.git_dir, tree_dir))
     try:
+        await to_the_end(state.open)
         await to_the_end(state.sweep)
         if state.alone:
             await to_the_end(repository.sweep)
+        await to_the_end(environments.sweep)
         _allow_open_files()
         trees = Trees(repository, settings, state, environments)
         try:
             async with trees.at(commit) as seed:
+                if seed.failed is not None:
+                    raise explained(seed.failed, settings, set(tracked), repository.prefix, state.folder)
                 return TreesProgram(trees, seed, branch), left_out
         except BaseException:
             await trees.close()

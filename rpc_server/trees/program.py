@@ -9,12 +9,14 @@ from protocol.code import GIT_BRANCH, commit_of
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.limits import within
 from rpc_server.program import ResultDict
+from rpc_server.programs.starting import NoProcess
 from rpc_server.refs import KeptByProgram
 from rpc_server.trees.candidates import given_to, told
 from rpc_server.trees.git import GitError
 from rpc_server.trees.outline import outline_of
+from rpc_server.trees.places import Places
 from rpc_server.trees.ready import Ready, Trees
-from rpc_server.trees.records import as_asked, asked_of_program
+from rpc_server.trees.records import as_asked, asked_of_program, recorded
 from rpc_server.trees.tree import bring_home
 
 
@@ -33,6 +35,7 @@ class TreesProgram:
         self._limits = within(program.limits.model_copy(update={"max_concurrency": most}), settings)
         self._splits = dict(program.splits)
         self._state: Any = None
+        self._places = Places(trees.state.folder / "trees")
 
     @property
     def info(self) -> ProgramInfo:
@@ -67,20 +70,33 @@ class TreesProgram:
         capture_traces: bool,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
-        """See `Program.evaluate`. Where the commit's program cannot start, that is each example's result."""
+        """See `Program.evaluate`.
+
+        Where the commit's program cannot run, that is the result of each example that has none yet; only what happens
+        to the seed's concerns every candidate, and is raised.
+        """
         async with self.trees.at(_commit(candidate)) as ready:
             if ready.failed is not None:
                 for position in range(len(batch)):
-                    on_result(position, _cannot_run(ready.failed))
+                    on_result(position, self._seen_from_inside(_cannot_run(ready.failed)))
                 return
             refs = self._refs(ready)
+            missing = dict.fromkeys(range(len(batch)))
 
             def seen(position: int, result: ResultDict) -> None:
+                del missing[position]
+                result = self._seen_from_inside(result)
                 on_result(position, result if refs is None else refs.outgoing(result, None))
 
-            await ready.running().evaluate(
-                given_to(ready.seed, candidate), batch, capture_traces=capture_traces, on_result=seen
-            )
+            try:
+                await ready.running().evaluate(
+                    given_to(ready.seed, candidate), batch, capture_traces=capture_traces, on_result=seen
+                )
+            except ProgramFailed as error:
+                if ready.tree.commit == self._seed or not _is_the_candidates(error):
+                    raise
+                for position in tuple(missing):
+                    on_result(position, self._seen_from_inside(_cannot_run(error)))
 
     async def score(
         self,
@@ -107,9 +123,14 @@ class TreesProgram:
                 own["components_to_update"] = asked_of_program(asked, candidate, ready.seed)
             if method == "make_reflective_dataset":
                 answer = await self._records(ready, own)
-                return {**answer, "dataset": as_asked(answer["dataset"], params["components_to_update"], candidate)}
+                dataset = as_asked(recorded(answer), params["components_to_update"], candidate)
+                return {**answer, "dataset": self._places.without(dataset)}
             answer = await ready.running().call(method, own)
             return answer if method != "finalize" else await asyncio.to_thread(self._finalized, ready, answer)
+
+    def _seen_from_inside(self, result: ResultDict) -> ResultDict:
+        """A result whose error says where in the tree it was; what the program answered is left alone."""
+        return {**result, "error": self._places.without(result["error"])} if "error" in result else result
 
     async def close(self) -> None:
         """End every commit's processes."""
@@ -171,6 +192,11 @@ def _commit(candidate: Candidate) -> str:
     if commit is None:
         raise UnknownCandidate(f"it has no {GIT_BRANCH}", missing=[GIT_BRANCH])
     return commit
+
+
+def _is_the_candidates(error: ProgramFailed) -> bool:
+    """Whether it comes of the code, which did start once; its pool calls retryable whatever ended that."""
+    return error.details.get("stage") != "close" and not isinstance(error, NoProcess)
 
 
 def _cannot_run(error: ProgramFailed) -> ResultDict:

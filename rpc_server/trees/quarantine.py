@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rpc_server.trees.git import Git
-from rpc_server.trees.removal import remove_folder
 from rpc_server.trees.repository import Repository
+from rpc_server.trees.state import remove
 
 _SHA1_DIGITS = 40
 
@@ -39,9 +39,8 @@ class Quarantine:
         self.git("read-tree", self.parents[0])
 
     def close(self) -> None:
-        """Remove it."""
-        if self.folder.exists():
-            remove_folder(self.folder)
+        """Remove it; what cannot be removed now goes with the server."""
+        remove(self.folder)
 
     def git(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
         """What git writes to its stdout, run in here."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from protocol import Candidate
 from protocol.errors import ProgramFailed, UnknownCandidate
-from rpc_server.mutation.threads import all_of, to_the_end
 from rpc_server.program import Program
 from rpc_server.programs.open_program import open_program
+from rpc_server.programs.starting import StartTimedOut
 from rpc_server.settings import Settings
 from rpc_server.trees.candidates import check_names
 from rpc_server.trees.environments import Environment, Environments
@@ -20,6 +20,7 @@ from rpc_server.trees.leases import Closed, Leases
 from rpc_server.trees.repository import Repository
 from rpc_server.trees.state import State
 from rpc_server.trees.tree import Tree, furnish, settings_in
+from rpc_server.uninterrupted import all_of, to_the_end
 
 _NOWHERE = Path(os.devnull)
 
@@ -45,7 +46,10 @@ class Ready:
 
 
 class Trees:
-    """Commits of a repository, ready to run: at most `settings.max_trees` of them at a time."""
+    """Commits of a repository, ready to run: at most `settings.max_trees` of them at a time.
+
+    What `ready_from` makes is beyond that until it is kept: `settings.max_mutations` at most are under way at a time.
+    """
 
     def __init__(self, repository: Repository, settings: Settings, state: State, environments: Environments) -> None:
         self.repository = repository
@@ -69,7 +73,10 @@ class Trees:
             raise ProgramFailed("the server is shutting down", stage="close", retryable=True) from None
 
     async def keep(self, ready: Ready) -> None:
-        """Take over what `ready_from` made, its commit being in the repository now; put away where all are in use."""
+        """Take over what `ready_from` made, its commit being in the repository now; put away where all are in use.
+
+        Not to be cancelled: it takes as long as another commit's end does, at most.
+        """
         await self._leases.keep(ready.tree.commit, ready)
 
     async def ready_from(self, commit: str, objects: Path, told: Callable[[str], None]) -> Ready:
@@ -95,6 +102,9 @@ class Trees:
             raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
         try:
             return await self._ready(commit, None, _silent)
+        except StartTimedOut as error:
+            error.retryable = True  # it did start in time where the commit was made
+            raise
         except ProgramFailed as error:
             if error.retryable:
                 raise

@@ -1,5 +1,6 @@
 """The user's repository: objects and branches are taken from it and given to it, all else of it stays as it is."""
 
+import os
 import re
 import threading
 from collections.abc import Iterable
@@ -19,8 +20,18 @@ ANSWERS = "refs/evolverpc/"
 Not `refs/evolve/`: git takes `evolve/r/0` for `refs/evolve/r/0` before it thinks of the branch of that name.
 """
 
+COMMITS = "refs/evolverpc-commits/"
+"""Where, under its own id, a commit is kept whose branch is here at another one."""
+
 _BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
 _SUBMODULE = "160000"
+_PUSH_TIMEOUT_S = 60.0
+_SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
+"""Asks nobody, where the user has no command for it."""
+
+_OF_WORKING_TREE = ("core.autocrlf", "core.fileMode", "core.symlinks")
+"""Settings by which the user's own files were written; trees are written without them."""
+
 _AT_ONCE = threading.Semaphore(4)
 """Checkouts at the same time: with more, the file system makes each of them slower."""
 
@@ -40,6 +51,10 @@ class _Entry:
 
 class NoRepository(SettingsError):
     """There is no repository that trees could be made from; the message says what to do."""
+
+
+class BranchTaken(GitError):
+    """There is a branch of this name already."""
 
 
 class Repository:
@@ -86,9 +101,20 @@ class Repository:
             return "detached", commit
 
     def changed(self) -> list[str]:
-        """Tracked paths whose content in the working tree or the index is not that of HEAD."""
+        """Tracked paths that are not as in HEAD, in the working tree or the index, as the user's own git sees it."""
         told = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-        return [entry[3:] for entry in self._own.fields("status", *told)]
+        settings = [word for name in _OF_WORKING_TREE for word in self._users(name)]
+        return [entry[3:] for entry in self._own.fields(*settings, "status", *told)]
+
+    def _users(self, name: str) -> tuple[str, ...]:
+        """Git's option that gives a setting the user's value back; none where the user has not set it."""
+        said = self._own.fields("config", "-z", "--show-scope", "--get-all", name)
+        values = [value for scope, value in zip(said[::2], said[1::2], strict=True) if scope != "command"]
+        return ("-c", f"{name}={values[-1]}") if values else ()
+
+    def untracked(self) -> int:
+        """How many files and folders below its folder git knows nothing of, and is not to ignore."""
+        return len(self._own.fields("ls-files", "--others", "--exclude-standard", "--directory", "-z"))
 
     def has(self, commit: str) -> bool:
         """Whether it has this commit, by its full id."""
@@ -142,77 +168,110 @@ class Repository:
         return self._at(commit_ref(name))
 
     def answer(self, branch: str) -> bytes | None:
-        """What was kept with a branch by `take`; None where nothing was."""
+        """What was kept with a branch by `publish`; None where nothing was."""
         blob = self._at(_answer_of(branch))
         return None if blob is None else self.git("cat-file", "blob", blob)
 
-    def take(self, bundle: bytes, answer: bytes | None = None) -> str:
-        """Take over the one branch `evolve/<run>/<number>` of a bundle, and keep `answer` with it; the full commit id.
+    def take(self, bundle: bytes) -> str:
+        """Take over the commit of a bundle with its one branch `evolve/<run>/<number>`; the full commit id.
 
-        The branch and the answer appear together or not at all. Taking the same commit again changes nothing, but for
-        an answer where none was kept.
+        The commit counts, the branch is a label: one that is here at another commit stays there, and the commit is kept
+        by a ref of its own. Taking the same commit again changes nothing.
 
         Raises:
-            GitError: it is no such bundle, what it builds on is not here, or the branch is at another commit.
+            GitError: it is no such bundle, or what it builds on is not here.
         """
+        with self._taking:
+            branch, commit = self._unpacked(bundle)
+            if self.branch(branch) is None:
+                try:
+                    self._create(branch, commit, None)
+                except GitError:
+                    if self.branch(branch) is None:  # else another server has done it just now
+                        raise
+            if self.branch(branch) != commit:
+                self._update([f"update {COMMITS}{commit} {commit}"])
+        return commit
+
+    def publish(self, bundle: bytes, answer: bytes) -> str:
+        """Make the branch of a bundle as `take` would, and keep `answer` with it; both appear, or neither.
+
+        Raises:
+            BranchTaken: there is such a branch, at whatever commit.
+            GitError: as for `take`.
+        """
+        with self._taking:
+            branch, commit = self._unpacked(bundle)
+            try:
+                self._create(branch, commit, answer)
+            except GitError as error:
+                if self.branch(branch) is None:
+                    raise
+                raise BranchTaken(f"there is a branch {branch} already") from error
+        return commit
+
+    def withdraw(self, branch: str, answer: bytes) -> None:
+        """Remove a branch that `publish` made with this answer; nothing where it was another, or is gone."""
+        with self._taking:
+            commit, kept = self.branch(branch), self._at(_answer_of(branch))
+            if commit is not None and kept is not None and self.answer(branch) == answer:
+                self._update([f"delete {commit_ref(branch)} {commit}", f"delete {_answer_of(branch)} {kept}"])
+
+    def push(self, commit: str, branch: str, remote: str) -> None:
+        """Push a commit as a branch of the remote, within a minute.
+
+        Raises:
+            GitTimeout: it takes longer, and may have happened all the same.
+            GitError: it cannot be done.
+        """
+        self._push(remote, f"{commit}:{commit_ref(branch)}")
+
+    def unpush(self, commit: str, branch: str, remote: str) -> None:
+        """Take a branch at this commit off the remote again. Raises as `push` does, also where it is not there."""
+        ref = commit_ref(branch)
+        self._push(f"--force-with-lease={ref}:{commit}", "--delete", remote, ref)
+
+    def sweep(self) -> None:
+        """Remove what a git that was killed left in the way of branches; only while nobody else makes any."""
+        for refs in (self.git_dir / "refs" / "heads" / BRANCHES, self.git_dir / ANSWERS, self.git_dir / COMMITS):
+            for lock in refs.rglob("*.lock"):
+                lock.unlink(missing_ok=True)
+
+    def _at(self, ref: str) -> str | None:
+        """The id of what a ref, by its full name, is at; None where there is no such ref."""
+        named = self.git.line("for-each-ref", "--format=%(refname) %(objectname)", ref)  # also those below the name
+        return dict(line.split(" ") for line in named.splitlines()).get(ref)
+
+    def _unpacked(self, bundle: bytes) -> tuple[str, str]:
+        """The branch and the commit of a bundle whose objects are here then."""
         given = read_bundle(bundle)
         branch, commit = _only_branch(given.heads)
         missing = [needed for needed in given.needed if not self.has(needed)]
         if missing:
             raise GitError(f"the bundle builds on the commit {missing[0]}, which is not here")
-        with self._taking:
+        if not self.has(commit):
+            # Loose: git would be slow with thousands of packs.
+            self.git("unpack-objects", "-q", "--strict", stdin=given.pack)
             if not self.has(commit):
-                # Loose: git would be slow with thousands of packs.
-                self.git("unpack-objects", "-q", "--strict", stdin=given.pack)
-                if not self.has(commit):
-                    raise GitError(f"the bundle does not hold its commit {commit}")
-            try:
-                self._name(commit, branch, answer)
-            except GitError:
-                self._name(commit, branch, answer)  # another server may have done it just now
-        return commit
+                raise GitError(f"the bundle does not hold its commit {commit}")
+        return branch, commit
 
-    def drop(self, branch: str, commit: str) -> None:
-        """Remove a branch at this commit and the answer kept with it; nothing where it is at another, or gone."""
-        with self._taking:
-            if self.branch(branch) != commit:
-                return
-            commands = [f"delete {commit_ref(branch)} {commit}"]
-            kept = self._at(_answer_of(branch))
-            if kept is not None:
-                commands.append(f"delete {_answer_of(branch)} {kept}")
-            self._update(commands)
-
-    def push(self, commit: str, branch: str, remote: str) -> None:
-        """Push a commit as a branch of the remote. Raises `GitError`."""
-        self.git("push", "--quiet", "--no-verify", remote, f"{commit}:{commit_ref(branch)}")
-
-    def unpush(self, commit: str, branch: str, remote: str) -> None:
-        """Take a branch at this commit off the remote again. Raises `GitError` also where it is not there."""
-        ref = commit_ref(branch)
-        self.git("push", "--quiet", "--no-verify", f"--force-with-lease={ref}:{commit}", "--delete", remote, ref)
-
-    def sweep(self) -> None:
-        """Remove what a git that was killed left in the way of branches; only while nobody else makes any."""
-        for refs in (self.git_dir / "refs" / "heads" / BRANCHES, self.git_dir / ANSWERS):
-            for lock in refs.rglob("*.lock"):
-                lock.unlink(missing_ok=True)
-
-    def _at(self, ref: str) -> str | None:
-        try:
-            return self.git.line("rev-parse", "--verify", "--quiet", ref)
-        except GitError:
-            return None
-
-    def _name(self, commit: str, branch: str, answer: bytes | None) -> None:
-        known = self.branch(branch)
-        if known not in (None, commit):
-            raise GitError(f"the branch {branch} is at {known} here, not at {commit}")
-        commands = [] if known else [f"create {commit_ref(branch)} {commit}"]
-        if answer is not None and self._at(_answer_of(branch)) is None:
+    def _create(self, branch: str, commit: str, answer: bytes | None) -> None:
+        """Make a branch that is not there; an answer that outlived an earlier one of the name goes."""
+        commands = [f"create {commit_ref(branch)} {commit}"]
+        if answer is not None:
             blob = self.git.line("hash-object", "-w", "--stdin", stdin=answer)
-            commands.append(f"create {_answer_of(branch)} {blob}")
+            commands.append(f"update {_answer_of(branch)} {blob}")
+        elif self._at(_answer_of(branch)) is not None:
+            commands.append(f"delete {_answer_of(branch)}")
         self._update(commands)
+
+    def _push(self, *arguments: str) -> None:
+        own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys() or self.git.fields(
+            "config", "--default=", "--null", "--get", "core.sshCommand"
+        ) != [""]
+        env = {} if own else {"GIT_SSH_COMMAND": _SSH}
+        self.git("push", "--quiet", "--no-verify", *arguments, env=env, timeout_s=_PUSH_TIMEOUT_S)
 
     def _update(self, commands: Iterable[str]) -> None:
         """All of these changes of refs, or none."""

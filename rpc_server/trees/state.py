@@ -29,16 +29,21 @@ def cache_folder() -> Path:
 class State:
     """This server's folder among those of all servers of one repository; gone when it is closed.
 
-    `home`: the folder of them all. `alone`: whether no other server of the repository ran when this one swept.
+    `home`: the folder of them all. `alone`: whether no other server of the repository ran when this one swept. Its
+    methods block.
     """
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._servers = home / "servers"
-        self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock: int | None = None
         self.alone = False
         self.folder = self._servers / uuid.uuid4().hex
-        with _held(home / "lock"):  # else one that sweeps now might find the folder before its lock is held
+
+    def open(self) -> None:
+        """Make it. Close it also where this fails."""
+        self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _held(self._home / "lock"):  # else one that sweeps now might find the folder before its lock is held
             self.folder.mkdir(mode=0o700)
             self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,7 +54,11 @@ class State:
         """Remove the folders of servers that are gone."""
         with _held(self._home / "lock"):
             others = [server for server in self._servers.iterdir() if server != self.folder]
-            self.alone = not [server for server in others if _still_runs(server)]
+            left = [server for server in others if not _still_runs(server)]
+            self.alone = len(left) == len(others)
+            ours = [self._taken(server) for server in left]
+        for folder in ours:  # which takes as long as it takes: others may start meanwhile
+            remove(folder)
 
     def new_folder(self, kind: str) -> Path:
         """A path in it that nothing is at yet; `kind`: `trees` or `drafts`."""
@@ -57,20 +66,29 @@ class State:
 
     def remove(self, folder: Path) -> None:
         """Remove a folder of it; what cannot be removed now goes with the server."""
-        gone = self.folder / "gone" / uuid.uuid4().hex
-        try:
-            folder.rename(gone)
-        except FileNotFoundError:
-            return
-        remove(gone)
+        remove(self._taken(folder))
 
     def close(self) -> None:
-        """Remove it all."""
+        """Remove it all; nothing where it was not made."""
+        if self._lock is None:
+            return
         for name in _KINDS:
             remove(self.folder / name)
         with _held(self._home / "lock"):  # else a server that starts now would take it for a dead one's, and help
             remove(self.folder)
         os.close(self._lock)
+        self._lock = None
+
+    def _taken(self, folder: Path) -> Path:
+        """Where the folder is now, out of the others' sight."""
+        gone = self.folder / "gone" / uuid.uuid4().hex
+        try:
+            folder.rename(gone)
+        except FileNotFoundError:
+            return gone  # which is not there either
+        except PermissionError:
+            return folder  # its program took the right from its owner, who is given it back where it is removed
+        return gone
 
 
 def home_of(git_dir: Path, given: Path | None) -> Path:
@@ -98,7 +116,7 @@ def remove(folder: Path) -> None:
 
 
 def _still_runs(server: Path) -> bool:
-    """Whether the server of a folder is alive; the folder of one that is not is removed."""
+    """Whether the server of a folder is alive."""
     try:
         lock = os.open(server / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
@@ -108,7 +126,6 @@ def _still_runs(server: Path) -> bool:
     except BlockingIOError:
         return True
     else:
-        remove(server)
         return False
     finally:
         os.close(lock)

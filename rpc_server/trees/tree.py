@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import ProgramFailed
+from rpc_server.commands.run import run_command
 from rpc_server.config import SettingsError
 from rpc_server.programs.interpreter import find_interpreter
 from rpc_server.programs.launch import environment as server_environment
 from rpc_server.settings import Settings
-from rpc_server.trees.commands import run_command
 from rpc_server.trees.environments import Environment
 
 _PATHS = ("program", "seed_candidate", "saved_program_json_path")

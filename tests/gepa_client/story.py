@@ -1,7 +1,6 @@
 """A run told by its events, for tests of everything that shows one."""
 
-from gepa_client.report.record import RunRecord
-from gepa_client.run.events import (
+from gepa_client.events import (
     Budget,
     CandidateFound,
     Event,
@@ -11,6 +10,7 @@ from gepa_client.run.events import (
     Progress,
     Started,
 )
+from gepa_client.report.record import RunRecord
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 
 NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"

@@ -13,6 +13,7 @@ from protocol.code import (
     added_components,
     added_to,
     branch_of,
+    code_at,
     commit_of,
     git_branch,
 )
@@ -25,7 +26,7 @@ commits = st.from_regex(r"[0-9a-f]{40}|[0-9a-f]{64}", fullmatch=True)
 @given(branch=branches, commit=commits)
 def test_a_branch_and_a_commit_are_read_as_they_were_written(branch: str, commit: str) -> None:
     candidate = {GIT_BRANCH: git_branch(branch, commit)}
-    assert (branch_of(candidate), commit_of(candidate)) == (branch, commit)
+    assert (branch_of(candidate), commit_of(candidate)) == code_at(candidate) == (branch, commit)
 
 
 @given(added=st.dictionaries(st.text(), st.text()))
@@ -72,6 +73,7 @@ def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str
     for read in (commit_of, branch_of):
         with pytest.raises(ValueError, match=r"^git_branch is .*branch@<full commit id>"):
             read({GIT_BRANCH: text})
+    assert code_at({GIT_BRANCH: text}) == (None, None)
 
 
 def test_a_long_text_that_names_no_commit_is_not_repeated_whole() -> None:

@@ -94,7 +94,7 @@ def test_the_best_is_checked_out_without_its_server_and_there_is_a_way_back(cli:
     assert "back: git switch main" in ended.stdout
     assert "texts" not in ended.stdout
     again = cli("branches", "last", "--check-out", "--repo", "user", "--json")
-    assert json.loads(again.stdout)["back"] == f"git switch {BEST}"
+    assert json.loads(again.stdout)["back"] is None
 
 
 def test_texts_that_are_not_in_the_best_code_are_told_with_how_to_get_them(cli: Cli, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_record_whose_bundles_are_none_is_told_so(cli: Cli, tmp_path: Path) ->
     StoredCode(tmp_path, bundles="*").into(tmp_path / "code.db")
     ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
     assert ended.status == 2
-    assert ended.stderr.startswith("error: the bundle recorded at")
+    assert ended.stderr.startswith("error: the bundle recorded of commit")
 
 
 def test_deleting_asks_first_and_leaves_the_best_and_every_other_run(cli: Cli, code: StoredCode) -> None:
@@ -206,9 +206,22 @@ def test_what_cannot_be_done_is_told(cli: Cli, code: StoredCode, arguments: list
     assert said in ended.stderr
 
 
+def test_a_repository_without_the_code_the_run_starts_from_is_told_as_another(
+    cli: Cli, code: StoredCode, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    git(tmp_path / "other", "init", "--quiet")
+    ended = cli("branches", "last", "--check-out", "--repo", "other")
+    assert ended.status == 2
+    assert f"other does not hold the commit {code.seed[:7]} that the run starts from" in ended.stderr
+
+
 def test_a_run_that_changed_no_code_says_so(cli: Cli, tmp_path: Path) -> None:
     put(tmp_path / "runs" / "evolverpc.db", Made())
     assert "changed no code" in cli("branches", "last").stdout
+    for wanted in (["--check-out"], ["--diff", "best"]):
+        refused = cli("branches", "last", *wanted)
+        assert (refused.status, "changed no code" in refused.stderr) == (2, True)
     assert json.loads(cli("branches", "last", "--json").stdout)["changes"] == []
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, frame
 from gepa_client.cli.told import clock, told_plainly
-from gepa_client.run.events import (
+from gepa_client.events import (
     FleetChanged,
     MutationProgress,
     MutationStarted,

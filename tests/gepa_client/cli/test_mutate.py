@@ -91,6 +91,26 @@ def test_a_rejection_says_where_and_why_it_failed_and_what_to_do(serve: Serve, c
     assert (told["made"], told["stage"], told["log_tail"]) == (False, "check", "E  assert 1 == 2")
 
 
+@pytest.mark.parametrize(
+    ("stage", "reason", "advice"),
+    [
+        ("agent", "nobody cannot be started: not found", "--agent-command cannot be started"),
+        ("agent", "Not logged in", "set ANTHROPIC_API_KEY where gepa-server runs"),
+        ("agent", "sh exited with status 3", "the agent itself failed: see its log"),
+        ("agent", "sh was not done after 5 s (`agent_timeout_s`)", "--agent-timeout-s"),
+        ("empty", "nothing was changed", "ask in other words"),
+    ],
+)
+def test_what_to_do_about_a_rejection_depends_on_its_cause(
+    serve: Serve, cli: Cli, evolving: Evolving, stage: str, reason: str, advice: str
+) -> None:
+    evolving.raises = MutationRejected(stage=stage, reason=reason)
+    ended = cli("mutate", serve(evolving.script), "say yes", "--limit", 0)
+    [told] = [line for line in ended.stdout.splitlines() if line.startswith("what to do: ")]
+    assert advice in told
+    assert ended.stdout.count("nothing was changed") == 1
+
+
 def test_a_program_that_fails_on_every_row_can_be_changed_all_the_same(
     serve: Serve, cli: Cli, evolving: Evolving
 ) -> None:
@@ -121,6 +141,14 @@ def test_a_stop_by_hand_cancels_the_mutation_on_the_server(serve: Serve, start: 
     assert len(evolving.script.calls("cancel")) == 1
 
 
+def test_a_mutation_that_takes_too_long_is_cancelled_on_the_server(serve: Serve, cli: Cli, evolving: Evolving) -> None:
+    evolving.go_on.clear()
+    ended = cli("mutate", serve(evolving.script), "say yes", "--timeout", 1, "--limit", 0)
+    assert ended.status == 3
+    assert "not made within 1 s (--timeout); the server was asked to cancel the mutation" in ended.stderr
+    assert evolving.script.calls("cancel")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -130,6 +158,7 @@ def test_a_stop_by_hand_cancels_the_mutation_on_the_server(serve: Serve, start: 
         (["--patch", "p", "--location", "x"], "--location is for a change request"),
         (["--patch", "nowhere"], "nowhere: no such file"),
         (["--texts", "list.json"], "list.json: not a JSON object of texts"),
+        (["--merge", "plain.json"], "plain.json names no git_branch: give a whole candidate (as --output writes)"),
         (["x", "--candidate", "list.json"], "list.json: not a JSON object of texts"),
         (["x", "--output", "no/where.json"], "there is no such folder"),
         (["x", "--examples", "nothing"], "examples: 'nothing' is neither a file"),

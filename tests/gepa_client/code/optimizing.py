@@ -7,9 +7,9 @@ from typing import Any
 import gepa
 
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
+from gepa_client.events import Event
 from gepa_client.run import strategies
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Event
 from gepa_client.run.evolution import Evolution
 from tests.gepa_client.code_server import Model
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gepa_client.code.checkout import Bundle, CheckoutError, Repository
-from gepa_client.code.fates import code_record
 from gepa_client.journal.opening import open_store
+from gepa_client.report.fates import code_record
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
 
@@ -38,7 +38,16 @@ def test_a_chain_of_bundles_is_taken_parents_first_and_makes_one_branch(code: St
 
 @pytest.mark.parametrize(
     "branch",
-    ["main", "--upload-pack=touch x", "evolve/../main", "evolve/a/b/c", "evolve/-r/0", "evolve/r/0.lock", "x\n"],
+    [
+        "main",
+        "--upload-pack=touch x",
+        "evolve/../main",
+        "evolve/a/b/c",
+        "evolve/-r/0",
+        "evolve/r/0.lock",
+        "x\n",
+        "evolve/r/1000000000",
+    ],
 )
 def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -> None:
     repository = Repository(code.user)

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.mutation_entry import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
@@ -92,15 +93,29 @@ def test_an_endpoint_that_never_has_it_is_not_asked_for_ever(lacking):
     assert len(server.called("evaluate")) == 2
 
 
-def test_an_endpoint_that_refuses_commits_says_why(lacking):
+def refuses(_params):
+    raise LimitExceeded("too large")
+
+
+def test_where_every_endpoint_refuses_a_commit_the_run_pauses_and_says_why(lacking):
     server, adapter, candidate = lacking
-
-    def refuses(_params):
-        raise LimitExceeded("too large")
-
     server.replies["import_commits"] = refuses
-    with pytest.raises(LimitExceeded):
+    words = f"{server.url.removesuffix('/rpc')} does not take commit {commit_of(candidate)[:12]}, .*: .*too large"
+    with pytest.raises(Interrupted, match=words) as told:
         adapter.evaluate(rows(1), candidate)
+    assert told.value.status == "paused"
+
+
+def test_a_call_goes_elsewhere_where_an_endpoint_refuses_its_commit(code_server):
+    entries, candidate = chain(CodeServer(), 2)
+    refusing, taking = code_server("first"), code_server("second")
+    refusing.replies["import_commits"] = refuses
+    with RemoteAdapter([refusing.url, taking.url], max_attempts=1) as adapter:
+        for entry in entries:
+            adapter.commits.learn(entry)
+        assert len(adapter.evaluate(rows(12), candidate).scores) == 12
+        assert adapter.journal.spend[EVALUATE].examples == 12
+    assert refusing.called("import_commits") and len(taking.called("import_commits")) == 1
 
 
 def test_a_run_on_two_endpoints_ends_as_on_one(code_server):

@@ -1,18 +1,19 @@
 """Whole runs whose code evolves: recorded, cut off, gone on with, told again."""
 
 import asyncio
+import base64
 import random
 
 import orjson
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter, rpc
-from gepa_client.code.recorded import recorded_mutations
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.kinds import check_answer
+from gepa_client.report.recorded_mutations import recorded_mutations
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git_branch
-from protocol.errors import CallNotFound, MutationRejected, ProgramFailed
+from protocol.errors import CallNotFound, InternalError, InvalidParams, MutationRejected, Overloaded, ProgramFailed
 from tests.gepa_client.code.optimizing import optimize
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.journal.rows_of_runs import RUN
@@ -235,8 +236,8 @@ def test_everything_recorded_is_of_its_kind_and_read_back(code_server, tmp_path)
     made = {each.number: each for each in mutations if each.entry.applied is not None}
     assert made.keys() == {event.number for event in found.told("mutated")}
     for each in made.values():
-        assert each.entry.applied is not None and each.bundle is not None
-        assert orjson.loads(each.bundle)[0] == each.entry.applied.commit
+        assert each.entry.applied is not None and each.entry.applied.bundle is not None
+        assert orjson.loads(base64.b64decode(each.entry.applied.bundle))[0] == each.entry.applied.commit
     refused = {each.number: each.entry.rejected.stage for each in mutations if each.entry.rejected is not None}
     assert refused == {event.number: event.stage for event in found.told("mutation_rejected")}
 
@@ -288,6 +289,50 @@ def test_the_money_a_rejected_change_cost_counts_against_the_limit(code_server):
         with pytest.raises(Interrupted, match="spent"):
             optimize(adapter, Wishes("break check"), evolve="code", proposals="1")
     assert len(server.called("apply_mutation")) == 1
+
+
+def spent_where_the_first_attempt(server, ends):
+    """The tally of mutations in a run whose first one ends so, and is then made after all."""
+    fine, left = server.replies["apply_mutation"], [ends]
+
+    def reply(params):
+        if left:
+            raise left.pop()
+        return fine(params)
+
+    server.replies["apply_mutation"] = reply
+    _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
+    assert not left
+    return adapter.journal.spend[MUTATION]
+
+
+@pytest.mark.parametrize(
+    ("ends", "cost", "unpriced"),
+    [
+        (InternalError("x", usage={"cost_usd": 2.0}), 2.0, 0),
+        (MutationRejected("x", retryable=True, usage={"cost_usd": 2.0}), 2.0, 0),
+        (InternalError("x", usage={"input_tokens": 2}), 0.0, 1),
+        (InternalError("x", usage={"cost_usd": "much"}), 0.0, 1),
+        (InternalError("x"), 0.0, 1),
+        (Overloaded("x"), 0.0, 0),
+    ],
+)
+def test_what_an_attempt_that_failed_cost_counts_or_is_counted_as_unknown(code_server, ends, cost, unpriced):
+    spent = spent_where_the_first_attempt(code_server(), ends)
+    assert (spent.cost_usd, spent.unreported) == (cost + COST, unpriced)
+
+
+def test_a_request_that_no_agent_saw_has_no_price_to_miss(code_server):
+    server = code_server()
+
+    def refuses(_params):
+        raise InvalidParams("no such thing")
+
+    server.replies["apply_mutation"] = refuses
+    with RemoteAdapter(server.url) as adapter:
+        with pytest.raises(Interrupted, match="no such thing"):
+            optimize(adapter, Wishes("learn green"), evolve="code", proposals="1")
+        assert adapter.journal.spend[MUTATION].unreported == 0
 
 
 def test_a_program_that_cannot_be_outlined_proposes_nothing(code_server):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client.run import events
+from gepa_client import events
 from tests.gepa_client.story import story
 
 

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from gepa_client.run.config import RunConfig
-from gepa_client.run.evolve import evolve_of
 from gepa_client.run.identity import differences, identity_of
 from gepa_client.run.settings import SettingsError, load
+from gepa_client.run.what_evolves import evolve_of
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 
@@ -65,6 +65,7 @@ def test_what_is_changed_follows_from_settings_and_program(
             "does not change code: start it with gepa-server --allow-mutations",
         ),
         (says(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
+        (says(BOTH), {"mutation_timeout_s": 5.0}, "mutation_timeout_s is given, but the server does not change code"),
         (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
         (says(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
         (says(CODE, "mutations"), {"code_until": 3}, "no prompts to change after it"),
@@ -81,6 +82,7 @@ def test_what_cannot_be_is_refused(program: DiscoverResult, settings: dict[str, 
     ("settings", "words"),
     [
         ({"evolve": "prompts", "code_until": 2}, "code_until is given, but evolve is `prompts`"),
+        ({"evolve": "prompts", "mutation_timeout_s": 5.0}, "mutation_timeout_s is given, but evolve is `prompts`"),
         ({"evolve": "code", "prompts_per_code": 2}, "prompts_per_code is given, but evolve is `code`"),
         ({"evolve": "code", "code_until": 2}, "code_until is given, but evolve is `code`"),
         ({"evolve": "code", "module_selector": "all"}, "module_selector is `all`"),

@@ -6,11 +6,11 @@ import pytest
 from gepa.core.callbacks import IterationEndEvent
 
 from gepa_client.errors import Interrupted, RecordedFailure
+from gepa_client.events import Event, StepFailed, Warned
 from gepa_client.failures import Failures
 from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import RunConfig
-from gepa_client.run.events import Event, StepFailed, Warned
 from gepa_client.run.guard import FailureGuard, PriceGuard
 from gepa_client.run.watch import Loud
 from protocol.errors import ProgramFailed

@@ -1,12 +1,14 @@
 """Any command as an agent: prompt in, files changed, whatever it prints."""
 
+import os
+import re
 import signal
 import sys
 
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.mutation import supervised
+from rpc_server.commands import supervised
 from rpc_server.mutation.agents import MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
 
 
@@ -49,7 +51,14 @@ async def test_a_command_that_does_not_exist_is_a_failure(workplace):
     with pytest.raises(AgentFailed) as failed:
         await workplace.work(CommandAgent(("nonesuch",), timeout_s=30.0))
 
+    assert failed.value.reason == "nonesuch cannot be started: No such file or directory"
     assert failed.value.log_tail == "cannot start nonesuch: No such file or directory\n"
+
+
+async def test_a_status_that_shells_use_for_commands_they_cannot_run_is_told_as_such(workplace):
+    for script, status in (("nonesuch", "127 (a command is not found)"), ("./app.py", "126 (a command cannot be")):
+        with pytest.raises(AgentFailed, match=re.escape(f"sh exited with status {status}")):
+            await workplace.work(agent(script))
 
 
 async def test_a_folder_that_does_not_exist_is_a_failure(workplace):
@@ -124,4 +133,25 @@ async def test_no_signal_is_blocked_and_a_broken_pipe_ends_it(workplace):
 async def test_temporary_files_have_a_folder_that_goes_with_it(workplace):
     done = await workplace.work(agent("touch $TMPDIR/left; mkdir -p $TMPDIR/a/b; echo $TMPDIR"))
 
-    assert done.summary.startswith(workplace.environment["TMPDIR"] + "/gepa-agent-")
+    assert done.summary.startswith(workplace.environment["TMPDIR"] + "/gepa-command-")
+
+
+async def test_temporary_files_go_however_deep_they_are(workplace):
+    nests = (
+        "import os, sys\nos.chdir(os.environ['TMPDIR'])\nfor _ in range(1500): os.mkdir('deeper'), os.chdir('deeper')\n"
+    )
+
+    await workplace.work(CommandAgent((sys.executable, "-c", nests), timeout_s=30.0))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_temporary_files_go_though_nobody_may_read_them(workplace):
+    await workplace.work(agent("mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a/b $TMPDIR/a $TMPDIR"))
+
+
+async def test_temporary_files_that_cannot_be_removed_leave_the_exit_status_as_it_is(workplace):
+    with pytest.raises(AgentFailed) as failed:
+        await workplace.work(agent("rmdir $TMPDIR; exit 3"))
+
+    assert failed.value.reason == "sh exited with status 3"
+    assert "cannot remove" in failed.value.log_tail

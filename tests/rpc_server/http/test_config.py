@@ -1,5 +1,6 @@
 """Where settings come from, and what is told when they are wrong."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from rpc_server.cli.flags import read_flags, with_one_command
 from rpc_server.config import SettingsError, load_settings
-from rpc_server.settings import Settings
+from rpc_server.settings import _FOR, Settings
 
 
 def wrong(folder: Path, text: str, name: str = "gepa.toml", **flags: Any) -> str:
@@ -124,7 +125,9 @@ def test_a_setting_that_would_not_be_heeded_is_refused(
     for kind in bad:
         message = wrong(tmp_path, f"{programs[kind]}\n{setting}")
         name = setting.split(" ", maxsplit=1)[0]
-        assert f"`{name}` is for {' or '.join(f'`{one}`' for one in good)}, not for `{kind}`" in message
+        said = re.search(f"`{name}` is for (.*), not for `{kind}`", message)
+        assert said is not None, message
+        assert {*good} <= {*re.findall(r"`(\w+)`", said[1])} == {*_FOR[name]}
         assert str(tmp_path / "gepa.toml") in message
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol import DiscoverResult, ListExamplesResult, errors
+from protocol import ComponentInfo, DiscoverResult, ListExamplesResult, ProgramInfo, errors
 from rpc_server.datasets import Datasets
 
 RUN = {"id": "r", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}
@@ -225,3 +225,13 @@ class TestRowsHeldHere:
         with pytest.raises(errors.UnknownExample) as caught:
             await server.call("list_examples", {"split": "nonsense"})
         assert caught.value.details == {"split": "nonsense", "ids": []}
+
+
+async def test_a_program_without_commits_may_call_a_component_as_it_likes(start: Any, fake_program: Any) -> None:
+    program = fake_program()
+    seed = {"added_components": "no JSON"}
+    program.info = ProgramInfo(name="fake", components=[ComponentInfo(name="added_components")], seed_candidate=seed)
+    program.answers["make_reflective_dataset"] = {"dataset": {"added_components": []}}
+    server = await start(program)
+    asked = reflective(server, candidate=seed, components_to_update=["added_components"])
+    assert await server.call("make_reflective_dataset", asked) == {"dataset": {"added_components": []}}

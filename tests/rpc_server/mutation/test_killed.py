@@ -34,7 +34,7 @@ STAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "agent": (AGENT, {}),
     "build": (PATCH, {"build_command": ["sh", "-c", f"if [ -e notes/new.txt ]; then {ONCE}; fi"]}),
     "start": ({"kind": "patch", "diff": changed("texts.py", GREETING, f"{HANGS}; {GREETING}")}, {}),
-    "check": (PATCH, {"check_command": ["sh", "-c", ONCE]}),
+    "check": (PATCH, {"check_command": ["sh", "-c", f"if [ -e notes/new.txt ]; then {ONCE}; fi"]}),
 }
 
 

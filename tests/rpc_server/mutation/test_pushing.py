@@ -1,12 +1,15 @@
 """Finished branches go to the remote that the server was told, or are not made."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import ProgramFailed
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.mutation.served import served
-from tests.rpc_server.mutation.test_transaction import greets
+from tests.rpc_server.mutation.test_transaction import WAIT_S, greets
 
 
 @pytest.fixture
@@ -23,11 +26,25 @@ def project(tmp_path: Path, remote: Path) -> Project:
     return project
 
 
-def _refuse(remote: Path) -> Path:
+def _hook(remote: Path, script: str) -> Path:
+    """What the remote does before it takes anything."""
     hook = remote / "hooks" / "pre-receive"
-    hook.write_text("#!/bin/sh\necho no mutants here >&2\nexit 1\n")
+    hook.write_text(f"#!/bin/sh\n{script}\n")
     hook.chmod(0o755)
     return hook
+
+
+def _appears(path: Path) -> None:
+    until = time.monotonic() + WAIT_S
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def _runs(pid: Path) -> bool:
+    """Whether the process of this file's id lives; one that is dead and unburied does not."""
+    status = Path(f"/proc/{pid.read_text().strip()}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
 
 
 def _there(project: Project, remote: Path) -> str:
@@ -47,7 +64,7 @@ async def test_a_rejected_mutation_is_not_pushed(project: Project, remote: Path)
 
 
 async def test_a_remote_that_refuses_rejects_the_mutation(project: Project, remote: Path) -> None:
-    hook = _refuse(remote)
+    hook = _hook(remote, "echo no mutants here >&2; exit 1")
     before = project.digest()
     async with served(project, push="origin") as server:
         told = await server.rejected("patch", diff=greets("bye"), name="r/1")
@@ -81,3 +98,63 @@ async def test_what_was_made_and_not_yet_pushed_is_pushed_when_asked_again(proje
     async with served(project, push="origin") as server:
         assert await server.apply("patch", diff=greets("bye"), name="r/1") == result
     assert _there(project, remote) == "refs/heads/evolve/r/1"
+
+
+async def test_cancelling_while_it_is_pushed_leaves_nothing(project: Project, remote: Path, tmp_path: Path) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    _hook(remote, f"touch {begun}; while [ ! -e {go} ]; do sleep 0.01; done")
+    async with served(project, push="origin") as server:
+        call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name="r/1"))
+        await asyncio.to_thread(_appears, begun)
+        call.cancel()
+        go.touch()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (_there(project, remote), project.branches(), server.left()) == ("", {}, [])
+
+
+async def test_a_remote_that_does_not_answer_rejects_the_mutation(
+    project: Project, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpc_server.trees.repository._PUSH_TIMEOUT_S", 0.5)
+    _hook(remote, f"echo $$ > {tmp_path}/pid; exec sleep 300")
+    async with served(project, push="origin") as server:
+        told = await server.rejected("patch", diff=greets("bye"), name="r/1")
+    assert (told["stage"], "not done in 0.5 s" in told["reason"]) == ("push", True)
+    assert (_there(project, remote), project.branches()) == ("", {})
+    assert not _runs(tmp_path / "pid")
+
+
+async def test_what_is_done_stays_where_it_cannot_be_pushed_again(
+    project: Project, remote: Path, tmp_path: Path
+) -> None:
+    async with served(project, push="origin") as server:
+        result = await server.apply("patch", diff=greets("bye"), name="r/1")
+        made = project.branches()
+        project.git("remote", "set-url", "origin", str(tmp_path / "gone.git"))
+        with pytest.raises(ProgramFailed) as caught:
+            await server.apply("patch", diff=greets("bye"), name="r/1")
+        assert (caught.value.retryable, caught.value.details["stage"]) == (True, "push")
+        assert project.branches() == made
+        project.git("remote", "set-url", "origin", str(remote))
+        assert await server.apply("patch", diff=greets("bye"), name="r/1") == result
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "the environment's", "the configuration's"])
+async def test_ssh_asks_nobody_unless_the_user_says_how_it_is_run(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    (ssh := programs / "ssh").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\nexit 255\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.delenv("GIT_SSH_COMMAND", raising=False)
+    if whose == "the environment's":
+        monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -oTheirs=yes")
+    if whose == "the configuration's":
+        project.git("config", "core.sshCommand", "ssh -oTheirs=yes")
+    project.git("remote", "set-url", "origin", "ssh://nowhere.invalid/x.git")
+    async with served(project, push="origin") as server:
+        assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "push"
+    said = (tmp_path / "said").read_text()
+    assert ("BatchMode=yes" in said, "Theirs=yes" in said) == (whose == "nobody's", whose != "nobody's")

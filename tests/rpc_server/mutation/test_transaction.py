@@ -3,23 +3,27 @@
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.code import GIT_BRANCH, added_to, git_branch
-from protocol.errors import InvalidParams, UnknownCandidate
+from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from rpc_server.config import SettingsError
-from rpc_server.trees.git import Git
+from rpc_server.trees.git import Git, GitError
+from rpc_server.trees.ready import Ready
 from tests.rpc_server.mutation.patches import added, changed
 from tests.rpc_server.mutation.project import FILES, Project
 from tests.rpc_server.mutation.served import Served, served
 
 GREETING = 'TEXTS = {"greeting": "hello"}'
 WAIT_S = 20
+MOST_STEPS = 100
 
 
 def greets(text: str, **others: str) -> str:
@@ -80,6 +84,15 @@ async def test_a_component_that_goes_keeps_its_key(server: Served) -> None:
     assert added_to(one.candidate) == {"tone": "kind"}
 
 
+async def test_a_component_that_comes_back_is_told_and_has_the_text_it_had(server: Served) -> None:
+    two = await server.apply("patch", diff=greets("hello", tone="kind"))
+    back = changed("texts.py", 'TEXTS = {"greeting": "hello", "tone": "kind"}', GREETING)
+    one = await server.apply("patch", candidate=two.candidate, diff=back)
+    again = await server.apply("patch", candidate=one.candidate, diff=greets("hello", tone="kinder"))
+    assert (again.components_added, again.components_removed) == (["tone"], [])
+    assert added_to(again.candidate) == {"tone": "kind"}
+
+
 async def test_the_commit_says_why_and_names_nobody_s_machine(server: Served) -> None:
     result = await server.change("echo x > notes/new.txt\necho All is well", name="r/3")
     message = server.project.git("log", "-1", "--format=%an <%ae>%n%B", result.commit)
@@ -91,7 +104,7 @@ async def test_the_commit_says_why_and_names_nobody_s_machine(server: Served) ->
 async def test_the_same_request_makes_the_same_commit_anywhere(serve: Callable[..., Any], project: Project) -> None:
     first = await (await serve()).apply("patch", diff=greets("bye"), name="r/1")
     project.git("update-ref", "-d", "refs/heads/evolve/r/1")
-    project.git("update-ref", "-d", "refs/evolve/r/1")
+    project.git("update-ref", "-d", "refs/evolverpc/r/1")
     again = await (await serve()).apply("patch", diff=greets("bye"), name="r/1")
     assert again == first
 
@@ -117,6 +130,33 @@ async def test_a_branch_that_came_from_elsewhere_is_not_taken_for_an_answer(serv
     server.project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/r/1", "HEAD")
     with pytest.raises(InvalidParams):
         await server.apply("patch", diff=greets("bye"), name="r/1")
+
+
+async def test_a_branch_that_was_moved_is_not_taken_for_an_answer(server: Served) -> None:
+    await server.apply("patch", diff=greets("bye"), name="r/1")
+    server.project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/r/1", "HEAD")
+    with pytest.raises(InvalidParams):
+        await server.apply("patch", diff=greets("bye"), name="r/1")
+
+
+async def test_the_name_of_a_branch_that_was_deleted_is_free(project: Project) -> None:
+    async with served(project) as server:
+        await server.apply("patch", diff=greets("bye"), name="r/1")
+        project.git("branch", "--quiet", "-D", "evolve/r/1")
+        other = await server.apply("patch", diff=greets("hi"), name="r/1")
+        assert other.candidate["greeting"] == "hi"
+        assert await server.apply("patch", diff=greets("hi"), name="r/1") == other
+
+
+async def test_two_servers_asked_for_the_same_at_once_give_the_same(
+    serve: Callable[..., Any], project: Project
+) -> None:
+    (met := project.folder.parent / "met").mkdir()
+    servers = [await serve(env={"MET": str(met)}) for _ in range(2)]
+    script = 'touch "$MET/$$"; while [ $(ls "$MET" | wc -l) -lt 2 ]; do sleep 0.01; done; echo $$ > notes/new.txt'
+    first, second = await asyncio.gather(*(server.change(script, name="r/1") for server in servers))
+    assert first == second
+    assert project.git("rev-parse", "evolve/r/1") == first.commit
 
 
 async def test_two_at_once_under_one_name_are_one(serve: Callable[..., Any], project: Project) -> None:
@@ -236,24 +276,75 @@ async def test_cancelling_leaves_nothing(serve: Callable[..., Any], stage: str, 
     assert server.project.branches() == {}
 
 
-async def test_cancelling_at_any_moment_leaves_all_or_nothing(server: Served) -> None:
-    for number in range(30):
-        call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name=f"r/{number}"))
-        await asyncio.sleep(0.01 * 1.3**number)
-        call.cancel()
-        await asyncio.wait([call])
+async def test_cancelling_at_any_git_command_leaves_nothing(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Git.__call__
+    loop = asyncio.get_running_loop()
+    for step in range(MOST_STEPS):
+        call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name=f"r/{step}"))
+        monkeypatch.setattr(Git, "__call__", _cancelling(run, step, loop, call))
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.wait([call])
         assert server.left() == []
-        assert len(server.project.branches()) in (0, 2)
         if not call.cancelled():
+            assert server.project.branches().keys() == {
+                f"refs/{kind}/r/{step}" for kind in ("heads/evolve", "evolverpc")
+            }
+            assert call.result().branch == f"evolve/r/{step}"
             return
-    pytest.fail("none was quick enough to be done")
+        assert server.project.branches() == {}
+    pytest.fail("none came to its end")
+
+
+async def test_what_is_done_is_answered_however_late_it_is_cancelled(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees = server.program.trees
+    keep = trees.keep
+
+    async def late(ready: Ready) -> None:
+        call.cancel()
+        await asyncio.sleep(0)
+        await keep(ready)
+
+    monkeypatch.setattr(trees, "keep", late)
+    call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name="r/1"))
+    async with asyncio.timeout(WAIT_S):
+        assert (await call).commit == server.project.git("rev-parse", "evolve/r/1")
+
+
+async def test_what_an_agent_cost_is_told_also_where_asking_again_may_help(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> Ready:
+        raise ProgramFailed("no room", retryable=True, stage="files")
+
+    monkeypatch.setattr(server.program.trees, "ready_from", fails)
+    with pytest.raises(ProgramFailed) as caught:
+        await server.change("echo x > notes/new.txt")
+    assert (caught.value.retryable, "usage" in caught.value.details) == (True, True)
+
+
+async def test_why_it_failed_is_told_also_where_the_branch_cannot_be_removed(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuses(*_: object) -> None:
+        raise GitError("locked")
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(server.program.trees.repository, "withdraw", refuses)
+    monkeypatch.setattr(server.program.trees.repository, "publish", fails)
+    with pytest.raises(OSError, match="No space"):
+        await server.apply("patch", diff=greets("bye"))
+    assert "locked" in caplog.text
 
 
 async def test_a_defect_leaves_nothing_and_is_no_rejection(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(server.program.trees.repository, "take", full)
+    monkeypatch.setattr(server.program.trees.repository, "publish", full)
     with pytest.raises(OSError, match="No space"):
         await server.apply("patch", diff=greets("bye"))
     assert server.left() == []
@@ -326,6 +417,22 @@ async def test_a_git_that_is_too_old_is_told_at_the_start(
     with pytest.raises(SettingsError, match=r"git 2\.38"):
         async with served(project):
             pass
+
+
+def _cancelling(
+    run: Callable[..., bytes], step: int, loop: asyncio.AbstractEventLoop, call: Any
+) -> Callable[..., bytes]:
+    """Runs git, and cancels the call when `step` commands have been run."""
+    counted = count()
+
+    def counting(self: Git, *arguments: Any, **options: Any) -> bytes:
+        if next(counted) == step:
+            cancelled = threading.Event()
+            loop.call_soon_threadsafe(lambda: (call.cancel(), cancelled.set()))
+            assert cancelled.wait(WAIT_S)
+        return run(self, *arguments, **options)
+
+    return counting
 
 
 def _lives(pid: Path) -> bool:

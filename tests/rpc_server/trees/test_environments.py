@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import shutil
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from protocol.errors import ProgramFailed
 from rpc_server.settings import Settings
-from rpc_server.trees.environments import Environment, Environments
+from rpc_server.trees.environments import KEPT_DAYS, Environment, Environments
 from rpc_server.trees.manifests import manifests_of
 from rpc_server.trees.repository import Repository
 from tests.rpc_server.mutation.project import Project
@@ -83,6 +85,18 @@ async def test_an_environment_is_built_once_though_two_servers_ask_at_once(
     assert failed.value.details["stage"] == "environment"
     assert "tinydep" in failed.value.details["log_tail"]
     assert not found[0].venv.exists()
+
+
+async def test_an_environment_is_swept_once_it_was_unused_for_long(project: Project, cache: Path, wheels: Path) -> None:
+    commits = [second(project, {"requirements.txt": f"tinydep=={version}\n"}) for version in ("1.0", "2.0")]
+    here = environments(project, cache)
+    folders = [built.venv.parent for built in [await here.of(commit) for commit in commits] if built.venv is not None]
+    long_ago = time.time() - (KEPT_DAYS + 1) * 24 * 3600
+    for folder in folders:
+        os.utime(folder / ".complete", (long_ago, long_ago))
+    await here.of(commits[0])
+    here.sweep()
+    assert [folder.exists() for folder in folders] == [True, False]
 
 
 async def test_what_cannot_be_installed_here_is_nobodys_score(project: Project, opened: Open, wheels: Path) -> None:

@@ -12,10 +12,15 @@ WAIT_S = 10
 
 
 class Workshop:
-    """Makes and unmakes texts; `gate` holds up every making, `hold` every unmaking."""
+    """Makes and unmakes texts; `gate` holds up every making, `hold` every unmaking.
+
+    `asked`: what somebody has begun to wait for. `ending`: what has begun to be unmade.
+    """
 
     def __init__(self, bound: int) -> None:
         self.log: list[str] = []
+        self.asked: list[str] = []
+        self.ending: list[str] = []
         self.fails: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -35,11 +40,13 @@ class Workshop:
         return name
 
     async def _unmake(self, thing: str) -> None:
+        self.ending.append(thing)
         await self.hold.wait()
         self.log.append(f"-{thing}")
 
     async def use(self, *names: str) -> None:
         for name in names:
+            self.asked.append(name)  # nothing else runs before it waits, or has it
             async with self.leases.of(name) as thing:
                 assert thing == name
 
@@ -66,8 +73,7 @@ async def test_what_is_being_put_away_counts_until_it_is_gone() -> None:
     await shop.use("a")
     shop.hold.clear()
     other = asyncio.ensure_future(shop.use("b"))
-    await asyncio.sleep(0.01)
-    assert shop.log == ["+a"]
+    await shop.until(lambda: "b" in shop.asked)
     shop.hold.set()
     await asyncio.wait_for(other, WAIT_S)
     assert shop.log == ["+a", "-a", "+b"]
@@ -78,7 +84,7 @@ async def test_what_is_asked_for_while_it_is_put_away_is_made_anew() -> None:
     await shop.use("a")
     shop.hold.clear()
     users = [asyncio.ensure_future(shop.use(name)) for name in "ba"]
-    await asyncio.sleep(0.01)
+    await shop.until(lambda: shop.asked == ["a", "b", "a"])
     shop.hold.set()
     await asyncio.wait_for(asyncio.gather(*users), WAIT_S)
     assert shop.log[:3] == ["+a", "-a", "+b"]
@@ -91,10 +97,9 @@ async def test_where_all_are_in_use_one_waits_and_nothing_is_put_away() -> None:
         for name in "ab":
             await stack.enter_async_context(shop.leases.of(name))
         waiting = asyncio.ensure_future(shop.use("c"))
-        await asyncio.sleep(0.01)
-        assert shop.log == ["+a", "+b"]
+        await shop.until(lambda: "c" in shop.asked)
     await asyncio.wait_for(waiting, WAIT_S)
-    assert shop.log[-1] == "+c"
+    assert shop.log == ["+a", "+b", "-b", "+c"]
 
 
 async def test_a_failure_goes_to_all_who_wait_and_the_next_one_tries_again() -> None:
@@ -136,7 +141,7 @@ async def test_one_who_left_while_waiting_for_room_is_forgotten() -> None:
     shop = Workshop(1)
     async with shop.leases.of("a"):
         waiting = asyncio.ensure_future(shop.use("b"))
-        await asyncio.sleep(0.01)
+        await shop.until(lambda: "b" in shop.asked)
         waiting.cancel()
         await asyncio.wait([waiting])
     await shop.use("a")
@@ -150,6 +155,19 @@ async def test_what_was_made_elsewhere_is_kept_like_any_other() -> None:
     await shop.use("b", "c")
     await shop.until(lambda: "-a" in shop.log)
     assert shop.log == ["+a", "+b", "-a"]
+
+
+async def test_what_was_made_elsewhere_waits_for_the_end_of_what_makes_room() -> None:
+    shop = Workshop(1)
+    await shop.use("a")
+    shop.hold.clear()
+    keeping = asyncio.ensure_future(shop.leases.keep("b", "b"))
+    await shop.until(lambda: shop.ending == ["a"])
+    assert not keeping.done()
+    shop.hold.set()
+    await asyncio.wait_for(keeping, WAIT_S)
+    await shop.use("b")
+    assert shop.log == ["+a", "-a"]
 
 
 async def test_what_there_is_already_is_not_kept_twice() -> None:

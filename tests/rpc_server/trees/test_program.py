@@ -78,10 +78,30 @@ async def test_a_commit_that_cannot_run_has_that_as_its_result_and_is_tried_once
         (result,) = await here.results(here.at(broken))
         assert result["status"] == "program_error"
         assert "not today" in result["error"]["traceback"]
+        assert 'File "helper.py", line 2' in result["error"]["traceback"]  # and not where its tree is
     assert marker.read_text() == "x"
     assert here.folders == 1
     with pytest.raises(ProgramFailed):
         await here.records(here.at(broken), [])
+
+
+async def test_a_start_that_took_too_long_is_nobodys_score_and_is_tried_again(
+    project: Project, opened: Open, tmp_path: Path
+) -> None:
+    quick = tmp_path / "quick"
+    other = second(
+        project, {"helper.py": f"import os, time\nANSWER = os.path.exists({str(quick)!r}) or time.sleep(60)\n"}
+    )
+    here = await opened(project)
+    trees = here.program.trees
+    patient = trees.settings
+    trees.settings = patient.model_copy(update={"start_timeout_s": 0.5})
+    with pytest.raises(ProgramFailed, match="did not start within") as failed:
+        await here.results(here.at(other))
+    assert failed.value.retryable
+    quick.touch()
+    trees.settings = patient
+    assert (await here.output(here.at(other)))["answer"] is True
 
 
 async def test_a_program_may_not_use_the_names_that_mean_code(project: Project, opened: Open) -> None:
@@ -144,7 +164,8 @@ for line in sys.stdin:
         for _ in params["batch"]:
             made += 1
             results.append({"status": "ok", "score": 1.0, "output": 1, "seconds": 0.0, "trajectory_ref": str(made)})
-        answer["result"] = {"results": results}
+        if "error" not in answer:
+            answer["result"] = {"results": results}
     else:
         given = [result["trajectory_ref"] for result in params["eval_batch"]["results"]]
         lost = [ref for ref in given if int(ref) > made]
@@ -154,6 +175,46 @@ for line in sys.stdin:
             answer["result"] = {"dataset": {"a": [{"refs": given}]}}
     print(json.dumps(answer), flush=True)
 """
+
+
+REFUSES = 'answer["error"] = {"code": -32602, "message": "no more"}'
+DIES = 'open("died", "w"), sys.exit("no more")'
+
+
+def failing(fault: str) -> str:
+    """A program that starts, and then not once more where it died."""
+    starts = "import os\nmade = 0\nif os.path.exists('died'): sys.exit('no more')"
+    return REFS.replace("made = 0", starts).replace("results = []", f"results = []\n        {fault}")
+
+
+@pytest.mark.parametrize("fault", [REFUSES, DIES])
+async def test_a_program_that_starts_and_then_does_not_work_is_its_candidates_fault(
+    tmp_path: Path, opened: Open, fault: str
+) -> None:
+    project = Project(tmp_path, {"p.py": REFS})
+    other = second(project, {"p.py": failing(fault)})
+    here = await opened(project, command=(sys.executable, "p.py"), workers=None)
+    results = await here.results(here.at(other), {}, {})
+    assert [result["status"] for result in results] == ["program_error"] * 2
+    assert "no more" in str(results)
+
+
+@pytest.mark.parametrize("fault", [REFUSES, DIES])
+async def test_a_seed_that_starts_and_then_does_not_work_is_no_candidates_fault(
+    tmp_path: Path, opened: Open, fault: str
+) -> None:
+    here = await opened(Project(tmp_path, {"p.py": failing(fault)}), command=(sys.executable, "p.py"), workers=None)
+    with pytest.raises(ProgramFailed, match=r"no more|before it answered"):
+        await here.results(here.seed, {})
+
+
+@pytest.mark.parametrize("dataset", ["", '"dataset": []', '"dataset": {"a": ["no record"]}'])
+async def test_records_that_are_none_are_the_programs_failure(tmp_path: Path, opened: Open, dataset: str) -> None:
+    project = Project(tmp_path, {"p.py": REFS.replace('"dataset": {"a": [{"refs": given}]}', dataset)})
+    here = await opened(project, command=(sys.executable, "p.py"), workers=None)
+    with pytest.raises(ProgramFailed, match="make_reflective_dataset: dataset") as failed:
+        await here.records(here.seed, [], "a")
+    assert failed.value.details["stage"] == "make_reflective_dataset"
 
 
 async def test_trajectories_of_a_tree_that_was_put_away_have_expired(tmp_path: Path, opened: Open) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rpc_server.trees.git import GitError
-from rpc_server.trees.repository import NoRepository, Repository
+from rpc_server.trees.repository import BranchTaken, NoRepository, Repository
 from tests.rpc_server.mutation.project import Project
 
 BRANCH = "evolve/run/1"
@@ -69,6 +69,20 @@ def test_a_tree_has_the_commits_files_as_they_are_and_the_users_stay(project: Pr
     assert not (tmp_path / "hooked").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["beside", "project", "tree"]
     assert project.digest() == touched != before
+
+
+def test_files_that_are_as_the_users_settings_have_them_have_not_changed(project: Project) -> None:
+    project.git("config", "core.fileMode", "false")
+    project.git("config", "core.autocrlf", "true")
+    (project.folder / "app.py").chmod(0o755)
+    (text := project.folder / "texts.py").unlink()
+    project.git("checkout", "--", "texts.py")
+    assert b"\r\n" in text.read_bytes()
+    os.utime(text, (0, 0))  # so that git looks into it
+    assert Repository(project.folder).changed() == []
+    project.git("config", "--unset", "core.fileMode")
+    project.git("config", "--unset", "core.autocrlf")
+    assert Repository(project.folder).changed() == ["app.py", "texts.py"]
 
 
 def test_a_file_that_was_only_touched_has_not_changed(project: Project) -> None:
@@ -193,28 +207,77 @@ def test_a_bundle_becomes_a_branch_here_and_nothing_else_changes(project: Projec
     assert other.git("fsck", "--strict") == ""
 
 
-def test_taking_again_changes_nothing_but_keeps_an_answer_where_there_was_none(project: Project) -> None:
+def test_taking_again_changes_nothing(project: Project) -> None:
     commit, bundle = change(project)
     repository = Repository(project.folder)
-    assert [repository.take(bundle), repository.take(bundle, b"first"), repository.take(bundle, b"2nd")] == [commit] * 3
-    assert repository.answer(BRANCH) == b"first"
-    repository.drop(BRANCH, project.first)
-    assert repository.branch(BRANCH) == commit
-    repository.drop(BRANCH, commit)
-    assert project.branches() == {}
-    assert repository.take(bundle, b"again") == commit
+    assert [repository.take(bundle), repository.take(bundle)] == [commit] * 2
+    assert project.branches() == {f"refs/heads/{BRANCH}": commit}
 
 
-def test_a_name_stands_for_one_commit(project: Project) -> None:
-    repository = Repository(project.folder)
-    commit, bundle = change(project)
-    repository.take(bundle)
+def another(project: Project) -> tuple[str, bytes]:
+    """A commit whose bundle names the same branch as the one that is there, and its bundle."""
     project.git("branch", "--quiet", "--move", BRANCH, "aside")
-    _, other = change(project, "otherwise\n")
+    made = change(project, "otherwise\n")
     project.git("branch", "--quiet", "--move", "aside", BRANCH)
-    with pytest.raises(GitError, match=f"is at {commit} here"):
-        repository.take(other)
+    return made
+
+
+def test_a_commit_is_taken_though_its_branch_is_at_another_one(project: Project) -> None:
+    commit, bundle = change(project)
+    other = copy(project)
+    repository = Repository(other.folder)
+    repository.take(bundle)
+    project.git("branch", BRANCH, commit)
+    second, bundle = another(project)
+    assert [repository.take(bundle), repository.take(bundle)] == [second] * 2
+    assert other.branches() == {f"refs/heads/{BRANCH}": commit}
+    other.git("reflog", "expire", "--expire=now", "--all")
+    other.git("gc", "--quiet", "--prune=now")
+    assert repository.has(second)
+
+
+def test_a_branch_is_published_once_with_its_answer(project: Project) -> None:
+    commit, bundle = change(project)
+    repository = Repository(project.folder)
+    assert repository.publish(bundle, b"first") == commit
+    with pytest.raises(BranchTaken):
+        repository.publish(bundle, b"second")
+    with pytest.raises(BranchTaken):
+        repository.publish(another(project)[1], b"third")
+    assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, b"first")
+
+
+def test_only_who_published_a_branch_withdraws_it(project: Project) -> None:
+    commit, bundle = change(project)
+    repository = Repository(project.folder)
+    repository.publish(bundle, b"first")
+    repository.withdraw(BRANCH, b"second")
     assert repository.branch(BRANCH) == commit
+    repository.withdraw(BRANCH, b"first")
+    assert project.branches() == {}
+    repository.take(bundle)
+    repository.withdraw(BRANCH, b"first")
+    assert repository.branch(BRANCH) == commit
+
+
+def test_an_answer_that_outlived_its_branch_is_not_the_next_one_s(project: Project) -> None:
+    commit, bundle = change(project)
+    repository = Repository(project.folder)
+    repository.publish(bundle, b"first")
+    project.git("branch", "--quiet", "-D", BRANCH)
+    repository.publish(bundle, b"second")
+    assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, b"second")
+    project.git("branch", "--quiet", "-D", BRANCH)
+    repository.take(bundle)
+    assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, None)
+
+
+def test_what_git_cannot_tell_is_not_taken_for_what_is_not_there(project: Project) -> None:
+    repository = Repository(project.folder)
+    assert repository.branch(BRANCH) is None
+    (project.folder / ".git/config").write_text("[rubbish")
+    with pytest.raises(GitError, match="config"):
+        repository.branch(BRANCH)
 
 
 def test_a_bundle_builds_on_commits_that_no_branch_leads_to_any_more(project: Project) -> None:
@@ -304,7 +367,7 @@ def test_two_servers_that_take_the_same_commit_at_once_both_have_it(project: Pro
     commit, bundle = change(project)
     repositories = [Repository(project.folder) for _ in range(2)]
     taken: list[str] = []
-    threads = [threading.Thread(target=lambda one=one: taken.append(one.take(bundle, b"a"))) for one in repositories]
+    threads = [threading.Thread(target=lambda one=one: taken.append(one.take(bundle))) for one in repositories]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -98,7 +98,8 @@ def test_what_is_not_committed_is_said_at_the_start(project: Project, tmp_path: 
         assert json.loads(process.stdout.readline())["event"] == "ready"
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=WAIT_S)
-    assert f"main@{project.first[:12]}; left out, as not committed: helper.py" in told
+    start = f"candidates start from main@{project.first[:12]} of {project.folder}"
+    assert f"{start}; left out, as not committed: helper.py" in told
 
 
 def test_a_commit_of_another_branch_is_evaluated_over_http(project: Project, tmp_path: Path) -> None:

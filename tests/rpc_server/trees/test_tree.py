@@ -155,8 +155,11 @@ def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_st
     (tmp_path / "servers/dead/trees/x/files").mkdir(parents=True)
     (tmp_path / "servers/dead/lock").touch()
     living, later = State(tmp_path), State(tmp_path)
+    living.open()
+    later.open()
     later.sweep()
     assert not later.alone
+    assert list((later.folder / "gone").iterdir()) == []
     assert sorted(os.listdir(tmp_path / "servers")) == sorted([living.folder.name, later.folder.name])  # noqa: PTH208
     living.close()
     later.sweep()

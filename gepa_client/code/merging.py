@@ -23,7 +23,7 @@ class _Due:
     ancestor: int
 
 
-class Crossover:
+class CodeMerge:
     """A GEPA callback that knows when a merged candidate comes, and completes it.
 
     GEPA takes `git_branch` from one of the parents, as it does with every component, and announces the evaluation of

@@ -1,18 +1,20 @@
 """What became of each change of code that a run recorded: made and kept, made and dropped, or refused."""
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gepa_client.code.checkout import Bundle
+from gepa_client.code.commits import Commits
 from gepa_client.code.patches import totals
-from gepa_client.code.recorded import RecordedMutation, recorded_mutations
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import Kept
 from gepa_client.journal.store import Store
 from gepa_client.report import fronts
-from protocol import ApplyMutationResult, Candidate
-from protocol.code import branch_of, commit_of
+from gepa_client.report.recorded_mutations import RecordedMutation, recorded_mutations
+from protocol import ApplyMutationResult
+from protocol.code import code_at
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class CodeRecord:
     @property
     def best_fate(self) -> Fate | None:
         """The mutation that made the best candidate's code; None where it runs the seed's."""
-        return self.making(code(self.best.texts)[1]) if self.best is not None else None
+        return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
 
     def bundles(self, commit: str) -> list[Bundle]:
         """What brings a commit to a repository that has the seed's: parents first, those without a bundle left out.
@@ -84,22 +86,17 @@ class CodeRecord:
         Raises:
             JournalError: a recorded bundle is not base64.
         """
+        commits = Commits()
+        for fate in self.fates:
+            commits.learn(fate.mutation.entry)
         found: list[Bundle] = []
-        wanted, seen = [commit], set[str]()
-        while wanted:
-            fate = self.making(wanted.pop())
-            if fate is None or fate.made is None or fate.made.commit in seen:
-                continue
-            seen.add(fate.made.commit)
-            try:
-                data = fate.mutation.bundle
-            except ValueError as error:
-                raise JournalError(f"the bundle recorded at {fate.number} cannot be read: {error}") from error
-            if data is not None:
-                found.append(Bundle(fate.made.commit, data))
-            wanted += [fate.mutation.entry.parent, *([fate.mutation.entry.other] if fate.mutation.entry.other else [])]
-        order = {fate.made.commit: at for at, fate in enumerate(self.fates) if fate.made is not None}
-        return sorted(found, key=lambda bundle: order[bundle.commit])
+        for made, bundle in commits.bundles(commit):
+            if bundle is not None:
+                try:
+                    found.append(Bundle(made, base64.b64decode(bundle, validate=True)))
+                except ValueError as error:
+                    raise JournalError(f"the bundle recorded of commit {made[:12]} cannot be read: {error}") from error
+        return found
 
 
 def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRecord:
@@ -111,7 +108,7 @@ def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRe
             makers.setdefault(mutation.entry.applied.commit, mutation.number)
     users: dict[str, list[Kept]] = {}
     for kept in candidates:
-        commit = code(kept.texts)[1]
+        commit = code_at(kept.texts)[1]
         if commit is not None:
             users.setdefault(commit, []).append(kept)
     return CodeRecord(
@@ -119,14 +116,6 @@ def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRe
         seed=candidates[0] if candidates else None,
         best=fronts.best(candidates),
     )
-
-
-def code(candidate: Candidate) -> tuple[str | None, str | None]:
-    """Branch and commit of a candidate; both None where its code does not evolve, or where what is recorded is none."""
-    try:
-        return branch_of(candidate), commit_of(candidate)
-    except ValueError:
-        return None, None
 
 
 def _fate(mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[Kept]]) -> Fate:

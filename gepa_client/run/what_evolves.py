@@ -1,13 +1,10 @@
 """What of a program a run changes: as its settings say, or as the program offers."""
 
-from typing import Literal
-
+from gepa_client.code import Evolve
 from gepa_client.run.config import CODE_ONLY, RunConfig
 from gepa_client.run.settings import SettingsError
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
-
-Evolve = Literal["code", "prompts", "both"]
 
 NO_MODEL = (
     "the server changes code, and a change has to be asked for by a reflection model: give --reflection-lm MODEL, "

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from protocol.errors import ProgramFailed
-from rpc_server.mutation.supervised import run_supervised
+from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, run_supervised
 from rpc_server.programs.logtail import LogTail
 
 
@@ -14,8 +14,8 @@ async def run_command(
     """Run it to its end. Nothing that it started is left when this returns, raises or is cancelled.
 
     Raises:
-        ProgramFailed: it cannot be started, exits with another status than 0, or takes longer; with `stage` and
-            `log_tail`.
+        ProgramFailed: it cannot be started, exits with another status than 0, takes longer, or writes too much; with
+            `stage` and `log_tail`.
     """
     log = LogTail()
 
@@ -28,7 +28,7 @@ async def run_command(
             command,
             folder=folder,
             environment=environment,
-            prompt=b"",
+            stdin=b"",
             timeout_s=timeout_s,
             on_lines=on_lines,
             on_log=log.write,
@@ -37,5 +37,8 @@ async def run_command(
         raise ProgramFailed(f"cannot run {name!r}: {error.strerror}", stage=stage, log_tail="") from None
     if outcome.out_of_time:
         raise ProgramFailed(f"{name!r} ran longer than {timeout_s:g} s", stage=stage, log_tail=log.since())
+    if outcome.too_much_output:
+        said = f"{name!r} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
+        raise ProgramFailed(said, stage=stage, log_tail=log.since())
     if outcome.status != 0:
         raise ProgramFailed(f"{name!r} exited with status {outcome.status}", stage=stage, log_tail=log.since())

@@ -1,6 +1,5 @@
 """The changes of code that a store recorded of a run, read back."""
 
-import base64
 from dataclasses import dataclass
 
 import orjson
@@ -17,16 +16,6 @@ class RecordedMutation:
 
     number: int
     entry: MutationEntry
-
-    @property
-    def bundle(self) -> bytes | None:
-        """The git bundle with its commit; None where it was refused, or the server gave none.
-
-        Raises:
-            ValueError: what is recorded is not base64.
-        """
-        given = self.entry.applied.bundle if self.entry.applied is not None else None
-        return base64.b64decode(given, validate=True) if given is not None else None
 
 
 def recorded_mutations(store: Store, run_id: str) -> list[RecordedMutation]:

@@ -1,4 +1,4 @@
-"""Keeps an agent's processes together, so that none of them outlives its work or the server.
+"""Keeps a command's processes together, so that none of them outlives its work or the server.
 
 Started by its path: `python -I -S keeper.py SERVER_PID -- COMMAND ...`. It runs the command in a session of its own and
 exits with its status, 128 + signal where that killed it. Before it exits, because the command ended, it was told to
@@ -7,12 +7,14 @@ session or was orphaned, because the keeper is who inherits orphans; elsewhere t
 removes the folder for temporary files that the command had to itself (`TMPDIR`).
 """
 
+import contextlib
 import ctypes
 import os
-import shutil
 import signal
+import stat
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -38,7 +40,7 @@ def main() -> int:
     if os.getppid() != int(server):
         return 128 + signal.SIGTERM  # the server died before its death could be asked for
     keeper = os.getpid()
-    temporary = tempfile.mkdtemp(prefix="gepa-agent-")
+    temporary = tempfile.mkdtemp(prefix="gepa-command-")
     pid = os.fork()
     if pid == 0:
         _become(command, keeper, {**os.environ, "TMPDIR": temporary})
@@ -46,7 +48,7 @@ def main() -> int:
     _let_go(1, os.O_WRONLY)
     status = _wait_for(pid)
     _kill_all(pid)
-    shutil.rmtree(temporary)
+    _remove(temporary)
     return status
 
 
@@ -125,6 +127,31 @@ def _kill(kill: Callable[[int, int], None], target: int) -> None:
         kill(target, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return  # it has ended, or it is another user's (`sudo`) and beyond us
+
+
+def _remove(temporary: str) -> None:
+    """Remove the folder, however deep it is and whatever its owner may not read; a failure changes nothing but is told.
+
+    As in `rpc_server/trees/removal.py`, which is out of reach here: folders are moved beside each other first.
+    """
+    try:
+        Path(temporary).chmod(stat.S_IRWXU)
+        waiting = [temporary]
+        while waiting:
+            emptied = waiting.pop()
+            with os.scandir(emptied) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        Path(entry.path).chmod(stat.S_IRWXU)  # else its owner cannot empty it, nor move it
+                        aside = f"{temporary}.{uuid.uuid4().hex}"
+                        Path(entry.path).rename(aside)
+                        waiting.append(aside)
+                    else:
+                        Path(entry.path).unlink()
+            Path(emptied).rmdir()
+    except OSError as error:
+        with contextlib.suppress(OSError):  # nobody may be there to be told
+            os.write(2, f"cannot remove {error.filename}: {error.strerror}\n".encode(errors="replace"))
 
 
 def _prctl(option: int, value: int) -> None:

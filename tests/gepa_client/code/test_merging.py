@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from gepa_client import RemoteAdapter
-from gepa_client.code.crossover import Crossover
 from gepa_client.code.evolving import EvolvingAdapter
 from gepa_client.code.lineage import Lineage
+from gepa_client.code.merging import CodeMerge
 from gepa_client.code.mutations import Mutations, Wanted
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of
 from protocol.errors import MutationRejected
@@ -21,8 +21,8 @@ class Merging:
         self.server, self.adapter, self.events = server, adapter, []
         self.lineage = Lineage(adapter.commits)
         self.mutations = Mutations(adapter, self.lineage, self.events.append, 30.0)
-        self.crossover = Crossover(adapter, self.mutations)
-        self.evolving = EvolvingAdapter(adapter, self.crossover)
+        self.code_merge = CodeMerge(adapter, self.mutations)
+        self.evolving = EvolvingAdapter(adapter, self.code_merge)
         seed = adapter.seed_candidate
         self.pool = [seed, self.child(seed, first), self.child(seed, second)]
         self.state = SimpleNamespace(
@@ -39,11 +39,11 @@ class Merging:
         return dict(entry.applied.candidate)
 
     def merge(self, pick):
-        self.crossover.on_iteration_start({"state": self.state})
-        self.crossover.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
+        self.code_merge.on_iteration_start({"state": self.state})
+        self.code_merge.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
         self.during = self.state.evaluation_cache
         self.evolving.evaluate(rows(2), pick)
-        self.crossover.on_evaluation_end({})
+        self.code_merge.on_evaluation_end({})
         return pick
 
 
@@ -105,9 +105,9 @@ def test_code_that_comes_from_the_others_is_not_merged(merging):
 
 def test_a_merge_that_was_not_evaluated_is_forgotten(merging):
     run = merging()
-    run.crossover.on_iteration_start({"state": run.state})
-    run.crossover.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
-    run.crossover.on_iteration_start({"state": run.state})
+    run.code_merge.on_iteration_start({"state": run.state})
+    run.code_merge.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
+    run.code_merge.on_iteration_start({"state": run.state})
     pick = dict(run.pool[2])
     run.evolving.evaluate(rows(1), pick)
     assert pick == run.pool[2]

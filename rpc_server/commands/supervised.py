@@ -1,4 +1,4 @@
-"""Runs an agent's process under its keeper: prompt in, lines out, bounded in time and memory, all of it ended."""
+"""Runs a command under its keeper: input in, lines out, bounded in time and memory, all of it ended."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
+
+from rpc_server.uninterrupted import all_of
 
 MAX_LINE_BYTES = 64 * 1024
 """What a line on stdout may hold; the rest of it is left out."""
@@ -39,12 +41,12 @@ async def run_supervised(
     *,
     folder: Path,
     environment: Mapping[str, str],
-    prompt: bytes,
+    stdin: bytes,
     timeout_s: float,
     on_lines: Callable[[list[bytes]], None],
     on_log: Callable[[bytes], None],
 ) -> Outcome:
-    """Run a command to its end, with `prompt` on its stdin.
+    """Run a command to its end, with `stdin` as all of its input.
 
     `on_lines` gets the lines of stdout without their ends, all that came at once together; `on_log` gets stderr, in
     pieces. None of the command's processes is left when this returns, raises or is cancelled.
@@ -62,17 +64,17 @@ async def run_supervised(
     try:
         _, kept = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await _to_the_end(_end_started(starting))
+        await all_of(_end_started(starting))
         raise
     out_of_time = False
     try:
-        kept.send(prompt)
+        kept.send(stdin)
         async with asyncio.timeout(timeout_s):
             await kept.exited.wait()
     except TimeoutError:
         out_of_time = True
     finally:
-        await _to_the_end(kept.end())
+        await all_of(kept.end())
     return Outcome(kept.status, time.monotonic() - started, out_of_time, kept.too_much_output)
 
 
@@ -95,18 +97,19 @@ class _Kept(asyncio.SubprocessProtocol):
             return 128 + signal.SIGKILL
         return status if status >= 0 else 128 - status
 
-    def send(self, prompt: bytes) -> None:
+    def send(self, stdin: bytes) -> None:
         """All of its input; it need not read it."""
-        stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        stdin.write(prompt)
-        stdin.close()
+        pipe = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        pipe.write(stdin)
+        pipe.close()
 
     async def end(self) -> None:
         """Have the keeper end everything, and take what is left in the pipes. Takes some seconds at most."""
         if not self.exited.is_set():
             self._terminate()
             if not await _within(_GRACE_S, self.exited):
-                os.killpg(self._transport.get_pid(), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.killpg(self._transport.get_pid(), signal.SIGKILL)
                 await _within(_FORCED_S, self.exited)
         await _within(_FORCED_S, self._closed)
         self._transport.close()
@@ -170,20 +173,6 @@ async def _end_started(starting: asyncio.Future[tuple[asyncio.SubprocessTranspor
     await asyncio.wait([starting])
     if starting.exception() is None:
         await starting.result()[1].end()
-
-
-async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Wait for it however often we are cancelled, and only then be cancelled."""
-    task = asyncio.ensure_future(ending)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

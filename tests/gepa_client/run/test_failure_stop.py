@@ -1,0 +1,33 @@
+"""How many failures of the program pause a run depends on what evolves, unless somebody says it."""
+
+import pytest
+
+from gepa_client.code import Evolve
+from gepa_client.halt import Halt
+from gepa_client.run.stops import FAILURE_WINDOW, FailureStop
+from gepa_client.window import ExampleDone
+
+FAILED = ExampleDone("7", "program_error", None, 0.1, 0, None, {"type": "KeyError", "message": "no"})
+
+
+@pytest.mark.parametrize(
+    ("share", "evolve", "pauses"),
+    [
+        (None, "prompts", True),
+        (None, "code", False),
+        (None, "both", False),
+        (0.5, "code", True),
+        (1.0, "prompts", False),
+    ],
+)
+def test_a_program_that_always_fails_pauses_a_run_that_cannot_mend_it(
+    share: float | None, evolve: Evolve, pauses: bool
+) -> None:
+    halt = Halt()
+    stop = FailureStop("r1", share, halt)
+    stop.begin(evolve)
+    for _ in range(FAILURE_WINDOW):
+        stop.done(FAILED)
+    assert (halt.reason is not None) == pauses
+    if halt.reason is not None:
+        assert "to go on all the same: gepa-client resume r1 --failure-stop 1" in halt.reason.reason

@@ -1,0 +1,73 @@
+"""A draft's files, asked for by paths of every kind, and a folder that was left so that it cannot be worked with."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rpc_server.trees.draft import Draft
+from rpc_server.trees.git import GitError
+from rpc_server.trees.lent import Untakeable
+from rpc_server.trees.repository import Repository
+from tests.rpc_server.mutation.project import Project
+
+LIMIT = 1_000_000
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path, links=True)
+
+
+@pytest.fixture
+def draft(project: Project, tmp_path: Path) -> Iterator[Draft]:
+    draft = Draft(Repository(project.folder), tmp_path / "draft", project.first)
+    draft.open()
+    yield draft
+    draft.close()
+    assert not (tmp_path / "draft").exists()
+
+
+def test_what_is_no_file_has_no_content(draft: Draft) -> None:
+    assert draft.content("notes/dos.txt") == b"one\r\ntwo\r\nthree\r\n"
+    assert [draft.content(path) for path in ("notes", "nowhere", "notes/one.txt/x", "inner/one.txt")] == [None] * 4
+
+
+def test_a_file_that_git_cannot_read_is_not_one_that_is_not_there(draft: Draft, tmp_path: Path) -> None:
+    (tmp_path / "draft/index").write_bytes(b"rubbish")
+    with pytest.raises(GitError, match="index"):
+        draft.content("app.py")
+
+
+def test_a_file_keeps_its_mode_and_a_folder_is_not_written(draft: Draft) -> None:
+    draft.write("tools/run.sh", b"#!/bin/sh\n")
+    assert [(file.path, file.mode) for file in draft.changes().files] == [("tools/run.sh", "100755")]
+    with pytest.raises(GitError):
+        draft.write("tools", b"x")
+    with pytest.raises(GitError, match="symbolic link"):
+        draft.write("notes/link.txt", b"x")
+
+
+def test_files_that_cannot_be_cleared_are_not_taken_back(draft: Draft, monkeypatch: pytest.MonkeyPatch) -> None:
+    lent = draft.lend()
+
+    def refuses(_: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("rpc_server.trees.lent.remove_folder", refuses)
+    with pytest.raises(Untakeable, match="Operation not permitted"):
+        lent.take_back(LIMIT, [])
+
+
+def test_a_draft_that_cannot_be_removed_is_told_and_left(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuses(_: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    draft = Draft(Repository(project.folder), tmp_path / "left", project.first)
+    draft.open()
+    monkeypatch.setattr("rpc_server.trees.state.remove_folder", refuses)
+    draft.close()
+    assert "Operation not permitted" in caplog.text

@@ -1,0 +1,30 @@
+"""A command that is run for a tree: what it complains of is kept, and what it wastes is bounded."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ProgramFailed
+from rpc_server.commands import run, supervised
+from rpc_server.commands.run import run_command
+
+
+async def failure_of(folder: Path, *command: str) -> ProgramFailed:
+    with pytest.raises(ProgramFailed) as failed:
+        await run_command(command, folder=folder, environment=dict(os.environ), timeout_s=30.0, stage="build")
+    assert failed.value.details["stage"] == "build"
+    return failed.value
+
+
+async def test_a_status_is_told_with_what_was_written(tmp_path: Path) -> None:
+    failed = await failure_of(tmp_path, "sh", "-c", "echo built half; exit 3")
+    assert failed.message == "'sh' exited with status 3"
+    assert failed.details["log_tail"] == "built half\n"
+
+
+async def test_output_without_end_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (run, supervised):
+        monkeypatch.setattr(module, "MAX_OUTPUT_BYTES", 2**20)
+    failed = await failure_of(tmp_path, "yes")
+    assert failed.message == "'yes' wrote more than 1048576 bytes of output"
