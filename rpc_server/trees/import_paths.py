@@ -37,7 +37,7 @@ def import_paths(settings: Settings, interpreter: Path, top: Path, tracked: Iter
 def _asked(settings: Settings, interpreter: Path) -> list[str]:
     try:
         told = subprocess.run(  # noqa: S603  # the user's interpreter, which is to run the program
-            [interpreter, "-c", _ASK],
+            [interpreter, "-B", "-c", _ASK],
             cwd=settings.root,
             env=environment(settings),
             stdin=subprocess.DEVNULL,

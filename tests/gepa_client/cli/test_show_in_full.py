@@ -23,7 +23,7 @@ def test_long_lines_and_values_are_cut_unless_in_full(cli: Cli, tmp_path: Path) 
     template = f"<curr_param> <side_info> {LONG}"
     put(
         tmp_path / "runs" / "evolverpc.db",
-        Made(texts=texts, identity=IDENTITY, config={"reflection_prompt_template": template, "failure_stop": 0.5}),
+        Made(texts=texts, identity=IDENTITY, config={"reflection_prompt_template": template, "failure_stop": None}),
     )
     short = cli("show", "last").stdout
     assert max(map(len, short.splitlines())) <= 200

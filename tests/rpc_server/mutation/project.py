@@ -78,12 +78,14 @@ class Project:
         return dict(line.split(" ") for line in lines.splitlines())
 
     def digest(self) -> str:
-        """Of everything of the user's but objects and the refs that mutations make."""
+        """Of everything of the user's but objects, the refs that mutations make, and what Python caches of `.venv`."""
         digest = hashlib.sha256()
         for top in (self.folder, self.beside):
             for path in sorted(_files(top)):
                 inside = path.relative_to(top).as_posix()
                 if inside.startswith((".git/objects", ".git/refs/heads/evolve", ".git/refs/evolverpc")):
+                    continue
+                if inside.startswith(".venv/") and "__pycache__" in path.parts:
                     continue
                 status = path.lstat()
                 content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
