@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
-from protocol.code import ADDED_COMPONENTS, added_components, added_to, commit_of
+from protocol.code import ADDED_COMPONENTS, added_components, added_to
 from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
 from rpc_server import wire
@@ -25,7 +25,7 @@ from rpc_server.mutation.rules import Rules
 from rpc_server.mutation.turns import Alone
 from rpc_server.mutation.workbench import Before, Told
 from rpc_server.params import invalid
-from rpc_server.trees.candidates import Changed, after
+from rpc_server.trees.candidates import Changed, after, named_commit
 from rpc_server.trees.draft import Draft
 from rpc_server.trees.places import Places
 from rpc_server.trees.ready import Ready, Trees
@@ -105,9 +105,9 @@ class TreeMutations:
 
     async def _made(self, order: _Order, told: Told) -> ApplyMutationResult:
         mutation = order.request.mutation
-        parents = [_commit(order.request.candidate)]
+        parents = [named_commit(order.request.candidate)]
         if isinstance(mutation, Merge):
-            parents.append(_commit(mutation.other))
+            parents.append(named_commit(mutation.other))
             if not await to_the_end(self._repository.has, parents[1]):
                 raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
         async with self._trees.at(parents[0]) as ready:
@@ -229,16 +229,6 @@ async def _whatever_comes(work: Coroutine[Any, Any, None]) -> None:
 def _digest(request: ApplyMutationParams) -> str:
     asked = request.model_dump(mode="json", include={"candidate", "mutation"})
     return hashlib.sha256(wire.canonical(asked)).hexdigest()
-
-
-def _commit(candidate: Candidate) -> str:
-    try:
-        commit = commit_of(candidate)
-    except ValueError as error:
-        raise UnknownCandidate(str(error)) from None
-    if commit is None:
-        raise UnknownCandidate("its code does not evolve: it names no commit")
-    return commit
 
 
 def _result(order: _Order, before: Before, work: _Work, now: Candidate, attempt: Attempt) -> ApplyMutationResult:

@@ -3,8 +3,16 @@
 from dataclasses import dataclass
 
 from protocol import Candidate, ComponentInfo, ProgramInfo
-from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
-from protocol.errors import ProgramFailed
+from protocol.code import (
+    ADDED_COMPONENTS,
+    CODE_COMPONENTS,
+    GIT_BRANCH,
+    added_components,
+    added_to,
+    commit_of,
+    git_branch,
+)
+from protocol.errors import ProgramFailed, UnknownCandidate
 
 _ABOUT = {
     GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
@@ -40,6 +48,21 @@ def check_names(seed: Candidate) -> None:
             stage="seed_candidate",
             log_tail="",
         )
+
+
+def named_commit(candidate: Candidate) -> str:
+    """The full id of the commit that a candidate names.
+
+    Raises:
+        UnknownCandidate: it names none, or what it says is no `branch@<full commit id>`.
+    """
+    try:
+        commit = commit_of(candidate)
+    except ValueError as error:
+        raise UnknownCandidate(str(error)) from None
+    if commit is None:
+        raise UnknownCandidate(f"it has no {GIT_BRANCH}", missing=[GIT_BRANCH])
+    return commit
 
 
 def given_to(seed: Candidate, candidate: Candidate) -> Candidate:

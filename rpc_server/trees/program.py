@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from protocol import Candidate, Example, Limits, ProgramInfo
-from protocol.code import GIT_BRANCH, commit_of
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.limits import within
 from rpc_server.program import ResultDict
 from rpc_server.programs.starting import NoProcess
 from rpc_server.refs import KeptByProgram
-from rpc_server.trees.candidates import given_to, told
+from rpc_server.trees.candidates import given_to, named_commit, told
 from rpc_server.trees.git import GitError
 from rpc_server.trees.outline import outline_of
 from rpc_server.trees.places import Places
@@ -75,7 +74,7 @@ class TreesProgram:
         Where the commit's program cannot run, that is the result of each example that has none yet; only what happens
         to the seed's concerns every candidate, and is raised.
         """
-        async with self.trees.at(_commit(candidate)) as ready:
+        async with self.trees.at(named_commit(candidate)) as ready:
             if ready.failed is not None:
                 for position in range(len(batch)):
                     on_result(position, self._seen_from_inside(_cannot_run(ready.failed)))
@@ -116,7 +115,7 @@ class TreesProgram:
         if candidate is None:
             async with self.trees.at(self._seed) as ready:
                 return await ready.running().call(method, params)
-        async with self.trees.at(_commit(candidate)) as ready:
+        async with self.trees.at(named_commit(candidate)) as ready:
             own = {**params, name: given_to(ready.seed, candidate)}
             asked = params.get("components_to_update")
             if asked is not None:
@@ -150,7 +149,7 @@ class TreesProgram:
 
     async def outline(self, candidate: Candidate) -> str:
         """See `Commits.outline`."""
-        commit = _commit(candidate)
+        commit = named_commit(candidate)
         repository = self.trees.repository
         if not await asyncio.to_thread(repository.has, commit):
             raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
@@ -182,16 +181,6 @@ class TreesProgram:
         if moved is None or not isinstance(answer.get("message"), str):
             return answer
         return {**answer, "message": answer["message"].replace(str(moved[0]), str(moved[1]))}
-
-
-def _commit(candidate: Candidate) -> str:
-    try:
-        commit = commit_of(candidate)
-    except ValueError as error:
-        raise UnknownCandidate(str(error)) from None
-    if commit is None:
-        raise UnknownCandidate(f"it has no {GIT_BRANCH}", missing=[GIT_BRANCH])
-    return commit
 
 
 def _is_the_candidates(error: ProgramFailed) -> bool:

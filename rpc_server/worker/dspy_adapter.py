@@ -109,6 +109,7 @@ def _feedback(metric: Metric, name: str, predictor: Any) -> Any:
 
 
 def _propose_nothing(*_: Any, **__: Any) -> Any:
+    """For dspy's adapter, which is not made without a proposer, and is never asked to propose here."""
     raise NotImplementedError("new texts are proposed by the optimizer")
 
 
