@@ -24,10 +24,8 @@ class Announcer:
     def __init__(self, *, json_lines: bool) -> None:
         self._json_lines = json_lines
 
-    def ready(self, settings: Settings, program: ProgramInfo, token: Token, *, port: int, instance_id: str) -> None:
-        """The program answers at this port."""
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        url = f"http://{host}:{port}/rpc"
+    def ready(self, settings: Settings, program: ProgramInfo, token: Token, *, url: str, instance_id: str) -> None:
+        """The program answers at this URL."""
         if self._json_lines:
             _event(
                 "ready",

@@ -12,6 +12,7 @@ import uvloop
 from rpc_server import conformance_program
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
+from rpc_server.cli.place import placed
 from rpc_server.cli.serve import CANNOT_START, serve
 from rpc_server.config import SettingsError, load_settings
 from rpc_server.version import VERSION
@@ -36,5 +37,5 @@ def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conf
         file = Path(conformance_program.__file__).resolve()
         flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
         rows = conformance_program.DATASETS
-    settings = load_settings(config, flags, find=not conformance)
-    sys.exit(uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows)))
+    settings, inherited = placed(load_settings(config, flags, find=not conformance), os.environ, flags)
+    sys.exit(uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited)))

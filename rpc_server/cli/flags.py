@@ -33,6 +33,11 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "version": (str, "The program's own version. Alone: print the version of gepa-server and exit."),
     "python": (str, "The interpreter that runs the program."),
     "env": (list[str], "NAME=VALUE for the program's environment."),
+    "jail": (
+        bool,
+        "Each process of the program's, and each command, in a bubblewrap jail of its own that can write to its own "
+        "files only, not through `links`. Linux.",
+    ),
     "workers": (int, "Program processes; one per core when not given. Not for an adapter."),
     "metric": (str, "For dspy: pkg.module.function, taking (example, prediction) or GEPA's five arguments."),
     "trainset_path": (str, "For dspy: rows of the split `train`: .json, .jsonl or .csv."),

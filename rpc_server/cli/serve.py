@@ -11,10 +11,12 @@ from typing import Any
 from protocol.errors import ProgramFailed
 from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.cli.announce import Announcer
+from rpc_server.cli.place import bound, url_of
 from rpc_server.cli.tokens import Token, token_for
 from rpc_server.code import Commits, Mutations
 from rpc_server.config import SettingsError
 from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
+from rpc_server.jail import Jail, keep_to_oneself, open_jail
 from rpc_server.program import Program
 from rpc_server.program_rows import rows_of
 from rpc_server.programs.launch import environment
@@ -25,22 +27,27 @@ CANNOT_START = 2
 INTERRUPTED = 130
 
 
-async def serve(settings: Settings, announce: Announcer, rows: Mapping[str, Sequence[Row]] | None = None) -> int:
+async def serve(
+    settings: Settings,
+    announce: Announcer,
+    rows: Mapping[str, Sequence[Row]] | None = None,
+    inherited: socket.socket | None = None,
+) -> int:
     """Serve until told to end; returns the exit status.
 
     SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.files`; without
-    either, the rows are those the program holds itself.
+    either, the rows are those the program holds itself. `inherited`: a socket that listens already.
     """
     signals = _Signals()
     try:
-        with token_for(settings, os.environ) as token, _bound(settings) as sock:
+        with token_for(settings, os.environ) as token, bound(settings, inherited) as sock:
             given = (
                 rows
                 if rows is not None
                 else {split: read_rows(settings.root / path) for split, path in settings.files.items()}
             )
             stops = (signals.interrupt, signals.terminate)
-            opened = await _unless(_opened(settings, announce), *stops)
+            opened = await _unless(_opened(settings, announce, token), *stops)
             if opened is None:
                 return signals.status
             try:
@@ -75,12 +82,21 @@ class _Opened:
     mutations: Mutations | None = None
 
 
-async def _opened(settings: Settings, announce: Announcer) -> _Opened:
+async def _jail_of(settings: Settings, token: Token) -> Jail | None:
+    if not settings.jail:
+        return None
+    keep_to_oneself()
+    return await open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
+
+
+async def _opened(settings: Settings, announce: Announcer, token: Token) -> _Opened:
+    jail = await _jail_of(settings, token)
     if not settings.has_trees:
-        return _Opened(await open_program(settings))
+        cell = None if jail is None else jail.cell(settings.root, kept=(settings.root / ".git",))
+        return _Opened(await open_program(settings, cell=cell))
     from rpc_server.trees.open_trees import open_trees  # knows git, which other servers do without
 
-    program, left_out = await open_trees(settings)
+    program, left_out = await open_trees(settings, jail)
     top = program.trees.repository.top
     announce.trees(top, left_out)
     if not settings.allow_mutations:
@@ -123,7 +139,7 @@ async def _answer(
     )
     service = app[SERVICE]
     async with listening(app, sock):
-        announce.ready(settings, program.info, token, port=sock.getsockname()[1], instance_id=service.instance_id)
+        announce.ready(settings, program.info, token, url=url_of(settings, sock), instance_id=service.instance_id)
         await _unless(signals.terminate.wait(), signals.interrupt)
         if not signals.interrupt.is_set():
             announce.draining()
@@ -165,21 +181,3 @@ async def _unless(work: Coroutine[Any, Any, Any], *stops: asyncio.Event) -> Any:
         for pending in (task, *waits):
             pending.cancel()
         await asyncio.wait({task, *waits})
-
-
-def _bound(settings: Settings) -> socket.socket:
-    """A socket bound before the program starts, so that a taken port is told at once."""
-    try:
-        family, kind, number, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, number)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-        except OSError:
-            sock.close()
-            raise
-    except OSError as error:
-        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {error.strerror}") from None
-    return sock

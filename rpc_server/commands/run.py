@@ -5,13 +5,20 @@ from pathlib import Path
 
 from protocol.errors import ProgramFailed
 from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, run_supervised
+from rpc_server.jail import Cell
 from rpc_server.programs.logtail import LogTail
 
 
 async def run_command(
-    command: Sequence[str], *, folder: Path, environment: Mapping[str, str], timeout_s: float, stage: str
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    stage: str,
+    cell: Cell | None,
 ) -> None:
-    """Run it to its end. Nothing that it started is left when this returns, raises or is cancelled.
+    """Run it to its end, in a jail where one is given. Nothing of it is left when this returns, raises or is cancelled.
 
     Raises:
         ProgramFailed: it cannot be started, exits with another status than 0, takes longer, or writes too much; with
@@ -32,6 +39,7 @@ async def run_command(
             timeout_s=timeout_s,
             on_lines=on_lines,
             on_log=log.write,
+            cell=cell,
         )
     except OSError as error:
         raise ProgramFailed(f"cannot run {name!r}: {error.strerror}", stage=stage, log_tail="") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from rpc_server.jail import Cell
 from rpc_server.uninterrupted import all_of
 
 MAX_LINE_BYTES = 64 * 1024
@@ -45,8 +46,9 @@ async def run_supervised(
     timeout_s: float,
     on_lines: Callable[[list[bytes]], None],
     on_log: Callable[[bytes], None],
+    cell: Cell | None,
 ) -> Outcome:
-    """Run a command to its end, with `stdin` as all of its input.
+    """Run a command to its end, with `stdin` as all of its input; in a jail where a `cell` is given.
 
     `on_lines` gets the lines of stdout without their ends, all that came at once together; `on_log` gets stderr, in
     pieces. None of the command's processes is left when this returns, raises or is cancelled.
@@ -55,6 +57,8 @@ async def run_supervised(
         OSError: no process can be started there; a command that does not exist has status 127, with a word on stderr.
     """
     started = time.monotonic()
+    if cell is not None:
+        command = cell.jailed(command, folder=folder, environment=environment)
     arguments = (sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), "--", *command)
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(

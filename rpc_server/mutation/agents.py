@@ -16,6 +16,7 @@ from protocol.evaluation import Usage
 from rpc_server.code_settings import CodeSettings
 from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, Outcome, run_supervised
 from rpc_server.config import SettingsError
+from rpc_server.jail import Cell
 from rpc_server.programs.logtail import LogTail
 
 MAX_SUMMARY = 4_000
@@ -44,12 +45,13 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)"
 class Task:
     """What an agent is asked to do in `folder`, its working directory.
 
-    `environment` is all its process gets, with the user's interpreter first on `PATH`.
+    `environment` is all its process gets, with the user's interpreter first on `PATH`. `cell`: its jail.
     """
 
     folder: Path
     prompt: str
     environment: Mapping[str, str]
+    cell: Cell | None = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,7 @@ async def _supervised(
             timeout_s=timeout_s,
             on_lines=on_lines,
             on_log=log.write,
+            cell=task.cell,
         )
     except OSError as error:
         raise AgentFailed(f"{command[0]} cannot be started in {task.folder}: {error.strerror}") from error

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from protocol.code import branch_of
 from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
+from rpc_server.jail import Jail
 from rpc_server.mutation.agents import Agent
 from rpc_server.mutation.messages import OF_CHANGE_REQUESTS
 from rpc_server.mutation.prompt import MAX_PAST, change_prompt, conflict_prompt
@@ -26,11 +27,12 @@ _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 
 @dataclass(frozen=True)
 class Editor:
-    """Makes mutations in drafts."""
+    """Makes mutations in drafts; what runs in them, in a jail where there is one."""
 
     repository: Repository
     settings: Settings
     agent: Agent
+    jail: Jail | None = None
 
     async def edit(self, draft: Draft, mutation: Mutation, before: Before, attempt: Attempt, told: Told) -> str:
         """Do what is asked for; what was done, in words. `attempt` gets to know what an agent cost.
@@ -38,7 +40,7 @@ class Editor:
         Raises:
             MutationRejected: stage `edit`, `agent`, `empty`, or `paths` and `size` for what an agent left.
         """
-        bench = Workbench(self.settings, self.repository.prefix, draft, before)
+        bench = Workbench(self.settings, self.repository.prefix, draft, before, self.jail)
         if isinstance(mutation, ChangeRequest):
             notes = await to_the_end(self._notes, before.commit)
             prompt = change_prompt(mutation, notes=notes, settings=self.settings)

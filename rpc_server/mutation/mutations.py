@@ -69,7 +69,7 @@ class TreeMutations:
         self._repository = trees.repository
         self._settings = trees.settings
         self._rules = rules
-        self._editor = Editor(trees.repository, trees.settings, agent)
+        self._editor = Editor(trees.repository, trees.settings, agent, trees.jail)
         self._publisher = Publisher(trees.repository, trees.settings.push)
         self._room = asyncio.Semaphore(trees.settings.max_mutations)
         self._alone = Alone()
@@ -197,6 +197,7 @@ class TreeMutations:
             environment=environment_in(self._settings, tree),
             timeout_s=self._settings.check_timeout_s,
             stage="check",
+            cell=tree.cell,
         )
         changed = set(await to_the_end(draft.differing, files)) - set(before)
         if changed:

@@ -66,7 +66,12 @@ async def _check_passes(
     before = await to_the_end(draft.differing, files)  # what the build changed, as it does in every tree
     try:
         await run_command(
-            command, folder=tree.root, environment=environment, timeout_s=settings.check_timeout_s, stage="check"
+            command,
+            folder=tree.root,
+            environment=environment,
+            timeout_s=settings.check_timeout_s,
+            stage="check",
+            cell=tree.cell,
         )
     except ProgramFailed as error:
         log = str(error.details["log_tail"]).rstrip()

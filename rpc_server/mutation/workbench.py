@@ -7,6 +7,7 @@ from pathlib import Path
 
 from protocol import Candidate
 from protocol.errors import ProgramFailed
+from rpc_server.jail import TMP, Jail
 from rpc_server.mutation.agents import Agent, AgentFailed, Task
 from rpc_server.mutation.rejection import Attempt, rejected
 from rpc_server.program import WRITE_TEXTS
@@ -41,7 +42,8 @@ class Workbench:
     Every method raises `MutationRejected`, stage `agent`, `edit`, `paths` or `size`.
     """
 
-    def __init__(self, settings: Settings, prefix: str, draft: Draft, before: Before) -> None:
+    def __init__(self, settings: Settings, prefix: str, draft: Draft, before: Before, jail: Jail | None = None) -> None:
+        self._jail = jail
         self._settings = settings.model_copy(update={"build_command": None})
         self._prefix = prefix
         self._draft = draft
@@ -50,7 +52,7 @@ class Workbench:
     async def have_changed(self, agent: Agent, prompt: str, attempt: Attempt, told: Told) -> str:
         """Have an agent do a task there, and take over what it has done; its last words."""
         lent, tree, links = await self._lent()
-        task = Task(tree.folder, prompt, self._environment(tree))
+        task = Task(tree.folder, prompt, self._environment(tree), tree.cell)
         told(f"{agent.name} is at work")
         try:
             done = await agent.work(task, told)
@@ -72,7 +74,7 @@ class Workbench:
         settings = settings_in(self._settings, tree)
         settings = settings.model_copy(update={"env": {**settings.env, **_NO_BYTECODE}})
         try:
-            program = await open_program(settings)
+            program = await open_program(settings, cell=tree.cell)
             try:
                 if WRITE_TEXTS not in program.capabilities:
                     return False
@@ -110,7 +112,9 @@ class Workbench:
         folder = lent.folder
         scratch = folder.parent / "scratch"
         scratch.mkdir()
-        tree = Tree(self._before.commit, folder, folder / self._prefix, scratch, self._before.environment)
+        # The repository there borrows objects from beside it.
+        cell = None if self._jail is None else self._jail.cell(folder, readable=(folder.parent,))
+        tree = Tree(self._before.commit, folder, folder / self._prefix, scratch, self._before.environment, cell)
         places = [tree.root / name for name in (*self._settings.links, "node_modules")]
         links = [place for place in places if not place.is_symlink()]
         await furnish(self._settings, tree)
@@ -120,9 +124,10 @@ class Workbench:
         """That of commands in the tree, in which git knows nothing but the lent repository."""
         inherited = environment_in(self._settings, tree)
         outside = tree.folder.parent
+        private = outside if tree.cell is None else TMP
         return {
             **{name: value for name, value in inherited.items() if not name.startswith("GIT_")},
             **_NO_BYTECODE,
             "GIT_CEILING_DIRECTORIES": str(outside),
-            "GIT_CONFIG_GLOBAL": str(outside / "gitconfig"),  # what it sets for itself is gone with the folder
+            "GIT_CONFIG_GLOBAL": str(private / "gitconfig"),  # what it sets for itself is gone with the folder
         }

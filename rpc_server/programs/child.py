@@ -97,8 +97,10 @@ class SpawnedChild:
         cwd: Path,
         env: Mapping[str, str],
         pass_fds: Sequence[int] = (),
+        jailed: bool = False,
     ) -> None:
-        """Start it. Raises `OSError` where that cannot be."""
+        """Start it. `jailed`: its status is told as shells do. Raises `OSError` where that cannot be."""
+        self._jailed = jailed
         stdin, stdout, stderr = pipes.childs
         self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is what we are for
             command,
@@ -129,7 +131,7 @@ class SpawnedChild:
             loop.remove_reader(descriptor)
             os.close(descriptor)
             _kill_group(self._process.pid)
-            on_exit(Exit(self._process.wait()))
+            on_exit(self._exit(self._process.wait()))
 
         loop.add_reader(descriptor, ended)
 
@@ -138,9 +140,14 @@ class SpawnedChild:
             status = self._process.wait()
             _kill_group(self._process.pid)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(on_exit, Exit(status))
+                loop.call_soon_threadsafe(on_exit, self._exit(status))
 
         threading.Thread(target=wait, name="child-exit", daemon=True).start()
+
+    def _exit(self, status: int) -> Exit:
+        if self._jailed and status - 128 in list(signal.Signals):
+            return Exit(128 - status)
+        return Exit(status)
 
 
 def _kill_group(pid: int) -> None:

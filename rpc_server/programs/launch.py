@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from protocol.errors import ProgramFailed
+from rpc_server.jail import Cell
 from rpc_server.programs.child import Pipes, SpawnedChild
 from rpc_server.programs.process import ProgramProcess
 from rpc_server.settings import Settings
@@ -14,7 +15,7 @@ from rpc_server.settings import Settings
 WORKER_FOLDER = Path(__file__).parents[1] / "worker"
 _DIE_WITH_SERVER = WORKER_FOLDER / "parent.py"
 
-SECRETS = ("GEPA_TOKEN",)
+SECRETS = ("GEPA_TOKEN", "GEPA_LISTEN", "GEPA_ALLOWED_HOSTS")
 """What the server keeps from its program."""
 
 OF_ONE_REPOSITORY = (
@@ -56,9 +57,10 @@ def environment(settings: Settings) -> dict[str, str]:
 class CommandLauncher:
     """Starts the command afresh each time."""
 
-    def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str]) -> None:
+    def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], cell: Cell | None = None) -> None:
         self._command = command
         self._root = root
+        self._cell = cell
         self._env = {**env, STDIO_VARIABLE: "1"}
 
     async def launch(self) -> ProgramProcess:
@@ -68,10 +70,13 @@ class CommandLauncher:
         if shutil.which(search, path=self._env.get("PATH")) is None:
             raise ProgramFailed(f"there is no command {name!r}", stage="start", log_tail="")
         pipes = Pipes()
+        command = self._command
+        if self._cell is not None:
+            command = self._cell.jailed(command, folder=self._root, environment=self._env)
         # Through a small program of ours, which ties the command's life to the server's and then becomes it.
-        command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *self._command)
+        command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *command)
         try:
-            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env)
+            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._cell is not None)
         except OSError as error:
             pipes.close_ours()
             raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error

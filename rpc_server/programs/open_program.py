@@ -8,6 +8,7 @@ from typing import Any
 
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
+from rpc_server.jail import Cell
 from rpc_server.limits import within
 from rpc_server.program import PROGRAM_CAPABILITIES, Program
 from rpc_server.programs.digest import command_digest, digested
@@ -23,10 +24,11 @@ _THREADS = {"dspy": 8}
 """Examples at once in one process where nobody says: DSPy's programs wait for models, and bear threads."""
 
 
-async def open_program(settings: Settings, *, known_by: Settings | None = None) -> Program:
+async def open_program(settings: Settings, *, known_by: Settings | None = None, cell: Cell | None = None) -> Program:
     """Start the program and learn what it is. Close it when done.
 
-    `known_by`: the settings that its digest covers, where it runs by others, with paths of a tree for instance.
+    `known_by`: the settings that its digest covers, where it runs by others, with paths of a tree for instance. `cell`:
+    the jail that each of its processes runs in.
 
     Raises:
         ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and `interpreter` for
@@ -34,7 +36,7 @@ async def open_program(settings: Settings, *, known_by: Settings | None = None) 
     """
     try:
         stated = digested(known_by or settings, _seed_candidate(settings))
-        launcher = _launcher(settings, stated)
+        launcher = _launcher(settings, stated, cell)
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
@@ -50,11 +52,12 @@ async def open_program(settings: Settings, *, known_by: Settings | None = None) 
         raise _explained(error, settings) from error.__cause__
 
 
-def _launcher(settings: Settings, stated: dict[str, Any]) -> Launcher:
+def _launcher(settings: Settings, stated: dict[str, Any], cell: Cell | None) -> Launcher:
     env, root = environment(settings), settings.root.absolute()
     if settings.command is not None:
-        return CommandLauncher(settings.command, root=root, env=env)
-    return PythonLauncher(find_interpreter(settings), _worker_config(settings, stated), root=root, env=env)
+        return CommandLauncher(settings.command, root=root, env=env, cell=cell)
+    config = {**_worker_config(settings, stated), "jailed": cell is not None}
+    return PythonLauncher(find_interpreter(settings), config, root=root, env=env, cell=cell)
 
 
 def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
@@ -116,6 +119,7 @@ def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | 
         single=single,
         splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
+        fresh_after_deadline=settings.jail,
         max_line_bytes=said.limits.max_request_bytes if settings.is_a == "command" else None,
         start_timeout_s=settings.start_timeout_s,
         call_timeout_s=settings.call_timeout_s,

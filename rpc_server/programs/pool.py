@@ -30,6 +30,7 @@ class PoolPlan:
 
     `limits`: of all processes together. `size`: processes. `single`: never more than `size`, whose one process must be
     kept as long as it lives, for what it remembers. `max_line_bytes`: a longer request cannot be sent.
+    `fresh_after_deadline`: a process that ended an example late is not used again, for what that left behind in it.
     """
 
     info: ProgramInfo
@@ -39,6 +40,7 @@ class PoolPlan:
     single: bool
     splits: Mapping[str, int]
     cancels: bool
+    fresh_after_deadline: bool
     max_line_bytes: int | None
     start_timeout_s: float
     call_timeout_s: float
@@ -262,8 +264,10 @@ class Pool:
             self._state = result.get("adapter_state", self._state)
         if not ticket.given_up:
             ticket.work.answered(message, late=ticket.late, seconds=self._seconds(ticket), log=self._log(slot, ticket))
-        if ticket.alone and not self._plan.single and slot in self._slots:
-            self._retire(slot)  # the next suspect gets a fresh one
+        late = ticket.late or _tells_of_a_timeout(result)
+        stale = late and self._plan.fresh_after_deadline and not slot.running
+        if (ticket.alone or stale) and not self._plan.single and slot in self._slots:
+            self._retire(slot, politely=not stale)  # the next suspect gets a fresh one
         else:
             self._tidy(slot)
         self._dispatch()
@@ -392,14 +396,22 @@ class Pool:
             self._release(slot, ticket)
         return running
 
-    def _retire(self, slot: Slot) -> None:
+    def _retire(self, slot: Slot, *, politely: bool = True) -> None:
         busy = bool(slot.running or slot.ghosts)
         self._remove(slot)
-        self._supply.end(slot.process, polite=not busy)
+        self._supply.end(slot.process, polite=politely and not busy)
 
 
 def _rows(batch: Sequence[Example]) -> list[dict[str, Any]]:
     return [{"id": example.id, "data": example.data} for example in batch]
+
+
+def _tells_of_a_timeout(result: Any) -> bool:
+    """The process may have noticed before we did."""
+    results = result.get("results") if isinstance(result, dict) else None
+    return isinstance(results, list) and any(
+        isinstance(one, dict) and one.get("status") == "timeout" for one in results
+    )
 
 
 def _closing() -> ProgramFailed:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 from protocol.errors import ProgramFailed
 from rpc_server import wire
+from rpc_server.jail import Cell
 from rpc_server.programs.child import Exit, Pipes, SpawnedChild
 from rpc_server.programs.interpreter import Interpreter
 from rpc_server.programs.launch import WORKER_FOLDER
@@ -20,6 +22,9 @@ from rpc_server.programs.process import ProgramProcess
 
 _BOOTSTRAP = WORKER_FOLDER / "bootstrap.py"
 _POLITE_S = 0.5
+_MAX_HELLO_BYTES = 2**24
+_MAX_TOLD_BYTES = 2**16
+"""What the warm process may say of one fork: user code runs there too, and is not to fill the server's memory."""
 
 
 class PythonLauncher:
@@ -28,8 +33,17 @@ class PythonLauncher:
     A program that cannot be forked, because it started threads while it was imported, is started afresh each time.
     """
 
-    def __init__(self, interpreter: Interpreter, config: dict[str, Any], *, root: Path, env: dict[str, str]) -> None:
+    def __init__(
+        self,
+        interpreter: Interpreter,
+        config: dict[str, Any],
+        *,
+        root: Path,
+        env: dict[str, str],
+        cell: Cell | None = None,
+    ) -> None:
         self._interpreter = interpreter
+        self._cell = cell
         self._config = config
         self._root = root
         self._env = env
@@ -48,7 +62,7 @@ class PythonLauncher:
                 started = await self._start()
                 if not self._forks:
                     return started.process
-                self._zygote = _Zygote(started)
+                self._zygote = _Zygote(started, jailed=self._cell is not None)
         return self._zygote.fork()
 
     async def close(self) -> None:
@@ -60,9 +74,20 @@ class PythonLauncher:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         pipes = Pipes()
-        command = (str(self._interpreter.path), str(_BOOTSTRAP), str(theirs.fileno()))
+        command: tuple[str, ...] = (str(self._interpreter.path), str(_BOOTSTRAP), str(theirs.fileno()))
         try:
-            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, pass_fds=(theirs.fileno(),))
+            if self._cell is not None:
+                _check_is_there(self._interpreter.path)
+                # What is forked from it comes after it: so that it can end them, however many they are.
+                command = self._cell.jailed(command, folder=self._root, environment=self._env, niceness=0)
+            child = SpawnedChild(
+                command,
+                pipes,
+                cwd=self._root,
+                env=self._env,
+                pass_fds=(theirs.fileno(),),
+                jailed=self._cell is not None,
+            )
         except OSError as error:
             pipes.close_ours()
             ours.close()
@@ -111,9 +136,13 @@ class _Started:
 
 
 class _Zygote:
-    """The warm process as seen from here: forks on request, and tells of each fork's end."""
+    """The warm process as seen from here: forks on request, and tells of each fork's end.
 
-    def __init__(self, started: _Started) -> None:
+    `jailed`: the pids that it tells are its jail's, and would be somebody else's here.
+    """
+
+    def __init__(self, started: _Started, *, jailed: bool) -> None:
+        self._jailed = jailed
         self._process = started.process
         self._control = started.control
         self._numbers = itertools.count(1)
@@ -159,10 +188,14 @@ class _Zygote:
             self._process.kill()
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > _MAX_TOLD_BYTES:
+            self._process.kill()
+            self._buffer = b""
         for line in lines:
             message = json.loads(line)
             if "forked" in message:
-                self._children[message["forked"]].pid = message["pid"]
+                if not self._jailed:
+                    self._children[message["forked"]].pid = message["pid"]
             else:
                 child = self._children.pop(message["exited"])
                 child.ended(Exit(message["status"], message=message.get("message", "")))
@@ -204,11 +237,18 @@ class _ForkedChild:
             on_exit(status)
 
     def orphaned(self) -> None:
-        """The process it was forked from is gone, and it with it; on Linux the kernel sees to that."""
+        """The process it was forked from is gone, and it with it; the kernel sees to that on Linux."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.ended(Exit(None, blameless=True))
+
+
+def _check_is_there(interpreter: Path) -> None:
+    """Before it is looked for in a jail, whose status alone would tell."""
+    if not os.access(interpreter, os.X_OK):
+        number = errno.EACCES if interpreter.exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number))
 
 
 async def _read_hello(control: socket.socket) -> dict[str, Any]:
@@ -220,8 +260,8 @@ async def _read_hello(control: socket.socket) -> dict[str, Any]:
             data = await loop.sock_recv(control, 1 << 16)
         except OSError:
             return {}
-        if not data:
-            return {}
         line += data
+        if not data or len(line) > _MAX_HELLO_BYTES:
+            return {}
     hello: dict[str, Any] = json.loads(line)
     return hello

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rpc_server.jail import Jail
 from rpc_server.programs.interpreter import find_interpreter
 from rpc_server.programs.launch import environment as server_environment
 from rpc_server.settings import Settings
@@ -53,16 +54,23 @@ class Environments:
 
     A commit with the same manifests as `seed` has the user's own. Blocks while it reads those of the seed
     and asks the user's Python where it imports from. What no tree was made with for `KEPT_DAYS` is swept.
+
+    `jail`: that of what is run for it.
     """
 
-    def __init__(self, repository: Repository, settings: Settings, seed: str, cache: Path) -> None:
+    def __init__(
+        self, repository: Repository, settings: Settings, seed: str, cache: Path, jail: Jail | None = None
+    ) -> None:
         self._repository = repository
+        self._jail = jail
         self._settings = settings
         self._folder = cache / "environments"
         self._node: str | None = None
         self._interpreter = find_interpreter(settings).path
         self._seed = manifests_of(repository, seed)
-        self._import_paths = import_paths(settings, self._interpreter, repository.top, repository.files(seed))
+        self._import_paths = import_paths(
+            settings, self._interpreter, repository.top, repository.files(seed), None if jail is None else jail.cell()
+        )
 
     async def of(self, commit: str, objects: Path | None = None) -> Environment:
         """The environment of a commit, which may be in `objects`; built where there is none for its manifests yet.
@@ -108,10 +116,12 @@ class Environments:
             if not _is_complete(folder):
                 await to_the_end(_remove, folder)  # one that was begun and not finished, or whose Python is gone
                 try:
-                    await install(manifest, folder, self._interpreter, self._settings)
+                    cell = None if self._jail is None else self._jail.cell(folder)
+                    await install(manifest, folder, self._interpreter, self._settings, cell)
                 except BaseException:
                     await to_the_end(_remove, folder)
                     raise
+                (folder / _COMPLETE).unlink(missing_ok=True)  # it may be a link that was made by what is installed
             (folder / _COMPLETE).touch()  # it is in use
         return folder
 

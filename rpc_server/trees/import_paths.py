@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
+from rpc_server.jail import Cell
 from rpc_server.programs.launch import environment
 from rpc_server.settings import Settings
 
@@ -23,21 +24,27 @@ print(json.dumps([path for path in sys.path if path] + [os.path.dirname(place) f
 """
 
 
-def import_paths(settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str]) -> tuple[str, ...]:
+def import_paths(
+    settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str], cell: Cell | None
+) -> tuple[str, ...]:
     """Folders as seen from the repository's `top`, first the one that is looked into first; `""` is `top` itself.
 
     Only those with files of `tracked` in them: an environment that lies in the repository is none of its code. Empty
     where the interpreter cannot be asked: the program's start says better what is the matter with it.
     """
     holding = {str(folder) for path in tracked for folder in PurePath(path).parents}
-    inside = (os.path.relpath(os.path.realpath(path), os.path.realpath(top)) for path in _asked(settings, interpreter))
+    asked = _asked(settings, interpreter, cell)
+    inside = (os.path.relpath(os.path.realpath(path), os.path.realpath(top)) for path in asked)
     return tuple(dict.fromkeys("" if path == os.curdir else path for path in inside if path in holding))
 
 
-def _asked(settings: Settings, interpreter: Path) -> list[str]:
+def _asked(settings: Settings, interpreter: Path, cell: Cell | None) -> list[str]:
+    command: tuple[str, ...] = (str(interpreter), "-B", "-c", _ASK)
+    if cell is not None:
+        command = cell.jailed(command, folder=settings.root, environment=environment(settings))
     try:
         told = subprocess.run(  # noqa: S603  # the user's interpreter, which is to run the program
-            [interpreter, "-B", "-c", _ASK],
+            command,
             cwd=settings.root,
             env=environment(settings),
             stdin=subprocess.DEVNULL,

@@ -8,9 +8,12 @@ from pathlib import Path, PurePosixPath
 
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
+from rpc_server.jail import Cell
 from rpc_server.programs.launch import environment as server_environment
 from rpc_server.settings import Settings
 from rpc_server.trees.manifests import REQUIREMENTS, Manifest
+from rpc_server.trees.removal import remove_folder
+from rpc_server.uninterrupted import to_the_end
 
 BUILD_S = 1800.0
 """Seconds that one command may take."""
@@ -20,6 +23,7 @@ VENV = "venv"
 
 _VERSION_S = 30.0
 _FILES = "files"
+_CACHE = "cache"
 
 _UV_FOR_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -31,8 +35,12 @@ _UV_FOR_PIP = {
 _NPM_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 
 
-async def install(manifest: Manifest, folder: Path, interpreter: Path, settings: Settings) -> None:
+async def install(
+    manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, cell: Cell | None = None
+) -> None:
     """Make `folder` and install into it; nothing of the repository is there but the manifest's files.
+
+    `cell`: the jail to do so in, which keeps no cache of packages: what is installed may be anybody's code.
 
     Raises:
         ProgramFailed: that is not possible; stage `environment`, and `log_tail` where a command said why.
@@ -41,10 +49,15 @@ async def install(manifest: Manifest, folder: Path, interpreter: Path, settings:
         file = folder / _FILES / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
+    cache = folder / _CACHE
+    env = server_environment(settings)
+    if cell is not None:
+        env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
     if manifest.language == "node":
-        await _install_node(manifest, folder, settings)
+        await _install_node(manifest, folder, env, cell)
     else:
-        await _install_python(manifest, folder, interpreter, settings)
+        await _install_python(manifest, folder, interpreter, env, cell)
+    await to_the_end(_remove, cache)
 
 
 def installed_to(manifest: Manifest, folder: Path) -> Path:
@@ -71,7 +84,9 @@ def node_version(settings: Settings) -> str:
     return told.stdout.strip()
 
 
-async def _install_python(manifest: Manifest, folder: Path, interpreter: Path, settings: Settings) -> None:
+async def _install_python(
+    manifest: Manifest, folder: Path, interpreter: Path, env: dict[str, str], cell: Cell | None
+) -> None:
     names = {PurePosixPath(path).name for path in manifest.files}
     uv, venv, where = _uv(), folder / VENV, installed_to(manifest, folder)
     if {"uv.lock", "pyproject.toml"} <= names:
@@ -87,10 +102,10 @@ async def _install_python(manifest: Manifest, folder: Path, interpreter: Path, s
             )
         required = [word for name in listed for word in ("--requirement", name)]
         command = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *required]
-    env = server_environment(settings) | {"VIRTUAL_ENV": str(venv)}
+    env = env | {"VIRTUAL_ENV": str(venv)}
     env |= {name: env[pip] for pip, name in _UV_FOR_PIP.items() if pip in env and name not in env}
-    await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env)
-    await _run(command, where, env)
+    await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env, cell)
+    await _run(command, where, env, cell)
 
 
 def _lists_dependencies(file: Path) -> bool:
@@ -101,7 +116,7 @@ def _lists_dependencies(file: Path) -> bool:
     return "dependencies" in document.get("project", {})
 
 
-async def _install_node(manifest: Manifest, folder: Path, settings: Settings) -> None:
+async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], cell: Cell | None) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise _failed("package.json changed, and there is no npm to install from it")
@@ -109,7 +124,7 @@ async def _install_node(manifest: Manifest, folder: Path, settings: Settings) ->
     _drop_scripts(where / "package.json")
     locked = any((where / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
     (where / "node_modules").mkdir(exist_ok=True)  # npm makes none where nothing is required any more
-    await _run([npm, "ci" if locked else "install", *_NPM_QUIET], where, server_environment(settings))
+    await _run([npm, "ci" if locked else "install", *_NPM_QUIET], where, env, cell)
 
 
 def _drop_scripts(file: Path) -> None:
@@ -124,8 +139,15 @@ def _drop_scripts(file: Path) -> None:
     file.write_text(json.dumps(document, indent=2), encoding="utf-8")
 
 
-async def _run(command: list[str], where: Path, env: dict[str, str]) -> None:
-    await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment")
+async def _run(command: list[str], where: Path, env: dict[str, str], cell: Cell | None) -> None:
+    await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment", cell=cell)
+
+
+def _remove(cache: Path) -> None:
+    if cache.is_dir() and not cache.is_symlink():  # what was installed may have put anything there
+        remove_folder(cache)
+    else:
+        cache.unlink(missing_ok=True)
 
 
 def _failed(message: str) -> ProgramFailed:

@@ -3,6 +3,7 @@
 import resource
 from dataclasses import dataclass
 
+from rpc_server.jail import Jail
 from rpc_server.settings import Settings
 from rpc_server.trees.environments import Environments
 from rpc_server.trees.program import TreesProgram
@@ -31,8 +32,8 @@ class LeftOut:
     untracked: int
 
 
-async def open_trees(settings: Settings) -> tuple[TreesProgram, LeftOut]:
-    """Start the program of the commit that is checked out, in a tree of its own. Close it when done.
+async def open_trees(settings: Settings, jail: Jail | None = None) -> tuple[TreesProgram, LeftOut]:
+    """Start the program of the commit that is checked out, in a tree of its own, jailed or not. Close it when done.
 
     Raises:
         SettingsError: there is no repository, or what the settings say of it cannot be.
@@ -49,9 +50,15 @@ async def open_trees(settings: Settings) -> tuple[TreesProgram, LeftOut]:
         await to_the_end(repository.submodules, commit),
         await to_the_end(repository.untracked),
     )
-    environments = await to_the_end(Environments, repository, settings, commit, cache_folder())
     tree_dir = None if settings.tree_dir is None else settings.root / settings.tree_dir
     state = State(home_of(repository.git_dir, tree_dir))
+    cache = cache_folder()
+    if jail is not None:
+        jail = jail.knowing(
+            hidden=(state.folder.parent, cache / "trees"),
+            readable=(settings.root, repository.top, repository.git_dir, cache / "environments"),
+        )
+    environments = await to_the_end(Environments, repository, settings, commit, cache, jail)
     try:
         await to_the_end(state.open)
         await to_the_end(state.sweep)
@@ -59,7 +66,7 @@ async def open_trees(settings: Settings) -> tuple[TreesProgram, LeftOut]:
             await to_the_end(repository.sweep)
         await to_the_end(environments.sweep)
         _allow_open_files()
-        trees = Trees(repository, settings, state, environments)
+        trees = Trees(repository, settings, state, environments, jail)
         try:
             async with trees.at(commit) as seed:
                 if seed.failed is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from protocol import Candidate
 from protocol.errors import ProgramFailed, UnknownCandidate
+from rpc_server.jail import Jail
 from rpc_server.program import Program
 from rpc_server.programs.open_program import open_program
 from rpc_server.programs.starting import StartTimedOut
@@ -51,8 +52,16 @@ class Trees:
     What `ready_from` makes is beyond that until it is kept: `settings.max_mutations` at most are under way at a time.
     """
 
-    def __init__(self, repository: Repository, settings: Settings, state: State, environments: Environments) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        settings: Settings,
+        state: State,
+        environments: Environments,
+        jail: Jail | None = None,
+    ) -> None:
         self.repository = repository
+        self.jail = jail
         self.settings = settings
         self.state = state
         self._environments = environments
@@ -119,7 +128,7 @@ class Trees:
         try:
             tree = await self._tree(commit, folder, objects, told)
             told("starting the program")
-            program = await open_program(settings_in(self.settings, tree), known_by=self.settings)
+            program = await open_program(settings_in(self.settings, tree), known_by=self.settings, cell=tree.cell)
             try:
                 check_names(program.info.seed_candidate)
             except BaseException:
@@ -144,7 +153,8 @@ class Trees:
             raise ProgramFailed(f"there is no folder {self.repository.prefix} in {commit}", stage="files", log_tail="")
         told("installing what it needs")
         environment = await self._environments.of(commit, objects)
-        tree = Tree(commit, folder, root, scratch, environment)
+        cell = None if self.jail is None else self.jail.cell(folder)
+        tree = Tree(commit, folder, root, scratch, environment, cell)
         if self.settings.build_command is not None:
             told("building")
         await furnish(self.settings, tree)

@@ -8,6 +8,7 @@ from pathlib import Path
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.config import SettingsError
+from rpc_server.jail import Cell
 from rpc_server.programs.interpreter import find_interpreter
 from rpc_server.programs.launch import environment as server_environment
 from rpc_server.settings import Settings
@@ -22,7 +23,7 @@ _OF_THE_TREE = ("PATH", "VIRTUAL_ENV")
 class Tree:
     """The files of one commit. `root`: the program's folder in `folder`, as the settings' `root` is in the repository.
 
-    `scratch`: a folder of its own for temporary files.
+    `scratch`: a folder of its own for temporary files. `cell`: the jail of whatever runs in it.
     """
 
     commit: str
@@ -30,6 +31,7 @@ class Tree:
     root: Path
     scratch: Path
     environment: Environment
+    cell: Cell | None = None
 
 
 def settings_in(settings: Settings, tree: Tree) -> Settings:
@@ -83,6 +85,7 @@ async def furnish(settings: Settings, tree: Tree) -> None:
             environment=environment_in(settings, tree),
             timeout_s=settings.build_timeout_s,
             stage="build",
+            cell=tree.cell,
         )
 
 
@@ -119,7 +122,9 @@ def bring_home(settings: Settings, tree: Tree) -> tuple[Path, Path] | None:
         return None
     written = tree.root / str(_moved(settings, settings.saved_program_json_path, tree))
     place = settings.root / settings.saved_program_json_path
-    if not written.is_file() or (place.exists() and written.samefile(place)):
+    if not written.is_file() or not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(tree.folder)):
+        return None  # a link to what the program itself may not be able to read is none of its files
+    if place.exists() and written.samefile(place):
         return None
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(written, place)

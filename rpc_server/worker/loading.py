@@ -41,6 +41,7 @@ class Config:
         self.max_trace_bytes: int = given["max_trace_bytes"]
         self.server_version: str = given["server_version"]
         self.digested: dict[str, Any] = given["digested"]
+        self.jailed: bool = given["jailed"]
 
     def digest(self, entry: ModuleType | None, **more: Any) -> str:
         """Of the program as it is loaded now, with the settings, and whatever JSON more, that change what it does."""

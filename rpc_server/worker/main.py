@@ -14,6 +14,7 @@ from .adapters import AdapterProgram
 from .channel import Channel
 from .functions import FunctionProgram
 from .hosts import AloneHost, LoopHost, ThreadsHost
+from .leftovers import Leftovers
 from .loading import Config, import_adapter, import_program
 from .parent import die_with_parent
 from .serving import Server, failure, parse
@@ -39,7 +40,7 @@ def main(control_descriptor: int) -> None:
         control.close()
     else:
         _say(control, {"ready": "fork", "mode": program.mode})
-        pipes = Zygote(control).run()
+        pipes = Zygote(control, Leftovers() if config.jailed else None).run()
         if pipes is None:
             os._exit(0)
         channel.close()  # the parent's, which stays open there: its end would be taken for the parent's

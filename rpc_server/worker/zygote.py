@@ -13,9 +13,13 @@ import socket
 import warnings
 from typing import Any, NamedTuple
 
+from .leftovers import Leftovers
 from .parent import die_with_parent
 
 _DESCRIPTORS_EACH = 3  # stdin, stdout, stderr
+_BEHIND = 10
+"""By how much what is forked in a jail comes after the warm parent, which has to end it, and after the server."""
+
 _MAX_AT_ONCE = 32 * _DESCRIPTORS_EACH
 
 
@@ -30,11 +34,13 @@ class Pipes(NamedTuple):
 class Zygote:
     """Serves the control socket: `{"fork": n}` with three descriptors, `{"kill": n}`; the end of input ends all.
 
-    It alone signals and reaps its children, so a pid is never used after its process is gone.
+    It alone signals and reaps its children, so a pid is never used after its process is gone. `leftovers`: where there
+    are no processes but the program's own, what a child leaves behind is ended with it.
     """
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, leftovers: Leftovers | None = None) -> None:
         self._control = control
+        self._leftovers = leftovers
         self._children: dict[int, int] = {}  # number -> pid
         self._descriptors: list[int] = []
         self._buffer = b""
@@ -101,6 +107,8 @@ class Zygote:
         if pid == 0:
             os.setpgid(0, 0)
             die_with_parent(parent)
+            if self._leftovers is not None:
+                os.nice(_BEHIND)
             for descriptor in self._descriptors:
                 os.close(descriptor)
             return pipes
@@ -118,6 +126,8 @@ class Zygote:
     def _kill(self, number: int) -> None:
         pid = self._children.get(number)
         if pid is not None:
+            if self._leftovers is not None:
+                self._leftovers.stop()  # until it is reaped: so many may run that it hardly comes to its end
             _kill_group(pid)
 
     def _reap(self) -> None:
@@ -127,6 +137,8 @@ class Zygote:
                 continue
             del self._children[number]
             _kill_group(pid)  # what it started itself; the number stays theirs while any of them lives
+            if self._leftovers is not None:
+                self._leftovers.end(self._children.values())
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
             self._say({"exited": number, "status": code})
 

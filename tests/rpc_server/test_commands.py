@@ -12,7 +12,9 @@ from rpc_server.commands.run import run_command
 
 async def failure_of(folder: Path, *command: str) -> ProgramFailed:
     with pytest.raises(ProgramFailed) as failed:
-        await run_command(command, folder=folder, environment=dict(os.environ), timeout_s=30.0, stage="build")
+        await run_command(
+            command, folder=folder, environment=dict(os.environ), timeout_s=30.0, stage="build", cell=None
+        )
     assert failed.value.details["stage"] == "build"
     return failed.value
 

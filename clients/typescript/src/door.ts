@@ -4,7 +4,7 @@ import type { Cancellation } from "./cancellation.js";
 import { Endpoint } from "./endpoint.js";
 import { errorText } from "./envelope.js";
 import { InvalidRequest, LimitExceeded, RpcError, Unauthorized } from "./errors.js";
-import { isAuthorized } from "./token.js";
+import { isAuthorized, TOKEN_HEADER } from "./token.js";
 
 /** One HTTP request as the door needs it. */
 export interface Exchange {
@@ -63,7 +63,7 @@ export class Door {
     if (method !== "POST") {
       return refused(405, new InvalidRequest("Invalid Request: POST is meant"), { allow: "POST" });
     }
-    if (!isAuthorized(exchange.header("authorization"), token)) {
+    if (!isAuthorized((name) => exchange.header(name), token)) {
       return refused(401, new Unauthorized(), { "www-authenticate": "Bearer" });
     }
     const type = exchange.header("content-type")?.split(";")[0]?.trim().toLowerCase();
@@ -116,7 +116,7 @@ function refused(status: number, error: RpcError, headers: Record<string, string
 function preflight(): HttpReply {
   const headers = {
     "access-control-allow-methods": "POST",
-    "access-control-allow-headers": "authorization, content-type",
+    "access-control-allow-headers": `authorization, content-type, ${TOKEN_HEADER}`,
     "access-control-max-age": "600",
   };
   return { status: 204, headers, body: null };

@@ -36,15 +36,18 @@ export function keyFor(host: string, tokenFile: string | undefined): Key {
     return { token: fromEnvironment, given: true, discard: () => {} };
   }
   if (!isLoopback(host)) {
-    throw new SetupError(
-      `a server on ${host} needs a token of yours: set \`tokenFile\` or the environment's GEPA_TOKEN`,
-    );
+    throw new SetupError(needsToken(host));
   }
   const token = randomToken();
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-"));
   const file = join(folder, "token");
   writeFileSync(file, `${token}\n`, { mode: 0o600 });
   return { token, file, given: false, discard: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** What to tell whoever serves to others without a token that was given. */
+export function needsToken(host: string): string {
+  return `a server on ${host} needs a token of yours: set \`tokenFile\` or the environment's GEPA_TOKEN`;
 }
 
 function makeUnlessThere(tokenFile: string): void {

@@ -3,6 +3,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Cancellation } from "./cancellation.js";
 import type { Door, Exchange, HttpReply } from "./door.js";
+import type { Place } from "./place.js";
 import { SetupError } from "./setup.js";
 
 /** How long a client may go on sending what nobody reads, so that it comes to read its answer. */
@@ -13,11 +14,11 @@ const SMALL_BODY = 64 * 1024;
 const SILENCE_MS = 75_000;
 
 /**
- * Listens, 0 for a port of the system's choice. Rejects where it cannot.
+ * Listens where it is told to. Rejects with `SetupError` where it cannot.
  *
  * Only receiving a request is bounded in time, never answering it.
  */
-export async function listening(door: Door, host: string, port: number, silenceMs = SILENCE_MS): Promise<Server> {
+export async function listening(door: Door, place: Place, silenceMs = SILENCE_MS): Promise<Server> {
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     // Until the body is here, or answered unread: a socket that is silent for so long is destroyed.
     request.socket.setTimeout(silenceMs);
@@ -40,13 +41,17 @@ export async function listening(door: Door, host: string, port: number, silenceM
   // Without this Node asks for every body, wanted or not.
   server.on("checkContinue", onRequest);
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error) => reject(cannotListen(error, host, port)));
-    server.listen(port, host, resolve);
+    server.once("error", (error) => reject(cannotListen(error, place)));
+    if (place.descriptor === undefined) server.listen(place.port, place.host, resolve);
+    else server.listen({ fd: place.descriptor }, resolve);
   });
   return server;
 }
 
-function cannotListen(error: NodeJS.ErrnoException, host: string, port: number): SetupError {
+function cannotListen(error: NodeJS.ErrnoException, { host, port, descriptor }: Place): SetupError {
+  if (descriptor !== undefined) {
+    return new SetupError(`cannot listen on descriptor ${descriptor}, as GEPA_LISTEN says: ${error.message}`);
+  }
   const reason =
     error.code === "EADDRINUSE" ? "the port is in use: choose another, or none for a free one" : error.message;
   return new SetupError(`cannot listen on ${host}, port ${port}: ${reason}`);

@@ -1,17 +1,17 @@
 /** Serves a program over HTTP on Node. */
 
 import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { storeCarrier } from "./carriers.js";
 import { withDigest } from "./digest.js";
 import { Door } from "./door.js";
 import { Endpoint } from "./endpoint.js";
-import { bracketed, hostChecker } from "./hosts.js";
-import { type Key, keyFor } from "./key.js";
+import { hostChecker, isLoopback } from "./hosts.js";
+import { type Key, keyFor, needsToken } from "./key.js";
 import { listening } from "./node-http.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import { boundTo, type Place, placeOf, urlOf } from "./place.js";
 import type { Program } from "./program.js";
-import { namesOf, onlyKnown, SetupError, seconds, wholeNumber } from "./setup.js";
+import { namesOf, onlyKnown, SetupError, seconds } from "./setup.js";
 import { setupFailure } from "./startup.js";
 import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
 import { PACKAGE_VERSION } from "./version.js";
@@ -23,10 +23,13 @@ const CLOSE_SWEEP_MS = 10;
 const BEHIND_A_SERVER =
   "`gepa-server --command` started this program, to talk to it over stdio: call `serveStdio` in place of `serve`";
 
-const LOOPBACK = "127.0.0.1";
-
 export interface ServeOptions extends EndpointOptions, StoreOptions {
-  /** The address to bind; 127.0.0.1 when not given. On any other than loopback a token must be given. */
+  /**
+   * The address to bind; 127.0.0.1 when not given. On any other than loopback a token must be given.
+   *
+   * Where whoever starts the process says by `GEPA_LISTEN` where to listen (`fd:3`, an inherited socket that listens, or
+   * `HOST:PORT`), neither this nor `port` may be given.
+   */
   host?: string;
   /** 0, when not given, lets the system choose. */
   port?: number;
@@ -35,7 +38,7 @@ export interface ServeOptions extends EndpointOptions, StoreOptions {
    * `GEPA_TOKEN`, else made at random for this start alone.
    */
   tokenFile?: string;
-  /** Further `Host` names to answer. */
+  /** Further `Host` names to answer, beside those of `GEPA_ALLOWED_HOSTS`. */
   allowedHosts?: readonly string[];
   /** Origins of web pages that may call; none when not given. */
   allowedOrigins?: readonly string[];
@@ -93,8 +96,9 @@ export async function serve<Data, Output>(
   try {
     onlyKnown(options, KNOWN);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
-    key = keyFor(options.host ?? LOOPBACK, options.tokenFile);
-    const running = await started(program as Program, withDigest(options), key);
+    const place = placeOf(options);
+    key = keyFor(place.host, options.tokenFile);
+    const running = await started(program as Program, withDigest(options), key, place);
     if (options.ownsProcess ?? true) running.ownProcess();
     announce(running, key, options);
     return running;
@@ -104,17 +108,24 @@ export async function serve<Data, Output>(
   }
 }
 
-async function started(program: Program, options: ServeOptions, key: Key): Promise<NodeServer> {
-  const { host = LOOPBACK, allowedHosts = [], allowedOrigins = [] } = options;
-  const port = wholeNumber("port", options.port ?? 0, 0, 65_535);
+async function started(program: Program, options: ServeOptions, key: Key, place: Place): Promise<NodeServer> {
+  const { allowedOrigins = [] } = options;
   const drainMs = seconds("drainS", options.drainS ?? 30) * 1000;
   const store = new MemoryStore(options);
   const endpoint = await Endpoint.create(program, options, storeCarrier(store));
-  const allowsHost = hostChecker(host, allowedHosts);
+  let isOurs = hostChecker(place.host, place.allowedHosts);
+  const allowsHost = (host: string | null): boolean => isOurs(host);
   const door = new Door(async () => endpoint, { token: key.token, basePath: "", allowsHost, allowedOrigins });
-  const server = await listening(door, host, port);
-  const url = `http://${bracketed(host)}:${(server.address() as AddressInfo).port}/rpc`;
-  return new NodeServer(url, key, endpoint, store, server, drainMs);
+  const server = await listening(door, place);
+  const bound = boundTo(server);
+  if (place.descriptor !== undefined && bound !== undefined) {
+    isOurs = hostChecker(bound, place.allowedHosts);
+    if (!key.given && !isLoopback(bound)) {
+      server.close();
+      throw new SetupError(needsToken(bound));
+    }
+  }
+  return new NodeServer(urlOf(server, place), key, endpoint, store, server, drainMs);
 }
 
 class NodeServer implements RunningServer {

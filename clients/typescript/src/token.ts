@@ -4,10 +4,13 @@ import { SetupError } from "./setup.js";
 
 const encoder = new TextEncoder();
 
-/** Whether an `Authorization` header carries the token. */
-export function isAuthorized(header: string | null, token: string): boolean {
-  const given = /^bearer +(\S+)\s*$/i.exec(header ?? "")?.[1] ?? "";
-  return sameText(given, token);
+/** Carries the token where `Authorization` is for somebody who stands between. */
+export const TOKEN_HEADER = "x-gepa-token";
+
+/** Whether a request carries the token: in `X-Gepa-Token` where that header is there, else in `Authorization`. */
+export function isAuthorized(header: (name: string) => string | null, token: string): boolean {
+  const given = header(TOKEN_HEADER)?.trim() ?? /^bearer +(\S+)\s*$/i.exec(header("authorization") ?? "")?.[1];
+  return sameText(given ?? "", token);
 }
 
 /** Takes as long as `expected` is, wherever the two differ. */

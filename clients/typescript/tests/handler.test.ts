@@ -71,6 +71,17 @@ it("refuses what the server refuses", async () => {
   expect(await status(request("discover"))).toBe(200);
 });
 
+it("takes the token in a header of its own, which alone counts where it is there", async () => {
+  const handle = handler(programOf(), { token });
+  const status = async (headers: Record<string, string>): Promise<number> =>
+    (await handle(request("discover", {}, headers))).status;
+  expect(await status({ "x-gepa-token": token, authorization: "Bearer of-the-proxy" })).toBe(200);
+  expect(await status({ "x-gepa-token": token, authorization: "" })).toBe(200);
+  expect(await status({ "x-gepa-token": "wrong" })).toBe(401);
+  expect(await status({ "x-gepa-token": "" })).toBe(401);
+  expect(await status({ "x-gepa-token": `Bearer ${token}` })).toBe(401);
+});
+
 it("answers web pages that are listed, and only those", async () => {
   const handle = handler(programOf(), { token, allowedOrigins: ["https://ours.example"] });
   const listed = await handle(request("discover", {}, { origin: "https://ours.example" }));
@@ -79,7 +90,7 @@ it("answers web pages that are listed, and only those", async () => {
   const preflight = await handle(new Request("http://localhost/rpc", { method: "OPTIONS", headers }));
   expect([preflight.status, preflight.headers.get("access-control-allow-headers")]).toEqual([
     204,
-    "authorization, content-type",
+    "authorization, content-type, x-gepa-token",
   ]);
 });
 

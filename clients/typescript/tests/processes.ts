@@ -17,13 +17,18 @@ export interface Child {
   ended: Promise<number | string | null>;
 }
 
-/** Runs a TypeScript file below this folder's parent. */
-export function started(file: string, args: string[] = [], environment: Record<string, string> = {}): Child {
+/** Runs a TypeScript file below this folder's parent; `inherited` becomes its descriptor 3. */
+export function started(
+  file: string,
+  args: string[] = [],
+  environment: Record<string, string> = {},
+  inherited: number | "ignore" = "ignore",
+): Child {
   const script = fileURLToPath(new URL(`../${file}`, import.meta.url));
   const child = spawn(process.execPath, ["--import", "tsx", script, ...args], {
     env: { ...process.env, ...environment },
-    stdio: ["pipe", "pipe", "pipe"],
-  });
+    stdio: ["pipe", "pipe", "pipe", inherited],
+  }) as Child["process"];
   let stderr = "";
   child.stderr.on("data", (chunk) => {
     stderr += chunk;

@@ -10,13 +10,14 @@ import { programOf } from "./support.js";
 
 const SILENCE_MS = 150;
 const HEAD = ["POST /rpc HTTP/1.1", "host: localhost", "authorization: Bearer t", "content-type: application/json"];
+const PLACE = { host: "127.0.0.1", port: 0, allowedHosts: [] };
 
 let port: number;
 beforeEach(async () => {
   const slow = programOf({ run: () => new Promise((resolve) => setTimeout(resolve, 6 * SILENCE_MS, "at last")) });
   const endpoint = await Endpoint.create(slow, {}, storeCarrier(undefined));
   const options = { token: "t", basePath: "", allowsHost: () => true, allowedOrigins: [] };
-  const server = await listening(new Door(async () => endpoint, options), "127.0.0.1", 0, SILENCE_MS);
+  const server = await listening(new Door(async () => endpoint, options), PLACE, SILENCE_MS);
   port = (server.address() as AddressInfo).port;
   onTestFinished(() => {
     server.closeAllConnections();

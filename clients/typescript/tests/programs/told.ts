@@ -1,0 +1,16 @@
+// What of the server's own a program can see.
+import { execFileSync } from "node:child_process";
+import { serve } from "../../src/serve.js";
+
+await serve(
+  {
+    name: "told",
+    seedCandidate: { rules: "" },
+    run: () => ({
+      variables: Object.keys(process.env).filter((name) => ["GEPA_LISTEN", "GEPA_TOKEN"].includes(name)),
+      inherited: execFileSync("sh", ["-c", "test -S /dev/fd/3 && echo yes || echo no"]).toString().trim(),
+    }),
+    score: () => 1,
+  },
+  { json: true },
+);

@@ -1,0 +1,10 @@
+"""Imports all that `gepa-server` needs to start, for a process that forks servers; it starts nothing itself.
+
+A fork sets `sys.argv` and its environment, and calls `rpc_server.cli.main`.
+"""
+
+from rpc_server.cli import command
+from rpc_server.mutation import open_mutations
+from rpc_server.trees import open_trees
+
+__all__ = ["command", "open_mutations", "open_trees"]

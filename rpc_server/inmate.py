@@ -1,0 +1,44 @@
+"""The first program in a jail: bounds itself, and with it all that comes of it, then becomes the command.
+
+Started by its path: `python -I -S inmate.py PROCESSES NICENESS -- COMMAND ...`. In the jail, because there the bound on
+processes counts the jail's own and no others.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+_NOT_STARTED = 127
+_FIRST_TO_GO = "1000"
+_PER_JAIL = (5, 14)
+"""The first Linux that counts a user's processes in each user namespace by itself."""
+
+
+def main() -> None:
+    """Become the command."""
+    processes, niceness, separator, *command = sys.argv[1:]
+    if separator != "--":
+        sys.exit("usage: inmate.py PROCESSES NICENESS -- COMMAND ...")
+    with contextlib.suppress(OSError):  # where memory is short the server's own is kept; some systems have no such file
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
+    os.nice(int(niceness))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= _PER_JAIL:
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        # Half of what there is for the server and all that it starts: the rest is for who must go on beside a jail.
+        bound = int(processes) if hard == resource.RLIM_INFINITY else min(int(processes), hard // 2)
+        resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)  # noqa: S606  # what it is for
+    except OSError as error:
+        os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode(errors="replace"))
+        sys.exit(_NOT_STARTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Where `gepa-server` listens when whoever starts it says so by variables, and the header for a proxy's sake."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rpc_server.cli.place import placed
+from rpc_server.config import SettingsError
+from rpc_server.settings import Settings
+
+WAIT_S = 30
+TELLS = """
+import os, stat
+seed_candidate = {"system": "x"}
+def run(example, candidate):
+    return 1
+def score(example, output):
+    names = [name for name in os.environ if name.startswith("GEPA_")]
+    kinds = [os.fstat(int(number)).st_ino for number in os.listdir("/proc/self/fd") if _is_socket(int(number))]
+    return 1.0, str([names, kinds])
+def _is_socket(number):
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+"""
+
+
+@asynccontextmanager
+async def started(
+    folder: Path, *arguments: str, sock: socket.socket | None = None, **variables: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-m", "rpc_server", "--json", *arguments),
+        cwd=folder,
+        env={**os.environ, "GEPA_TOKEN": "t", **variables},
+        pass_fds=() if sock is None else (sock.fileno(),),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), WAIT_S)
+
+
+async def url_of(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    event = json.loads(await asyncio.wait_for(process.stdout.readline(), WAIT_S))
+    assert event["event"] == "ready", event
+    return str(event["url"])
+
+
+async def asked(
+    url: str, method: str, params: dict[str, Any], *, connector: aiohttp.BaseConnector | None = None, **headers: str
+) -> tuple[int, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.post(url, json=body, headers=headers) as response,
+    ):
+        return response.status, await response.json()
+
+
+def listening_socket(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(path))
+    sock.listen()
+    return sock
+
+
+async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variables_reach_the_program(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tells.py").write_text(TELLS)
+    path = tmp_path / "a socket"
+    with listening_socket(path) as sock:
+        said = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
+        async with started(tmp_path, "--program", "tells.py", sock=sock, **said) as process:
+
+            def connector() -> aiohttp.UnixConnector:
+                return aiohttp.UnixConnector(str(path))
+
+            # Its backlog keeps what comes before the server accepts.
+            status, _ = await asked(
+                "http://localhost/rpc", "discover", {}, connector=connector(), **{"X-Gepa-Token": "t"}
+            )
+            assert status == 200
+            assert await url_of(process) == f"http+unix://{str(path).replace('/', '%2F').replace(' ', '%20')}/rpc"
+            evaluation = {"candidate": {"system": "x"}, "batch": [{"id": "0", "data": 1}]}
+            for host, expected in (("127.0.0.1:80", 200), ("other.example", 200), ("attacker.example", 403)):
+                headers = {"Host": host, "Authorization": "Bearer t"}
+                status, answer = await asked(
+                    "http://localhost/rpc", "evaluate", evaluation, connector=connector(), **headers
+                )
+                assert status == expected
+                if status == 200:
+                    result = answer["result"]["results"][0]
+                    names, sockets = json.loads(result["feedback"].replace("'", '"'))
+                    assert names == []
+                    assert os.fstat(sock.fileno()).st_ino not in sockets
+        assert path.exists()
+
+
+async def test_an_inherited_tcp_socket_is_served_at_its_address(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        said = {"GEPA_LISTEN": f"fd:{sock.fileno()}"}
+        async with started(tmp_path, "--conformance", sock=sock, **said) as process:
+            url = await url_of(process)
+            assert url == f"http://127.0.0.1:{sock.getsockname()[1]}/rpc"
+            assert (await asked(url, "discover", {}, Authorization="Bearer t"))[0] == 200
+
+
+async def test_the_token_in_a_header_of_its_own_alone_counts_where_that_is_there(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    where = f"127.0.0.1:{unused_tcp_port}"
+    (tmp_path / "gepa.toml").write_text('host = "192.0.2.1"\nport = 1\nprogram = "tells.py"')
+    (tmp_path / "tells.py").write_text(TELLS)
+    async with started(tmp_path, GEPA_LISTEN=where) as process:
+        url = await url_of(process)
+        assert url == f"http://{where}/rpc"
+        for headers, expected in (
+            ({"X-Gepa-Token": "t"}, 200),
+            ({"X-Gepa-Token": "t", "Authorization": "Bearer of-the-proxy"}, 200),
+            ({"X-Gepa-Token": "wrong", "Authorization": "Bearer t"}, 401),
+            ({"X-Gepa-Token": "", "Authorization": "Bearer t"}, 401),
+            ({"X-Gepa-Token": "Bearer t"}, 401),
+            ({"Authorization": "Bearer t"}, 200),
+        ):
+            assert (await asked(url, "discover", {}, **headers))[0] == expected, headers
+
+
+@pytest.mark.parametrize(
+    ("flags", "where", "told"),
+    [
+        ({"port": 1}, "fd:3", "GEPA_LISTEN is set, and --port given"),
+        ({"host": "x", "port": 1}, "127.0.0.1:0", "--host and --port given"),
+        ({}, "fd:x", "the number of a descriptor"),
+        ({}, "fd:99999", "is not a socket"),
+        ({}, "127.0.0.1", "HOST:PORT"),
+        ({}, "127.0.0.1:65536", "HOST:PORT"),
+        ({}, "::1:80", "HOST:PORT"),
+        ({}, "", "HOST:PORT"),
+    ],
+)
+def test_what_says_nowhere_or_says_it_twice_is_refused(flags: dict[str, Any], where: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        placed(Settings(program="x"), {"GEPA_LISTEN": where}, flags)
+
+
+def test_a_socket_that_does_not_listen_is_refused() -> None:
+    with socket.socket() as sock, pytest.raises(SettingsError, match="does not listen"):
+        placed(Settings(program="x"), {"GEPA_LISTEN": f"fd:{os.dup(sock.fileno())}"}, {})
+
+
+def test_without_the_variables_all_is_as_the_settings_say() -> None:
+    environment = {"OTHER": "x"}
+    settings = Settings(program="x", host="h", allowed_hosts=("a",))
+    assert placed(settings, environment, {"host": "h"}) == (settings, None)
+    assert environment == {"OTHER": "x"}
+
+
+def test_an_address_in_brackets_is_one_of_ipv6() -> None:
+    settings, _ = placed(Settings(program="x"), {"GEPA_LISTEN": "[::1]:80", "GEPA_ALLOWED_HOSTS": "a,,b "}, {})
+    assert (settings.host, settings.port, settings.allowed_hosts) == ("::1", 80, ("a", "b"))
+
+
+async def test_what_is_preloaded_starts_nothing() -> None:
+    told = (
+        "import os, threading, asyncio, rpc_server.cli.preload\n"
+        "assert threading.active_count() == 1\n"
+        "assert asyncio._get_running_loop() is None\n"
+        "try: os.waitpid(-1, os.WNOHANG)\n"
+        "except ChildProcessError: pass\n"
+        "else: raise SystemExit('a process is left')\n"
+        "import sys; sys.argv[:] = ['gepa-server', '--version']\n"
+        "from rpc_server.cli import main\n"
+        "main()\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-c", told), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert process.returncode == 0, said
+    assert said.startswith(b"gepa-server ")

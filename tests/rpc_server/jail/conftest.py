@@ -1,0 +1,174 @@
+"""Servers that jail what they run, processes of their own, and a program that does whatever it is told to."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from rpc_server.config import SettingsError
+from rpc_server.jail import open_jail
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutation.served import SCRIPTED
+
+WAIT_S = 30.0
+PROGRAM = """\
+seed_candidate = {"a": "b"}
+
+
+def run(example, candidate):
+    scope = {"found": None}
+    exec(example, scope)
+    return scope["found"]
+
+
+def score(example, output):
+    return 1.0
+"""
+
+
+class Server:
+    """One that runs. `pid`: its own."""
+
+    def __init__(self, url: str, pid: int, token: str, session: aiohttp.ClientSession) -> None:
+        self.pid = pid
+        self.token = token
+        self._url = url
+        self._session = session
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """The result."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        async with self._session.post(self._url, json=body, headers={"X-Gepa-Token": self.token}) as response:
+            answer = await response.json()
+        assert "result" in answer, answer
+        return answer["result"]
+
+    async def results(self, *rows: Any, **texts: str) -> list[dict[str, Any]]:
+        """What comes of these examples, in one call; `texts` replace the seed's."""
+        seed = (await self.call("discover"))["program"]["seed_candidate"]
+        batch = [{"id": str(at), "data": row} for at, row in enumerate(rows)]
+        answer = await self.call("evaluate", candidate={**seed, **texts}, batch=batch)
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+    async def found(self, code: str, **texts: str) -> Any:
+        """What the code, run as an example, leaves in `found`."""
+        (result,) = await self.results(code, **texts)
+        assert result["status"] == "ok", result
+        return result["output"]
+
+
+@asynccontextmanager
+async def serving(folder: Path, *flags: str, **variables: str) -> AsyncIterator[Server]:
+    """A jailing server while the block runs; afterwards nothing of it is left."""
+    mark = f"JAIL_TEST_{os.urandom(8).hex()}"
+    token_file = folder / "token"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-m", "rpc_server", "--json", "--jail", "--token-file", str(token_file), *flags),
+        cwd=folder,
+        env={**os.environ, **variables, mark: "1"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), WAIT_S)
+        event = json.loads(line)
+        assert event["event"] == "ready", event
+        async with aiohttp.ClientSession() as session:
+            yield Server(event["url"], process.pid, token_file.read_text().strip(), session)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), WAIT_S)
+    await until(lambda: not _with_variable(mark))
+
+
+def _with_variable(name: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"{name}=".encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def with_words(words: str) -> list[int]:
+    """Processes of this machine whose command line has these words in it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and words.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def called(name: str) -> list[str]:
+    """Processes of this machine that call themselves so."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text().strip() == name:
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether it is, outside of any jail."""
+    return Path(path).exists()
+
+
+async def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass in time"
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def _a_jail_can_be() -> None:
+    try:
+        asyncio.run(open_jail())
+    except SettingsError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True)
+def _jailable(_a_jail_can_be: None) -> None:
+    """Nothing here can be tried without."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A repository with the program in it."""
+    return Project(tmp_path_factory.mktemp("jail"), {"app.py": PROGRAM, ".gitignore": "__pycache__/\n"})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(_a_jail_can_be: None, project: Project) -> AsyncIterator[Server]:
+    """Its commits served, each in a tree, and mutations of them."""
+    agent = " ".join(["sh", "-c", _quoted(SCRIPTED[2])])
+    flags = ("--program", "app.py", "--python", sys.executable, "--workers", "2", "--example-timeout-s", "20")
+    trees = ("--allow-mutations", "--tree-dir", str(project.folder.parent / "state"), "--agent-command", agent)
+    async with serving(project.folder, *flags, *trees, A_SECRET="of the server's") as running:
+        yield running
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

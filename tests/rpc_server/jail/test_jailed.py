@@ -1,0 +1,120 @@
+"""Jailed programs, agents and builds do what they did outside."""
+
+import asyncio
+import shutil
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from rpc_server.config import SettingsError
+from rpc_server.jail import open_jail
+from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
+from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.trees.opened import second
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
+WAITS = (
+    "import os, time\n"
+    "open('%s', 'w').close()\n"
+    "end = time.monotonic() + 15\n"
+    "while not os.path.exists('%s'):\n"
+    "    assert time.monotonic() < end\n"
+    "    time.sleep(0.01)\n"
+    "found = os.getpid()\n"
+)
+
+
+async def test_examples_of_a_commit_run_at_the_same_time(server: Server) -> None:
+    one, other = await server.results(WAITS % ("one", "other"), WAITS % ("other", "one"))
+    assert [one["status"], other["status"]] == ["ok", "ok"]
+    assert one["output"] != other["output"]
+
+
+async def test_what_a_program_writes_to_its_own_files_stays_there(server: Server) -> None:
+    assert await server.found("import os\nopen('x.txt', 'w').write('x')\nfound = os.getcwd()")
+    assert await server.found("found = open('x.txt').read()") == "x"
+
+
+async def test_another_commit_runs_its_own_code(server: Server, project: Project) -> None:
+    commit = second(project, {"app.py": PROGRAM.replace('scope["found"]', '"changed"')})
+    assert await server.found("", git_branch=f"x@{commit}") == "changed"
+
+
+async def test_a_command_agent_changes_its_draft_and_nothing_else(server: Server, project: Project) -> None:
+    before = project.digest()
+    outside = [project.beside / "canary.txt", project.folder / ".git" / "hooks" / "post-commit", Path("/usr/x")]
+    tries = "".join(f"(echo x >> {path}) 2>/dev/null && echo WROTE\n" for path in outside)
+    script = (
+        f"{tries}(echo x > ../x) 2>/dev/null && echo WROTE\necho new > new.txt\ngit log --oneline -1 >&2\necho made it"
+    )
+    seed = (await server.call("discover"))["program"]["seed_candidate"]
+    made = await server.call("apply_mutation", candidate=seed, mutation={"kind": "change_request", "request": script})
+    assert made["files"] == ["new.txt"]
+    assert made["summary"] == "made it"
+    assert project.digest() == before
+    assert await server.found("found = open('new.txt').read()", git_branch=f"x@{made['commit']}") == "new\n"
+
+
+async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
+    own, other = tmp_path / "outer" / "inner" / "own", tmp_path / "outer" / "other"
+    for folder in (own, other):
+        folder.mkdir(parents=True)
+    jail = (await open_jail()).knowing(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
+    command = ("sh", "-c", 'touch "$0/made" && ls "$1"; exit 3', str(own), str(own.parents[1]))
+    jailed = jail.cell(own).jailed(command, folder=own, environment={})
+    process = await asyncio.create_subprocess_exec(*jailed, stdout=PIPE)
+    assert (await process.communicate())[0] == b"inner\n"
+    assert process.returncode == 3
+    assert [path.name for path in own.iterdir()] == ["made"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
+async def test_a_node_program_is_served_and_its_death_is_told(tmp_path: Path) -> None:
+    program = ROOT / "tests" / "rpc_server" / "programs" / "data" / "misbehaves.mjs"
+    command = ("--workers", "2", "--example-timeout-s", "20", "--command", "node", str(program), str(PACKAGE))
+    async with serving(tmp_path, *command) as running:
+        good = {"way": "good", "output": "still here"}
+        results = await running.results(good, {"way": "abort"}, good)
+        assert [results[0]["output"], results[2]["output"]] == ["still here", "still here"]
+        assert results[1]["status"] == "program_error"
+
+
+async def test_a_server_that_jails_keeps_to_itself(server: Server) -> None:
+    reader = f"head -c 1 /proc/{server.pid}/environ"
+    powerless = (
+        "bwrap",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--cap-drop",
+        "ALL",
+    )  # root might read it all the same
+    process = await asyncio.create_subprocess_exec(
+        *powerless, "sh", "-c", f"head -c 1 /proc/self/environ >&2; {reader}", stdout=PIPE, stderr=PIPE
+    )
+    read, told = await process.communicate()
+    assert read == b""
+    assert b"Permission denied" in told
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"), [({"PATH": "/nonexistent"}, "bubblewrap"), ({"PATH": "{fake}"}, "no such luck; allow user")]
+)
+async def test_where_there_can_be_no_jail_the_server_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str], told: str
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho no such luck >&2; exit 1\n")
+    fake.chmod(0o755)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(fake=tmp_path))
+    with pytest.raises(SettingsError, match=told):
+        await open_jail()
