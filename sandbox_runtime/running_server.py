@@ -9,9 +9,10 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from sandbox_runtime.endpoint import ProcessEndpoint
 
 CLOSE_GRACE_S = 5.0
 LOG_TAIL_BYTES = 4096
@@ -21,19 +22,10 @@ class ServerFailed(Exception):
     """The server ended, or was not ready in time; the message holds the end of what it wrote to stderr."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """Where a running server answers. `pid` is the process that was started, which leads a session of its own."""
-
-    url: str
-    token: str
-    pid: int
-
-
 @contextlib.contextmanager
 def running_server(
     argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, ready_s: float = 60.0
-) -> Iterator[Endpoint]:
+) -> Iterator[ProcessEndpoint]:
     """Run `argv`, a server that prints `{"event": "ready", "url", "token"}` as a line on stdout, while the block runs.
 
     `env` is added to this process's environment; `GEPA_READY_JSON=1` asks for the line. A server that was given its
@@ -58,7 +50,7 @@ def running_server(
             token = ready.get("token") or environment.get("GEPA_TOKEN")
             if not token:
                 raise ServerFailed(f"{process.args!r} said no token, and none was given in GEPA_TOKEN")
-            yield Endpoint(url=ready["url"], token=token, pid=process.pid)
+            yield ProcessEndpoint(url=ready["url"], token=token, pid=process.pid)
         finally:
             _end(process)
 

@@ -1,0 +1,1 @@
+"""The kinds of sandbox there are; each is imported only when it is chosen."""

@@ -1,0 +1,156 @@
+"""One bubblewrap with what belongs to it: made, entered by commands, and taken away without a trace."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from sandbox_runtime.backends.bubblewrap.bounds import Bounds
+from sandbox_runtime.backends.bubblewrap.groups import Group
+from sandbox_runtime.backends.bubblewrap.layout import Shape, furnish_order, start_order
+from sandbox_runtime.backends.bubblewrap.machine import Machine
+from sandbox_runtime.backends.bubblewrap.order import RunOrder, Way, written
+from sandbox_runtime.backends.bubblewrap.outputs import Heard
+from sandbox_runtime.backends.bubblewrap.resources import Resources, host_name
+from sandbox_runtime.owner import started_at
+from sandbox_runtime.sandbox import LOG_BYTES, SandboxError
+from sandbox_runtime.uninterrupted import all_of, to_the_end
+
+_LAST_WORDS_S = 1.0
+
+
+class Box:
+    """To be made by `make`, then `start`ed, and `close`d whatever happens in between."""
+
+    def __init__(
+        self, machine: Machine, labels: Mapping[str, str], shape: Shape, bounds: Bounds, user: int | None
+    ) -> None:
+        self._machine = machine
+        self._shape = shape
+        self._bounds = bounds
+        self._number = machine.door.number()
+        self.record = machine.records.add(labels)
+        self._group: Group = machine.groups.group(host_name(self.record.id))
+        self._way = Way(user, self._group.entries)
+        self.log = Heard(LOG_BYTES)
+        self._log_end: int | None = None
+
+    async def start(self) -> None:
+        """Have it up, with no command yet. Raises `SandboxError`, `OSError`; then it is still to be closed."""
+        resources = Resources(groups=[str(folder) for folder in self._group.folders])
+        self.record = self._machine.records.update(self.record, resources.written())
+        self._log_end = self.log.pipe()
+        self._machine.groups.make(host_name(self.record.id), self._bounds)
+        with ExitStack() as opened:
+            orders = (
+                start_order(
+                    self._shape,
+                    self._way,
+                    bubblewrap=self._machine.bubblewrap,
+                    name=host_name(self.record.id),
+                    workspace_mb=self._bounds.workspace_mb,
+                ),
+                furnish_order(self._shape, self._way),
+            )
+            descriptors = [_closed_by(opened, written(order)) for order in orders]
+            try:
+                pid = await self._machine.door.start(self._number, [*descriptors, self._log_end])
+            except SandboxError as error:
+                await self.gone()
+                await asyncio.sleep(0)  # what it said last may not be read yet
+                raise SandboxError(f"{error}: {self.log.text()}") from None
+        resources = Resources(groups=resources.groups, monitor=pid, started=started_at(pid))
+        self.record = self._machine.records.update(self.record, resources.written())
+
+    async def run(self, order: RunOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
+        """Run a command with these as its descriptors 0, 1, 2 and on; its status, None where its time was over.
+
+        When this returns, raises or is cancelled it has ended, and so has all that it started where it was alone.
+
+        Raises:
+            Gone: the sandbox has ended.
+        """
+        run = self._machine.door.number()
+        status = await self.begin(order, descriptors, run)
+        try:
+            done, _ = await asyncio.wait({status}, timeout=timeout_s)
+            return status.result() if done else None
+        finally:
+            if not status.done():
+                await all_of(self._stop(run, status))
+
+    async def begin(self, order: RunOrder, descriptors: Sequence[int], run: int | None = None) -> "asyncio.Future[int]":
+        """The same, not waited for: its status or `Gone`. The descriptors may be closed when this returns."""
+        door = self._machine.door
+        with ExitStack() as opened:
+            first = _closed_by(opened, order.written(self._way))
+            return await door.run(self._number, door.number() if run is None else run, [first, *descriptors])
+
+    async def _stop(self, run: int, status: "asyncio.Future[int]") -> None:
+        await self._machine.door.stop(run)
+        await asyncio.wait({status})
+        status.exception()  # looked at: that the sandbox has ended is as good
+
+    def logged(self, stdin: int, *more: int) -> list[int]:
+        """The descriptors of a command whose output goes to the log."""
+        assert self._log_end is not None, "it is started"  # noqa: S101
+        return [stdin, self._log_end, self._log_end, *more]
+
+    async def run_heard(
+        self, order: RunOrder, stdin: int, kept: int, timeout_s: float, *, together: bool = False
+    ) -> tuple[int | None, bytes, bytes]:
+        """The same; also the ends of what it wrote to stdout and stderr, both in the first where `together`."""
+        tails = [Heard(kept)] if together else [Heard(kept), Heard(kept)]
+        ends: list[int] = []
+        try:
+            for tail in tails:
+                ends.append(tail.pipe())  # noqa: PERF401  what was opened must be known at a failure
+            status = await self.run(order, [stdin, ends[0], ends[-1]], timeout_s)
+        finally:
+            for end in ends:
+                os.close(end)
+            for tail in tails[: len(ends)]:
+                await tail.close(_LAST_WORDS_S)
+        return status, tails[0].content(), b"" if together else tails[1].content()
+
+    async def listen(self, *ports: int) -> list[socket.socket]:
+        """Sockets that listen on the sandbox's own 127.0.0.1."""
+        with ExitStack() as opened:
+            order = _closed_by(opened, written({"user": self._way.user, "listen": list(ports)}))
+            return await self._machine.door.listen(self._number, order, len(ports))
+
+    async def gone(self) -> None:
+        """Until it has ended, whoever ended it."""
+        await self._machine.door.gone(self._number)
+
+    @property
+    def is_condemned(self) -> bool:
+        """Whether somebody swept it."""
+        return self._machine.records.is_condemned(self.record)
+
+    def has_lacked_memory(self) -> bool:
+        """Whether something in it was killed for want of memory."""
+        return self._group.killed() > 0
+
+    def limits(self, *, server: bool = False) -> dict[str, int]:
+        """What each process in it gets: those of the server, or others."""
+        return self._bounds.limits(self._machine.groups.lacking, server=server)
+
+    async def close(self) -> None:
+        """End it and leave nothing."""
+        await all_of(self._close())
+
+    async def _close(self) -> None:
+        await self._machine.door.close(self._number)
+        if self._log_end is not None:
+            os.close(self._log_end)
+            self._log_end = None
+            await self.log.close(_LAST_WORDS_S)
+        await to_the_end(self._group.remove)
+        await to_the_end(self._machine.records.remove, self.record)
+
+
+def _closed_by(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor

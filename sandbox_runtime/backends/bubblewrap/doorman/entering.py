@@ -1,0 +1,194 @@
+"""The forks that go into a sandbox that is up: to finish its mounts, to open sockets there, and to run its commands."""
+
+import fcntl
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from sandbox_runtime.backends.bubblewrap.doorman import forked, kernel
+
+_KINDS = ("net", "ipc", "uts", "cgroup", "pid", "mnt")
+
+
+def furnish(process: int, order: int, log: int) -> NoReturn:
+    """Make the folders of the workspace, and its own of `/tmp` and the like, so that all one may write to is bounded.
+
+    The order: `user`; `folders` to make; `covers`, pairs of a folder and the place it is to be seen at as well;
+    `mounts`, places of mounts that must stay visible there, and `aside`, the path that they are put to meanwhile.
+    """
+    try:
+        told = forked.read_order(order)
+        _go_inside(process, told["user"], ("mnt",))
+        os.umask(0o022)
+        for folder in told["folders"]:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103  cheaper, and this is after a fork
+        covered = [path for path in told["mounts"] if any(path.startswith(f"{place}/") for _, place in told["covers"])]
+        for number, path in enumerate(covered):
+            aside = f"{told['aside']}{number}"
+            _like(path, aside)
+            kernel.mount(path, aside, None, kernel.BIND | kernel.RECURSIVE)
+        for folder, place in told["covers"]:
+            kernel.mount(folder, place, None, kernel.BIND)
+        for number, path in enumerate(covered):
+            aside = f"{told['aside']}{number}"
+            _like(aside, path)
+            kernel.mount(aside, path, None, kernel.MOVE)
+            (os.rmdir if os.path.isdir(aside) else os.unlink)(aside)  # noqa: PTH112  as above
+    except BaseException as error:  # noqa: BLE001  told, and the end of this process
+        forked.fail(error, log)
+    os._exit(0)
+
+
+def open_sockets(process: int, order: int, reply: int) -> NoReturn:
+    """Listen on ports of the sandbox's own 127.0.0.1, and send the sockets by `reply`. The order: `user`, `listen`."""
+    try:
+        told = forked.read_order(order)
+        _go_inside(process, told["user"], ("net",))
+        listening = [socket.create_server(("127.0.0.1", port), backlog=128) for port in told["listen"]]
+        wire = socket.socket(fileno=reply)
+        socket.send_fds(wire, [b"."], [one.fileno() for one in listening])
+    except BaseException as error:  # noqa: BLE001  as above
+        forked.fail(error, reply)
+    os._exit(0)
+
+
+def run_command(process: int, order: int, given: list[int]) -> forked.Child:
+    """Run a command in the sandbox, this process waiting for it; returns in the command's own process alone.
+
+    `given`: its descriptors 0, 1, 2 and on. The order: `user`; `groups`; `argv`, `cwd`, `env`; `limits`, a resource's
+    name to what it may use; `alone`: in pids of its own, so that nothing of it outlives it; `warm`, the function
+    (`a.b`, `c`) to call in this interpreter in place of executing `argv`, or None.
+
+    Of the three processes between the doorman and a command that is alone, this one is outside; its child is in the
+    sandbox's pids, and stands only because a process makes a pid namespace of the one that it is in itself; and that
+    one's child is the first of the command's own pids.
+    """
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+        told = forked.read_order(order)
+        forked.prefer_to_end()
+        groups = [os.open(path, os.O_WRONLY) for path in told["groups"]]
+        inner = _go_inside(process, told["user"], _KINDS)
+        _fork_here(signal.SIGTERM if told["alone"] else signal.SIGKILL)
+        if told["alone"]:
+            kernel.leave_namespaces(kernel.NEW_PIDS | kernel.NEW_MOUNTS)
+            _fork_here(signal.SIGKILL)
+            kernel.mount("none", "/", None, kernel.RECURSIVE | kernel.PRIVATE)
+            flags = kernel.NO_SUID | kernel.NO_DEVICES | kernel.NO_EXEC
+            kernel.mount("proc", "/proc", "proc", flags)
+            child = os.fork()
+            if child:
+                _stay_small(inner, (*groups, *given))
+                forked.reap_until(child)
+        forked.join(groups)
+        _be_ordinary(inner)
+        kernel.die_with_parent()  # the kernel may forget it where capabilities change
+    except BaseException as error:  # noqa: BLE001  as above
+        forked.fail(error, given[2])
+    return _ready(told, given)
+
+
+def _fork_here(ending: signal.Signals) -> None:
+    """Go on in a child; this process ends as that does, and sends it `ending` when told to end."""
+    child = os.fork()
+    if child:
+        forked.close_all_but(())
+        kernel.give_up_privileges()
+        forked.wait_for(child, ending)
+    kernel.die_with_parent()
+
+
+def _go_inside(process: int, user: int | None, kinds: tuple[str, ...]) -> int | None:
+    """Enter these namespaces of a process, whose folder in /proc is given, with all capabilities over them.
+
+    bubblewrap makes its namespaces in one user namespace and runs the command in another below it: the descriptor of
+    that one is returned, for `_be_ordinary`, None where there is none. No capability reaches from there to the others.
+    """
+    opened = [os.open(f"ns/{kind}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process) for kind in kinds]
+    owner = fcntl.ioctl(opened[0], kernel.OWNER_OF_NAMESPACE)
+    inner = os.open("ns/user", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+    forked.become_user(user)
+    kernel.keep_to_itself()  # it has capabilities, and its program's file is one of the host that can be written to
+    kernel.enter_namespace(owner)
+    for descriptor in opened:
+        kernel.enter_namespace(descriptor)
+        os.close(descriptor)
+    kernel.keep_to_itself()  # entering may have changed it
+    same = os.fstat(owner).st_ino == os.fstat(inner).st_ino
+    os.close(owner)
+    os.close(process)
+    if same:
+        os.close(inner)
+        return None
+    return inner
+
+
+def _be_ordinary(inner: int | None) -> None:
+    """Be without any capability over the sandbox."""
+    if inner is not None:
+        kernel.enter_namespace(inner)
+        os.close(inner)
+    kernel.give_up_privileges()
+
+
+def _stay_small(inner: int | None, others: tuple[int, ...]) -> None:
+    for descriptor in others:
+        os.close(descriptor)
+    _be_ordinary(inner)
+
+
+def _ready(told: Any, given: list[int]) -> forked.Child:
+    """The last of its own process: all that is the command's own, and then the command."""
+    _place(given)
+    try:
+        forked.close_all_but(range(len(given)))
+        forked.signals_as_new()
+        os.setsid()
+        os.umask(0o022)
+        os.chdir(told["cwd"])
+        for name, value in told["limits"].items():
+            kind = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(kind)[1]
+            bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (bound, bound))
+        if told["warm"] is None:
+            return lambda: _execute(told["argv"], told["env"])
+    except BaseException as error:  # noqa: BLE001  as above
+        forked.fail(error)
+    os.environ.clear()
+    os.environ.update(told["env"])
+    return lambda: _call(told["warm"], told["argv"])
+
+
+def _place(given: list[int]) -> None:
+    """Have them as 0, 1, 2 and on."""
+    start = max(*given, len(given)) + 1
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, start) for descriptor in given]
+    for number, descriptor in enumerate(high):
+        os.dup2(descriptor, number)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
+    try:
+        os.execvpe(argv[0], argv, env)  # noqa: S606  no shell
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _call(function: tuple[str, str], argv: list[str]) -> None:
+    sys.argv[:] = argv
+    getattr(importlib.import_module(function[0]), function[1])()
+
+
+def _like(path: str, place: str) -> None:
+    """Something at `place` to mount upon: a folder for a folder, a file for a file."""
+    if os.path.isdir(path):  # noqa: PTH112  as above
+        os.makedirs(place, exist_ok=True)  # noqa: PTH103  as above
+    else:
+        os.makedirs(os.path.dirname(place), exist_ok=True)  # noqa: PTH103, PTH120  as above
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))

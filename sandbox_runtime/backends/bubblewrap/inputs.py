@@ -1,0 +1,56 @@
+"""What a command reads, given so that it cannot write to it: whoever has a descriptor can open its file anew."""
+
+import asyncio
+import fcntl
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from sandbox_runtime.backends.bubblewrap.order import in_memory
+from sandbox_runtime.spec import Command
+
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+_PIECE_BYTES = 1024 * 1024
+
+
+@asynccontextmanager
+async def input_of(command: Command) -> AsyncIterator[int]:
+    """The descriptor of its input, while the block runs. Raises `OSError` where its file cannot be read."""
+    if isinstance(command.stdin, bytes):
+        reading = sealed(command.stdin)
+        try:
+            yield reading
+        finally:
+            os.close(reading)
+        return
+    source = os.open(command.stdin, os.O_RDONLY | os.O_CLOEXEC)
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    feeding = threading.Thread(target=_feed, args=(source, writing), name=f"feed {Path(command.stdin).name}")
+    feeding.start()
+    try:
+        yield reading
+    finally:
+        os.close(reading)  # by now nobody reads it any more, so that the thread ends
+        await asyncio.to_thread(feeding.join)
+
+
+def sealed(content: bytes) -> int:
+    """The descriptor of a file in memory that nobody can write to."""
+    descriptor = in_memory(content)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    return descriptor
+
+
+def _feed(source: int, writing: int) -> None:
+    # Whoever reads may end before all is read.
+    with (
+        os.fdopen(source, "rb", buffering=0) as file,
+        os.fdopen(writing, "wb", buffering=0) as pipe,
+        suppress(BrokenPipeError),
+    ):
+        while piece := file.read(_PIECE_BYTES):
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[pipe.write(rest) :]

@@ -1,0 +1,164 @@
+"""Commands in a sandbox of Modal: each under a guard that bounds it and ends all that it started."""
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import modal
+from modal import exception
+from modal.container_process import ContainerProcess
+
+from sandbox_runtime.backends.modal import guard
+from sandbox_runtime.backends.modal.places import SERVER_PYTHON, WORKSPACE
+from sandbox_runtime.sandbox import EXEC_BYTES, Executed
+from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.uninterrupted import all_of
+
+GRACE_S = 10.0
+"""How much longer than its own time a command may be under way before its guard is given up."""
+
+_GUARD = Path(guard.__file__).read_text(encoding="utf-8")
+_CHUNK_BYTES = 2**20
+
+
+class Tail:
+    """The end of what was written, `limit` bytes of it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """More of it."""
+        self._data += data
+        if len(self._data) > 2 * self._limit:
+            del self._data[: -self._limit]
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._data[-self._limit :])
+
+
+class Sink(Protocol):
+    """Takes what is written."""
+
+    def add(self, data: bytes) -> None:
+        """More of it."""
+        ...
+
+
+class Commands:
+    """Runs commands in one sandbox. Raises Modal's own errors."""
+
+    def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec) -> None:
+        self._sandbox = sandbox
+        self._bounds = (str(spec.processes), str(spec.workspace_mb))
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def start(
+        self, command: Command, mark: str, *, timed: bool, env: Mapping[str, str] | None = None
+    ) -> ContainerProcess[bytes]:
+        """Start one. `mark`: of its guard. `timed`: whether its time is limited. `env`: further ones, never shown."""
+        seconds = command.timeout_s if timed else 0.0
+        variables: dict[str, str | None] = {**command.env, **(env or {})}
+        return await self._sandbox.exec.aio(
+            *(SERVER_PYTHON, "-I", "-S", "-c", _GUARD, "run", mark, f"{seconds:g}", *self._bounds, command.cwd),
+            *command.argv,
+            timeout=math.ceil(command.timeout_s + GRACE_S) if timed else None,
+            workdir=WORKSPACE,
+            secrets=[modal.Secret.from_dict(variables)] if variables else None,
+            text=False,
+        )
+
+    async def run(self, command: Command, log: Sink | None = None) -> Executed:
+        """One from its start to its end; `log` hears both of its streams. When cancelled, the command is ended too."""
+        began = time.monotonic()
+        mark = f"\n-- {secrets.token_hex(16)} --\n"
+        out, err = Tail(EXEC_BYTES), Tail(EXEC_BYTES + len(mark))
+        status: int | None = None
+        try:
+            async with asyncio.timeout(command.timeout_s + GRACE_S):
+                process = await self.start(command, mark, timed=True)
+                status = await self._followed(process, command, (out, err), log)
+        except TimeoutError:
+            self._end(mark)
+        except asyncio.CancelledError:
+            self._end(mark)
+            raise
+        written = bytes(err)
+        if written.endswith(mark.encode()):
+            status, written = None, written[: -len(mark)]
+        return Executed(status, bytes(out), written[-EXEC_BYTES:], time.monotonic() - began)
+
+    async def close(self) -> None:
+        """Stop to end what was under way: the sandbox ends with all of it."""
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _followed(
+        self, process: ContainerProcess[bytes], command: Command, sinks: tuple[Tail, Tail], log: Sink | None
+    ) -> int | None:
+        feeding = asyncio.ensure_future(_feed(process, command.stdin))
+        try:
+            # A command may end without having read its input, and then what became of that means nothing.
+            both = _both(copied(process.stdout, sinks[0], log), copied(process.stderr, sinks[1], log))
+            await both
+            status = await process.wait.aio()
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+        return None if status == -1 else status
+
+    def _end(self, mark: str) -> None:
+        task = asyncio.create_task(self._ended(mark))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _ended(self, mark: str) -> None:
+        try:
+            process = await self._sandbox.exec.aio(
+                *(SERVER_PYTHON, "-I", "-S", "-c", _GUARD, "end", mark), timeout=math.ceil(GRACE_S)
+            )
+            await process.wait.aio()
+        except exception.Error:
+            return  # it was to end early: its guard ends it in time, or the sandbox is gone and the command with it
+
+
+async def copied(stream: AsyncIterable[bytes], *sinks: Sink | None) -> None:
+    """Read a stream to its end, all of it into each of these."""
+    async for data in stream:
+        for sink in sinks:
+            if sink is not None:
+                sink.add(data)
+
+
+async def _both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.ensure_future(first), asyncio.ensure_future(second)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await all_of(_over(tasks))
+
+
+async def _over(tasks: Sequence[asyncio.Future[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _feed(process: ContainerProcess[bytes], stdin: bytes | Path) -> None:
+    if isinstance(stdin, Path):
+        with stdin.open("rb") as file:
+            while piece := file.read(_CHUNK_BYTES):
+                process.stdin.write(piece)
+                await process.stdin.drain.aio()
+    else:
+        for start in range(0, len(stdin), _CHUNK_BYTES):
+            process.stdin.write(stdin[start : start + _CHUNK_BYTES])
+            await process.stdin.drain.aio()
+    process.stdin.write_eof()
+    await process.stdin.drain.aio()

@@ -1,0 +1,104 @@
+"""The images of recipes: built and published once, found by name from then on."""
+
+import asyncio
+import hashlib
+import importlib.metadata
+import re
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import modal
+
+from sandbox_runtime.backends.modal.install import write_recipe
+from sandbox_runtime.backends.modal.places import PROGRAM, RECIPE, SERVER, SERVER_PYTHON, SERVER_PYTHON_VERSION
+from sandbox_runtime.recipe import Recipe
+from sandbox_runtime.sandbox import Unavailable
+
+PACKAGES = ("protocol", "rpc_server", "sandbox_runtime")
+"""Those of ours that an image has: `sandbox_runtime` installs its recipe."""
+
+EXTRAS = ("server", "agent", "sandbox")
+"""Of ours, whose requirements it has; the last for uv, with which the recipe is installed."""
+
+_OURS = Path(__file__).parents[3]
+
+
+def name_of(recipe: Recipe) -> str:
+    """What the recipe's image is published as: another one for each recipe, and for each version of our own code."""
+    return f"evolverpc:{recipe.digest}-{_own_digest()}"
+
+
+def image_of(recipe: Recipe, folder: Path, *, afresh: bool) -> modal.Image:
+    """How the recipe's image is made; `folder`: an empty one, to be kept until it is built."""
+    ours, wanted = folder / "ours", folder / "recipe"
+    for package in PACKAGES:
+        shutil.copytree(_OURS / package, ours / package, ignore=shutil.ignore_patterns("__pycache__"))
+    wanted.mkdir()
+    write_recipe(recipe, wanted)
+    base = f"/usr/local/bin/python{SERVER_PYTHON_VERSION}"
+    site = f"{SERVER}/lib/python{SERVER_PYTHON_VERSION}/site-packages"
+    return (
+        modal.Image.debian_slim(python_version=SERVER_PYTHON_VERSION)
+        .apt_install("git", "ca-certificates")
+        .pip_install("uv")
+        .run_commands(f"uv venv --python {base} {SERVER}")
+        .run_commands(f"uv pip install --python {SERVER_PYTHON} {' '.join(map(_quoted, requirements()))}")
+        .add_local_dir(ours, site, copy=True)
+        .add_local_dir(wanted, RECIPE, copy=True)
+        .run_commands(
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.install {RECIPE} {PROGRAM}", force_build=afresh
+        )
+    )
+
+
+async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, afresh: bool) -> str:
+    """Build the recipe's image at Modal and publish it; its id. Raises Modal's own errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        image = await asyncio.to_thread(image_of, recipe, Path(folder), afresh=afresh)
+        await image.build.aio(app)
+        await image.publish.aio(name_of(recipe), client=client)
+    return image.object_id
+
+
+async def find(recipe: Recipe, app: modal.App, client: modal.Client) -> str:
+    """The id of the image that is published for the recipe. Raises Modal's `NotFoundError` where there is none."""
+    image = modal.Image.from_name(name_of(recipe), client=client)
+    await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing
+    return image.object_id
+
+
+def requirements() -> list[str]:
+    """What our packages in an image need, as pip takes it. Raises `Unavailable` where nobody knows."""
+    try:
+        told = importlib.metadata.requires("evolverpc") or ()
+    except importlib.metadata.PackageNotFoundError:
+        raise Unavailable(
+            "what an image needs is known where evolverpc is installed: pip install -e '.[modal]'"
+        ) from None
+    found: dict[str, None] = {}
+    for text in told:
+        requirement, _, condition = (part.strip() for part in text.partition(";"))
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", condition)
+        if (extra is None or extra[1] in EXTRAS) and not requirement.startswith("evolverpc"):
+            found[requirement] = None
+    return list(found)
+
+
+@cache
+def _own_digest() -> str:
+    """Of all that an image has of ours."""
+    told = hashlib.sha256("\n".join((*requirements(), SERVER_PYTHON_VERSION)).encode())
+    for package in PACKAGES:
+        for file in sorted((_OURS / package).rglob("*")):
+            if not file.is_file() or "__pycache__" in file.parts:
+                continue
+            content = file.read_bytes()
+            told.update(f"{file.relative_to(_OURS)} {len(content)}\n".encode())
+            told.update(content)
+    return told.hexdigest()[:12]
+
+
+def _quoted(requirement: str) -> str:
+    return f"'{requirement}'"

@@ -1,0 +1,257 @@
+"""Modal as a runtime: sandboxes of one app, made of published images, found and swept by their tags."""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import modal
+from modal import exception
+
+from sandbox_runtime.backends.modal import images, places
+from sandbox_runtime.backends.modal.asking import GONE, REFUSED, asking, persistently
+from sandbox_runtime.backends.modal.reach import gateway_urls, reach
+from sandbox_runtime.backends.modal.sandbox import ModalSandbox
+from sandbox_runtime.backends.modal.tags import START, found, tags_of_start
+from sandbox_runtime.recipe import Prepared, Recipe
+from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable
+from sandbox_runtime.spec import SandboxSpec
+from sandbox_runtime.uninterrupted import all_of
+
+APP = "evolverpc"
+"""The app that sandboxes belong to, unless another is named: for whoever lists them in Modal's own tools."""
+
+OPEN_S = 30.0
+"""How long Modal may take to answer at all."""
+
+UNDO_S = 15.0
+"""How long after a start that failed is looked whether Modal made its sandbox all the same."""
+
+LOOK_S = 0.5
+LOOKS = 3
+"""How often, where the creation itself has ended in a way that leaves it open."""
+
+_AT_ONCE = 10
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_DEFINITE = (*REFUSED, exception.ResourceExhaustedError, exception.InvalidError, exception.NotFoundError)
+"""Answers after which there is no sandbox."""
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class ModalRuntime:
+    """See `Runtime`; to be entered before anything is asked of it. `app_name`: what the sandboxes belong to.
+
+    Modal enforces egress, cpu, memory and lifetime. It bounds no disk: `workspace_mb` is the most that one file may
+    have, and `processes` holds where its kernel counts them. A sandbox is one machine: its server runs without a jail.
+    """
+
+    name = "modal"
+
+    def __init__(self, app_name: str = APP) -> None:
+        self._app_name = app_name
+        self._opened: tuple[modal.Client, modal.App] | None = None
+        self._open: set[ModalSandbox] = set()
+        self._images: dict[str, modal.Image] = {}
+
+    async def __aenter__(self) -> Self:
+        """Find the app, or make it. Raises `Unavailable`: no token, a wrong one, or Modal cannot be reached."""
+        try:
+            async with asyncio.timeout(OPEN_S):
+                with asking("open the app"):
+                    client = await modal.Client.from_env.aio()
+                    app = await persistently(
+                        lambda: modal.App.lookup.aio(self._app_name, client=client, create_if_missing=True)
+                    )
+        except TimeoutError:
+            raise Unavailable(f"Modal does not answer within {OPEN_S:g} s: is there a way to it from here?") from None
+        self._opened = client, app
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End every sandbox that was started and not closed."""
+        await all_of(self._close_all())
+
+    async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+        """Find the recipe's published image; only `afresh` builds one.
+
+        Raises:
+            NotPrepared: none is published; the text says which command does that.
+        """
+        if afresh:
+            return await self.publish(recipe, told=told, afresh=True)
+        client, app = self._client_and_app()
+        with asking("find an image"):
+            try:
+                image = await persistently(lambda: images.find(recipe, app, client))
+            except exception.NotFoundError:
+                raise NotPrepared(
+                    f"no image {images.name_of(recipe)} is published at Modal for this program and this version of"
+                    " evolverpc; build it once, before sandboxes are started:"
+                    " gepa-client sandboxes --publish --repo REPO"
+                ) from None
+        return places.prepared(recipe, image)
+
+    async def publish(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+        """Build the recipe's image and publish it, minutes as a rule; with `afresh`, also what Modal has built before.
+
+        Raises:
+            NotPrepared: it cannot be built.
+        """
+        client, app = self._client_and_app()
+        told(f"building the image {images.name_of(recipe)} at Modal")
+        with asking("build an image"):
+            try:
+                image = await images.build(recipe, app, client, afresh=afresh)
+            except exception.ImageBuildError as error:
+                raise NotPrepared(
+                    f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
+                ) from error
+        told(f"published the image {images.name_of(recipe)}")
+        return places.prepared(recipe, image)
+
+    async def start(self, spec: SandboxSpec) -> ModalSandbox:
+        """See `Runtime.start`."""
+        image = spec.prepared.image
+        if image is None:
+            raise NotPrepared("there is no image to start from: `prepare` the recipe with this runtime")
+        tags = tags_of_start(spec.labels)
+        sandbox = ModalSandbox(await self._created(spec, image, tags), spec, self._open.discard)
+        self._open.add(sandbox)
+        try:
+            await sandbox.bring_up()
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
+
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
+        """See `Runtime.found`; those of this app."""
+        return [of for _, of in await self._found(labels)]
+
+    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
+        """See `Runtime.sweep`. Only on the machine that started it a sandbox is known to be an orphan."""
+        wanted = [(sandbox, of) for sandbox, of in await self._found(labels) if of.orphan or not orphans_only]
+        await _at_once([_end(sandbox) for sandbox, _ in wanted])
+        return [of.id for _, of in wanted]
+
+    async def _created(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
+        """A sandbox that does nothing yet. However this ends, one is left only if it is returned."""
+        creating = asyncio.create_task(self._create(spec, image, tags))
+        try:
+            with asking("create a sandbox"):
+                try:
+                    async with asyncio.timeout(spec.ready_s):
+                        return await asyncio.shield(creating)
+                except exception.NotFoundError as error:
+                    raise NotPrepared(f"{image} is no image at Modal any more: publish it again ({error})") from error
+                except TimeoutError:
+                    raise NotReady(f"Modal made no sandbox within {spec.ready_s:g} s", stage="create") from None
+        except BaseException:
+            await all_of(self._undo(creating, tags[START]))
+            raise
+
+    async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
+        client, app = self._client_and_app()
+        allowed = reach(spec.egress, spec.way_out)
+        way_out = {} if spec.way_out is None else spec.way_out.env(*gateway_urls(spec.way_out))
+        # All of it as secrets: Modal shows and keeps none of these, and the way out's hold a token.
+        hidden: dict[str, str | None] = {**way_out, **spec.secrets}
+        if image not in self._images:
+            self._images[image] = modal.Image.from_id(image, client=client)
+        return await modal.Sandbox.create.aio(
+            *("sleep", "infinity"),
+            app=app,
+            client=client,
+            image=self._images[image],
+            tags=tags,
+            env=_env(spec),
+            secrets=[modal.Secret.from_dict(hidden)] if hidden else None,
+            timeout=math.ceil(spec.lifetime_s),
+            workdir=places.WORKSPACE,
+            cpu=(spec.cpu, spec.cpu),
+            memory=(spec.memory_mb, spec.memory_mb),
+            outbound_cidr_allowlist=allowed.cidrs,
+            outbound_domain_allowlist=allowed.domains,
+        )
+
+    async def _undo(self, creating: "asyncio.Task[modal.Sandbox]", start: str) -> None:
+        """End what a creation made, or is still making: one that nobody waits for any more goes on at Modal."""
+        loop = asyncio.get_running_loop()
+        deadline, looks = loop.time() + UNDO_S, LOOKS
+        try:
+            while looks and loop.time() < deadline:
+                if creating.done():
+                    error = creating.exception()
+                    if error is None:
+                        return await _end(creating.result())
+                    if isinstance(error, (*_DEFINITE, SandboxError)):
+                        return None
+                    looks -= 1
+                for sandbox, _ in await self._found({START: start}):
+                    return await _end(sandbox)
+                await (asyncio.sleep(LOOK_S) if creating.done() else asyncio.wait([creating], timeout=LOOK_S))
+        except SandboxError as error:
+            logger.warning("a sandbox may be left at Modal until its lifetime is over (%s=%s): %s", START, start, error)
+        finally:
+            creating.cancel()
+            await asyncio.gather(creating, return_exceptions=True)
+        return None
+
+    async def _found(self, labels: Mapping[str, str] | None) -> list[tuple[modal.Sandbox, Found]]:
+        client, app = self._client_and_app()
+
+        async def listed() -> list[modal.Sandbox]:
+            tags = dict(labels or {})
+            return [sandbox async for sandbox in modal.Sandbox.list.aio(app_id=app.app_id, tags=tags, client=client)]
+
+        async def told(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, Found] | None:
+            try:
+                of = found(sandbox.object_id, await persistently(sandbox.get_tags.aio))
+            except GONE:
+                return None  # it has ended since
+            return None if of is None else (sandbox, of)
+
+        with asking("list sandboxes"):
+            everything = await _at_once([told(sandbox) for sandbox in await persistently(listed)])
+        return [one for one in everything if one is not None]
+
+    async def _close_all(self) -> None:
+        await asyncio.gather(*(sandbox.close() for sandbox in list(self._open)))
+
+    def _client_and_app(self) -> tuple[modal.Client, modal.App]:
+        if self._opened is None:
+            raise RuntimeError("enter the runtime first: `async with ModalRuntime() as runtime`")
+        return self._opened
+
+
+def _env(spec: SandboxSpec) -> dict[str, str | None]:
+    """What every command sees that is no secret."""
+    workspace = places.WORKSPACE
+    return {
+        **spec.prepared.env,
+        **spec.env,
+        "HOME": f"{workspace}/home",
+        "TMPDIR": f"{workspace}/tmp",  # noqa: S108  of a sandbox, and its own
+        "PATH": ":".join((f"{workspace}/bin", *spec.prepared.path, _PATH)),
+    }
+
+
+async def _at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What each returns, in order; not more than Modal likes at a time."""
+    places_left = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(part: Coroutine[Any, Any, T]) -> T:
+        async with places_left:
+            return await part
+
+    return await asyncio.gather(*(one(part) for part in work))
+
+
+async def _end(sandbox: modal.Sandbox) -> None:
+    with asking("end a sandbox"), contextlib.suppress(*GONE):
+        await persistently(lambda: sandbox.terminate.aio())

@@ -1,0 +1,238 @@
+"""One sandbox at Modal: brought up, used, watched and ended."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import modal
+from modal import exception
+
+from sandbox_runtime.backends.modal.asking import GONE, asking, persistently
+from sandbox_runtime.backends.modal.commands import Commands, Tail, copied
+from sandbox_runtime.backends.modal.places import PORT
+from sandbox_runtime.endpoint import Endpoint
+from sandbox_runtime.health import until_healthy
+from sandbox_runtime.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.uninterrupted import all_of
+
+LOST_S = 60.0
+"""How long Modal may answer nothing but errors before a sandbox is taken for lost."""
+
+RETRY_S = 1.0
+
+_T = TypeVar("_T")
+logger = logging.getLogger(__name__)
+
+
+class ModalSandbox:
+    """One that `bring_up` made ready. Watched from the start: `wait` knows how it ended, whoever ended it."""
+
+    def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec, closed: "Callable[[ModalSandbox], object]") -> None:
+        self._sandbox = sandbox
+        self._spec = spec
+        self._commands = Commands(sandbox, spec)
+        self._log = Tail(LOG_BYTES)
+        self._token = secrets.token_urlsafe(32)
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._watching = asyncio.create_task(self._watch())
+        self._main: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[bool] | None = None
+        self._closed = closed
+
+    @property
+    def id(self) -> str:
+        """What Modal calls it."""
+        return self._sandbox.object_id
+
+    async def bring_up(self) -> None:
+        """Run its setup and its main until the server answers. Raises `NotReady`; it is then to be closed."""
+        stage = "setup"
+        deadline = time.monotonic() + self._spec.ready_s
+        try:
+            async with asyncio.timeout(self._spec.ready_s):
+                for command in self._spec.setup:
+                    await self._set_up(command)
+                stage = "main"
+                endpoint = await self._start_main()
+            stage = "ready"
+            await self._ready(endpoint, max(0.0, deadline - time.monotonic()))
+        except TimeoutError as error:
+            raise self._not_ready(f"was not ready within {self._spec.ready_s:g} s: {error}", stage) from None
+        except Gone as error:
+            raise self._not_ready(f"ended before it was ready: {error}", stage) from None
+
+    async def endpoint(self) -> Endpoint:
+        """Where its server answers, with a fresh connect token. Raises `Gone`."""
+        credentials = await self._asked("give a connect token", self._connect_token)
+        return Endpoint(credentials.url, self._token, credentials.token)
+
+    async def exec(self, command: Command) -> Executed:
+        """See `Sandbox.exec`."""
+        return await self._asked("run a command", lambda: self._commands.run(command))
+
+    async def logs(self) -> str:
+        """See `Sandbox.logs`."""
+        return bytes(self._log).decode("utf-8", "replace")
+
+    async def wait(self) -> Ended:
+        """See `Sandbox.wait`."""
+        return await asyncio.shield(self._ended)
+
+    async def close(self) -> None:
+        """End it at Modal. Where that does not answer, a warning says so, and closing it again tries again."""
+        if self._closing is None or (self._closing.done() and not self._closing.result()):
+            self._closing = asyncio.create_task(self._close())
+        await all_of(_awaited(self._closing))
+
+    async def _set_up(self, command: Command) -> None:
+        done = await self._asked("run a command", lambda: self._commands.run(command, self._log))
+        if done.timed_out:
+            raise self._not_ready(f"{command.argv[0]} took longer than {command.timeout_s:g} s", "setup")
+        if done.status != 0:
+            raise self._not_ready(f"{command.argv[0]} exited with status {done.status}", "setup")
+
+    async def _start_main(self) -> Endpoint:
+        endpoint = await self.endpoint()
+        env = {
+            "GEPA_LISTEN": f"0.0.0.0:{PORT}",
+            "GEPA_TOKEN": self._token,
+            "GEPA_ALLOWED_HOSTS": urlsplit(endpoint.url).hostname or "",
+        }
+        mark = secrets.token_hex(16)
+        process = await self._asked(
+            "start the server", lambda: self._commands.start(self._spec.main, mark, timed=False, env=env)
+        )
+        self._main = asyncio.create_task(self._follow(process))
+        return endpoint
+
+    async def _ready(self, endpoint: Endpoint, within_s: float) -> None:
+        healthy = asyncio.create_task(until_healthy(endpoint, within_s))
+        try:
+            await _first_of(healthy, self._ended)
+            if healthy.done():
+                healthy.result()
+                return
+        finally:
+            healthy.cancel()
+            await all_of(_quietly(healthy))
+        ended = self._ended.result()
+        if ended.kind == "exited":
+            raise self._not_ready(f"{self._spec.main.argv[0]} exited with status {ended.status}", "main")
+        raise self._not_ready(f"it has ended before its server was ready: {_told(ended)}", "main")
+
+    async def _follow(self, process: modal.container_process.ContainerProcess[bytes]) -> None:
+        """Keep what main writes; when it ends, the sandbox has."""
+        output = [asyncio.ensure_future(copied(stream, self._log)) for stream in (process.stdout, process.stderr)]
+        try:
+            status = await process.wait.aio()
+            await asyncio.wait(output, timeout=RETRY_S)  # the last words
+        except exception.Error as error:
+            logger.debug("main of %s is not heard of any more: %s", self.id, error)
+            return  # the sandbox itself is watched
+        finally:
+            for task in output:
+                task.cancel()
+            await asyncio.gather(*output, return_exceptions=True)
+        if status >= 0:
+            self._settle(Ended("exited", status))
+            with contextlib.suppress(SandboxError):  # its holder sleeps on until its lifetime is over, or it is closed
+                await self._terminate()
+
+    async def _watch(self) -> None:
+        failing_since: float | None = None
+        while not self._ended.done():
+            try:
+                await self._sandbox.wait.aio(raise_on_termination=True)
+                detail = f"its container ended by itself, with status {self._sandbox.returncode}"
+                self._settle(Ended("lost", detail=detail))
+            except exception.SandboxTimeoutError:
+                self._settle(Ended("timed_out"))
+            except exception.SandboxTerminatedError:
+                self._settle(Ended("terminated"))
+            except GONE as error:
+                self._settle(Ended("lost", detail=str(error)))
+            except (exception.Error, ConnectionError) as error:
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since > LOST_S:
+                    self._settle(Ended("lost", detail=f"Modal does not tell: {error}"))
+                await asyncio.sleep(RETRY_S)
+
+    def _settle(self, ended: Ended) -> None:
+        if not self._ended.done():
+            self._ended.set_result(ended)
+
+    async def _connect_token(self) -> modal.types.SandboxConnectCredentials:
+        return await persistently(lambda: self._sandbox.create_connect_token.aio(port=PORT))
+
+    async def _asked(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
+        """What the call returns; `Gone` as soon as the sandbox is, whatever the call still waits for."""
+        if self._ended.done():
+            raise self._gone()
+        with asking(what):
+            calling = asyncio.ensure_future(_awaited(call()))
+            try:
+                await _first_of(calling, self._ended)
+                if calling.done():
+                    return calling.result()
+            finally:
+                calling.cancel()
+                await all_of(_quietly(calling))
+        raise self._gone()
+
+    def _gone(self) -> Gone:
+        return Gone(f"sandbox {self.id} has ended: {_told(self._ended.result())}")
+
+    def _not_ready(self, what: str, stage: str) -> NotReady:
+        tail = bytes(self._log)[-4096:].decode("utf-8", "replace")
+        return NotReady(f"sandbox {self.id}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+
+    async def _terminate(self) -> None:
+        with asking(f"end sandbox {self.id}"):
+            try:
+                await persistently(lambda: self._sandbox.terminate.aio())
+            except GONE:
+                return  # it has ended
+
+    async def _close(self) -> bool:
+        """Whether it has certainly ended."""
+        try:
+            await self._terminate()
+            self._settle(Ended("terminated"))
+        except SandboxError as error:
+            self._settle(Ended("lost", detail=f"it could not be ended: {error}"))
+            logger.warning(
+                "sandbox %s may be left at Modal until its lifetime is over, or it is swept: %s", self.id, error
+            )
+            return False
+        finally:
+            for task in (self._watching, self._main):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+            await self._commands.close()
+        self._closed(self)
+        await self._sandbox.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked, to end it either
+        return True
+
+
+def _told(ended: Ended) -> str:
+    status = "" if ended.status is None else f" with status {ended.status}"
+    return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
+
+
+async def _awaited(work: Awaitable[_T]) -> _T:
+    return await work
+
+
+async def _first_of(*several: asyncio.Future[Any]) -> None:
+    await asyncio.wait(several, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _quietly(task: asyncio.Future[_T]) -> None:
+    await asyncio.gather(task, return_exceptions=True)

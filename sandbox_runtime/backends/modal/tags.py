@@ -1,0 +1,69 @@
+"""What we note on each sandbox at Modal: its labels, which start it is of, and who owns it."""
+
+import re
+import secrets
+import time
+from collections.abc import Mapping
+
+from sandbox_runtime.owner import Owner
+from sandbox_runtime.records import check_labels
+from sandbox_runtime.sandbox import Found
+
+START = "evolverpc-start"
+"""`MILLISECONDS-RANDOM`, both in hex: when, and which of all starts there ever were."""
+
+_OWNER = "evolverpc-owner"
+"""`PID.STARTED.NAMESPACE.BOOT`: all that says who it is, in the 63 characters of a tag."""
+
+_HOST = "evolverpc-host"
+_OURS = (START, _OWNER, _HOST)
+_OWNER_TEXT = re.compile(r"(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{32})")
+
+
+def tags_of_start(labels: Mapping[str, str]) -> dict[str, str]:
+    """For a new sandbox with these labels, started by this process.
+
+    Raises:
+        ValueError: a label is not as `SandboxSpec.labels` says, or has a name of ours.
+    """
+    check_labels(labels)
+    if taken := labels.keys() & set(_OURS):
+        raise ValueError(f"{', '.join(sorted(taken))} cannot be a label")
+    owner = Owner.this_process()
+    namespace = re.sub(r"\D", "", owner.pid_namespace) or "0"
+    return {
+        **labels,
+        START: f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(8)}",
+        _OWNER: f"{owner.pid}.{owner.started}.{namespace}.{owner.boot_id.replace('-', '')}",
+        _HOST: re.sub(r"[^A-Za-z0-9._-]", "-", owner.hostname)[:63] or "-",
+    }
+
+
+def found(sandbox_id: str, tags: Mapping[str, str]) -> Found | None:
+    """The sandbox of these tags; None where it is none of ours."""
+    try:
+        created = int(tags[START].partition("-")[0], 16) / 1000
+    except (KeyError, ValueError):
+        return None
+    owner = _owner(tags)
+    return Found(
+        id=sandbox_id,
+        labels={name: value for name, value in tags.items() if name not in _OURS},
+        created=created,
+        orphan=owner is not None and owner.is_gone(),
+        owner="unknown" if owner is None else str(owner),
+    )
+
+
+def _owner(tags: Mapping[str, str]) -> Owner | None:
+    told = _OWNER_TEXT.fullmatch(tags.get(_OWNER, ""))
+    if told is None:
+        return None
+    boot = told[4]
+    return Owner(
+        pid=int(told[1]),
+        started=int(told[2]),
+        pid_namespace=f"pid:[{told[3]}]",
+        boot_id=f"{boot[:8]}-{boot[8:12]}-{boot[12:16]}-{boot[16:20]}-{boot[20:]}",
+        hostname=tags.get(_HOST, ""),
+    )

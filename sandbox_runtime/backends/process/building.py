@@ -1,0 +1,30 @@
+"""Runs what builds an environment, as a plain process."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sandbox_runtime.backends.process.running import Bounds, Running
+from sandbox_runtime.sandbox import EXEC_BYTES
+from sandbox_runtime.tail import Tail
+from sandbox_runtime.uninterrupted import all_of
+
+
+async def run_build(
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    readable: Sequence[str],  # noqa: ARG001  all of this machine is
+) -> tuple[int, bytes]:
+    """One command, as `environments.Run` says. Raises `TimeoutError`."""
+    output = Tail(EXEC_BYTES)
+    mark = f"build-{secrets.token_hex(6)}"
+    running = Running.start(argv, mark=mark, folder=cwd, env=env, bounds=Bounds(), stdout=output)
+    try:
+        in_time = await running.finished(timeout_s)
+    finally:
+        await all_of(running.end())
+    if not in_time or running.status is None:
+        raise TimeoutError(f"{argv[0]!r} ran longer than {timeout_s:g} s")
+    return running.status, output.bytes()

@@ -1,0 +1,179 @@
+"""Starts, finds and sweeps sandboxes that are plain processes."""
+
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from sandbox_runtime.backends.process.building import run_build
+from sandbox_runtime.backends.process.marked import end_all
+from sandbox_runtime.backends.process.sandbox import ProcessSandbox
+from sandbox_runtime.egress import Open
+from sandbox_runtime.environments import Environments
+from sandbox_runtime.owner import started_at
+from sandbox_runtime.recipe import Prepared, Recipe
+from sandbox_runtime.records import Record, Records, is_private, private_folder, remove_tree
+from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable, Unenforceable
+from sandbox_runtime.spec import SandboxSpec
+from sandbox_runtime.uninterrupted import all_of
+
+ISOLATES_NOTHING = (
+    "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "
+    "your processes. It is for development with code that you trust; use bubblewrap or modal for any other."
+)
+
+_WORKSPACE = "work-{}"
+
+logger = logging.getLogger(__name__)
+
+
+class ProcessRuntime:
+    """See `Runtime`. Isolates nothing, and says so when it is entered.
+
+    What it bounds: the private memory of each process and the size of each file (by rlimit), the lifetime, and what is
+    kept of output. What it does not: memory and files of all processes together, how many processes there are, and cpu.
+
+    `environments`: the folder of those that are built. `records`: in place of this user's. `workspaces`: the folder
+    they are made in, by default one of this user's below that for temporary files.
+    """
+
+    def __init__(
+        self, *, environments: Path | None = None, records: Records | None = None, workspaces: Path | None = None
+    ) -> None:
+        self._workspaces = workspaces or Path(tempfile.gettempdir()) / f"evolverpc-{os.getuid()}"
+        self._environments = Environments(environments)
+        self._records = records or Records(self.name)
+        self._sandboxes: dict[str, ProcessSandbox] = {}
+        self._entered = False
+
+    @property
+    def name(self) -> str:
+        """See `Runtime`."""
+        return "process"
+
+    async def __aenter__(self) -> Self:
+        """See `Runtime`."""
+        if not _is_known_here():
+            raise Unavailable("the process backend needs Linux, version 5.3 or later, with /proc mounted")
+        logger.warning(ISOLATES_NOTHING)
+        self._entered = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """See `Runtime`."""
+        self._entered = False
+        await all_of(self._close_all())
+
+    async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+        """See `Runtime`."""
+        built = await self._environments.ready(recipe, run=run_build, told=told, afresh=afresh)
+        return Prepared(
+            recipe=recipe,
+            server=(sys.executable, "-I", "-m", "rpc_server"),
+            python=built.python,
+            path=built.path,
+            mounts=built.mounts,
+            env=built.env,
+        )
+
+    async def start(self, spec: SandboxSpec) -> ProcessSandbox:
+        """See `Runtime`."""
+        if not self._entered:
+            raise Unavailable("the process backend starts sandboxes within its `async with` block only")
+        _check(spec)
+        sandbox = self._create(spec)
+        await sandbox.begin()
+        self._sandboxes[sandbox.id] = sandbox
+        if not self._entered:
+            await sandbox.close()
+            raise Unavailable("the process backend's `async with` block has ended")
+        return sandbox
+
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
+        """See `Runtime`."""
+        return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
+
+    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
+        """See `Runtime`. Raises `SandboxError` when all is done, where one of them could not be ended."""
+        swept, faults = [], []
+        for record in await asyncio.to_thread(self._records.all, labels):
+            ours = self._sandboxes.get(record.id)
+            if orphans_only and (ours is not None or not record.is_orphan):
+                continue
+            try:
+                if ours is not None:
+                    await ours.close()
+                else:
+                    await all_of(asyncio.to_thread(self._end, record))
+                swept.append(record.id)
+            except (SandboxError, OSError) as error:
+                faults.append(f"{record.id}: {error}")
+        if faults:
+            raise SandboxError(f"swept {len(swept)} sandboxes, but not all: {'; '.join(faults)}")
+        return swept
+
+    def _create(self, spec: SandboxSpec) -> ProcessSandbox:
+        try:
+            root = private_folder(self._workspaces)
+            record = self._records.add(spec.labels)
+        except OSError as error:
+            raise NotReady(f"create: {error}", stage="create") from error
+        workspace = root / _WORKSPACE.format(record.id)
+        try:
+            record = self._records.update(record, {"workspace": str(workspace)})
+            for folder in (workspace, workspace / "home", workspace / "tmp"):
+                folder.mkdir(mode=0o700)
+        except OSError as error:
+            remove_tree(workspace)
+            self._records.remove(record)
+            raise NotReady(f"create: {error}", stage="create") from error
+        return ProcessSandbox(spec, record, self._records, workspace, self._forget)
+
+    def _forget(self, sandbox: ProcessSandbox) -> None:
+        self._sandboxes.pop(sandbox.id, None)
+
+    def _end(self, record: Record) -> None:
+        """End all of one that is not ours, or that nobody's is any more. Blocks."""
+        self._records.condemn(record)
+        left = end_all(record.id, lambda: _leader(record))
+        if left:
+            raise SandboxError(f"processes {sorted(left)} cannot be ended")
+        name = _WORKSPACE.format(record.id)
+        for folder in {self._workspaces / name, Path(str(record.resources.get("workspace", "")))}:
+            if folder.name == name and is_private(folder.parent):
+                remove_tree(folder)
+        self._records.remove(record)
+
+    async def _close_all(self) -> None:
+        ended = await asyncio.gather(*(box.close() for box in list(self._sandboxes.values())), return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+
+def _check(spec: SandboxSpec) -> None:
+    if spec.egress != Open():
+        raise Unenforceable(
+            f"the process backend cannot enforce {spec.egress}: its processes reach what you reach. "
+            "Use bubblewrap or modal, or allow every host"
+        )
+    needed = (*spec.prepared.path, *spec.prepared.mounts, *filter(None, [spec.prepared.python]))
+    missing = [path for path in needed if not Path(path).exists()]
+    if missing:
+        raise NotPrepared(f"{missing[0]} is gone: prepare the environment again")
+
+
+def _is_known_here() -> bool:
+    return hasattr(os, "pidfd_open") and Path("/proc/self/environ").exists()
+
+
+def _leader(record: Record) -> int | None:
+    """The pid of its server, where that runs and is no other's."""
+    match record.resources.get("main"):
+        case [int(pid), int(started)] if started_at(pid) == started:
+            return pid
+    return None

@@ -1,0 +1,268 @@
+"""One sandbox of plain processes: set up, started, used, and ended with all that it left."""
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from sandbox_runtime.backends.process.running import Bounds, Running
+from sandbox_runtime.endpoint import ProcessEndpoint
+from sandbox_runtime.health import until_healthy
+from sandbox_runtime.owner import started_at
+from sandbox_runtime.records import Record, Records, remove_tree
+from sandbox_runtime.sandbox import EXEC_BYTES, LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.tail import Tail
+from sandbox_runtime.uninterrupted import all_of
+
+STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LOG_TAIL_BYTES = 4096
+_BACKLOG = 1024
+
+
+class ProcessSandbox:
+    """See `Sandbox`. `workspace`: a new folder of its own. `ended`: called when nothing of it is left."""
+
+    def __init__(
+        self,
+        spec: SandboxSpec,
+        record: Record,
+        records: Records,
+        workspace: Path,
+        ended: Callable[["ProcessSandbox"], None],
+    ) -> None:
+        self._spec = spec
+        self._record = record
+        self._records = records
+        self._workspace = workspace
+        self._on_ended = ended
+        self._bounds = Bounds(memory=spec.memory_mb * 2**20, file=spec.workspace_mb * 2**20)
+        self._log = Tail(LOG_BYTES)
+        self._token = secrets.token_urlsafe(32)
+        self._variables: dict[str, str] = {}
+        self._commands: set[asyncio.Future[None]] = set()
+        self._counted = 0
+        self._main: Running | None = None
+        self._life: asyncio.Task[Ended] | None = None
+        self._closing = asyncio.Event()
+        self._over = asyncio.Event()
+        self._not_freed: SandboxError | None = None
+        self._began = time.monotonic()
+
+    @property
+    def id(self) -> str:
+        """See `Sandbox`."""
+        return self._record.id
+
+    async def begin(self) -> None:
+        """Set it up and start its server; to be called once. Whatever goes wrong, nothing of it is left."""
+        try:
+            await self._set_up()
+            await self._start_main()
+        except BaseException:
+            self._over.set()
+            await all_of(self._free())
+            raise
+        self._life = asyncio.create_task(self._live())
+
+    async def endpoint(self) -> ProcessEndpoint:
+        """See `Sandbox`."""
+        self._check_up()
+        assert self._main is not None, "it is up"  # noqa: S101
+        return ProcessEndpoint(self._url, self._token, pid=self._main.pid)
+
+    async def exec(self, command: Command) -> Executed:
+        """See `Sandbox`. Raises `OSError` where the file of its input cannot be read."""
+        self._check_up()
+        stdout, stderr = Tail(EXEC_BYTES), Tail(EXEC_BYTES)
+        started = time.monotonic()
+        status = await self._run(command, stdout, stderr)
+        self._check_up()
+        return Executed(status, stdout.bytes(), stderr.bytes(), time.monotonic() - started)
+
+    async def logs(self) -> str:
+        """See `Sandbox`."""
+        return self._log.text()
+
+    async def wait(self) -> Ended:
+        """See `Sandbox`."""
+        assert self._life is not None, "it is up"  # noqa: S101
+        return await asyncio.shield(self._life)
+
+    async def close(self) -> None:
+        """See `Sandbox`. Raises `SandboxError` where something of it cannot be ended or removed."""
+        self._closing.set()
+        await all_of(self.wait())
+        if self._not_freed is not None:
+            raise self._not_freed
+
+    def _check_up(self) -> None:
+        if self._over.is_set():
+            raise Gone(f"sandbox {self.id} has ended")
+
+    async def _set_up(self) -> None:
+        self._variables = {
+            "PATH": ":".join((str(self._workspace / "bin"), *self._spec.prepared.path, STANDARD_PATH)),
+            "HOME": str(self._workspace / "home"),
+            "TMPDIR": str(self._workspace / "tmp"),
+            "LANG": "C.UTF-8",
+            **self._spec.prepared.env,
+            **await self._way_out(),
+            **self._spec.env,
+            **self._spec.secrets,
+        }
+        for command in self._spec.setup:
+            left = self._began + self._spec.ready_s - time.monotonic()
+            try:
+                async with asyncio.timeout(left):
+                    status = await self._run(command, self._log)
+            except TimeoutError:
+                raise self._not_ready(
+                    "ready", f"{command.argv[0]!r} still ran after {self._spec.ready_s:g} s"
+                ) from None
+            except OSError as error:
+                raise self._not_ready("setup", f"{command.argv[0]!r} cannot be run: {error}") from error
+            if status != 0:
+                end = f"ran longer than {command.timeout_s:g} s" if status is None else f"ended with status {status}"
+                raise self._not_ready("setup", f"{command.argv[0]!r} {end}")
+
+    async def _way_out(self) -> Mapping[str, str]:
+        passage = self._spec.way_out
+        if passage is None:
+            return {}
+        if passage.models_url is not None and passage.tunnel_url is not None:
+            return passage.env(passage.models_url, passage.tunnel_url)
+        models, tunnel = _on_loopback(), _on_loopback()
+        urls = [f"http://127.0.0.1:{listening.getsockname()[1]}" for listening in (models, tunnel)]
+        await passage.serve(models, tunnel)
+        return passage.env(*urls)
+
+    async def _start_main(self) -> None:
+        path = self._record.sockets / "server"
+        self._url = f"http+unix://{quote(str(path), safe='')}"
+        listening = socket.socket(socket.AF_UNIX)
+        with listening:  # ours is closed at once: nobody waits in its backlog when the server has ended
+            try:
+                listening.bind(str(path))
+                listening.listen(_BACKLOG)
+                self._main = main = Running.start(
+                    self._spec.main.argv,
+                    mark=self.id,
+                    folder=self._folder_of(self._spec.main),
+                    env={**self._env_of(self._spec.main), "GEPA_LISTEN": "fd:3", "GEPA_TOKEN": self._token},
+                    bounds=self._bounds,
+                    stdout=self._log,
+                    listening=listening.fileno(),
+                )
+                resources = {**self._record.resources, "main": [main.pid, started_at(main.pid)]}
+                self._record = self._records.update(self._record, resources)
+            except OSError as error:
+                raise self._not_ready("main", f"the server cannot be started: {error}") from error
+        await self._until_ready(main)
+
+    async def _until_ready(self, main: Running) -> None:
+        left = max(self._began + self._spec.ready_s - time.monotonic(), 0.0)
+        healthy = asyncio.create_task(until_healthy(ProcessEndpoint(self._url, self._token, pid=main.pid), left))
+        try:
+            await asyncio.wait({healthy, main.exited}, return_when=asyncio.FIRST_COMPLETED)
+            if main.exited.done():
+                await all_of(main.end())
+                raise self._not_ready("main", f"the server ended with status {main.status} before it was ready")
+            await healthy
+        except TimeoutError as error:
+            raise self._not_ready("ready", f"the server was {error}") from None
+        finally:
+            healthy.cancel()
+            await asyncio.gather(healthy, return_exceptions=True)
+
+    async def _live(self) -> Ended:
+        main = self._main
+        assert main is not None, "it is up"  # noqa: S101
+        try:
+            await _either(main.exited, self._closing, self._began + self._spec.lifetime_s - time.monotonic())
+        finally:
+            closed, exited = self._closing.is_set(), main.exited.done()
+            swept = self._records.is_condemned(self._record)
+            self._over.set()
+            try:
+                await all_of(self._free())
+            except SandboxError as error:
+                self._not_freed = error
+            self._on_ended(self)
+        if closed:
+            return Ended("terminated", detail="closed")
+        if exited:
+            return Ended("terminated", detail="swept") if swept else Ended("exited", main.status)
+        return Ended("timed_out", detail=f"its lifetime of {self._spec.lifetime_s:g} s was over")
+
+    async def _run(self, command: Command, stdout: Tail, stderr: Tail | None = None) -> int | None:
+        """Run it to an end that nothing of it outlives; its status, None where it ran out of time."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._commands.add(ended)
+        try:
+            self._counted += 1
+            running = Running.start(
+                command.argv,
+                mark=f"{self.id}.{self._counted}",
+                folder=self._folder_of(command),
+                env=self._env_of(command),
+                bounds=self._bounds,
+                stdout=stdout,
+                stderr=stderr,
+                stdin=command.stdin,
+            )
+            try:
+                await _either(running.exited, self._over, command.timeout_s)
+                in_time = running.exited.done()
+            finally:
+                await all_of(running.end())
+            return running.status if in_time else None
+        finally:
+            self._commands.discard(ended)
+            ended.set_result(None)
+
+    def _folder_of(self, command: Command) -> Path:
+        cwd = PurePosixPath(command.cwd)
+        if cwd.is_absolute() or ".." in cwd.parts:
+            raise ValueError(f"{command.cwd!r} is not relative to the workspace")
+        return self._workspace / cwd
+
+    def _env_of(self, command: Command) -> dict[str, str]:
+        return {**self._variables, **command.env}
+
+    def _not_ready(self, stage: str, what: str) -> NotReady:
+        tail = self._log.bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
+        return NotReady(f"{stage}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+
+    async def _free(self) -> None:
+        if self._commands:
+            await asyncio.wait(list(self._commands))
+        left = await self._main.end() if self._main is not None else set()
+        if left:
+            raise SandboxError(f"sandbox {self.id}: processes {sorted(left)} cannot be ended; sweep it later")
+        try:
+            await asyncio.to_thread(remove_tree, self._workspace)
+            await asyncio.to_thread(self._records.remove, self._record)
+        except OSError as error:
+            raise SandboxError(f"sandbox {self.id}: {error}; sweep it later") from error
+
+
+async def _either(exited: "asyncio.Future[None]", event: asyncio.Event, within_s: float) -> None:
+    """Until one of them happens, or the time is over."""
+    happened = asyncio.ensure_future(event.wait())
+    waited: set[asyncio.Future[Any]] = {exited, happened}
+    try:
+        await asyncio.wait(waited, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        happened.cancel()
+
+
+def _on_loopback() -> socket.socket:
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(_BACKLOG)
+    return listening

@@ -1,0 +1,47 @@
+"""Which runtime: the backend that was chosen is imported, and no other."""
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from sandbox_runtime.passage import Passage
+from sandbox_runtime.sandbox import Runtime, Unavailable
+
+RuntimeKind = Literal["process", "bubblewrap", "modal"]
+
+RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
+
+
+def open_runtime(
+    kind: RuntimeKind,
+    *,
+    environments: Path | None = None,
+    build_way_out: Passage | None = None,
+    app_name: str | None = None,
+) -> Runtime:
+    """A runtime of this kind, to be used in an `async with` block.
+
+    `environments`: where `process` and `bubblewrap` keep the environments that they build; by default this user's
+    cache. `build_way_out`: what `bubblewrap` lets their building reach. `app_name`: the app of `modal` that the
+    sandboxes belong to; by default that backend's own.
+
+    Raises:
+        Unavailable: what it needs is not installed.
+        ValueError: there is none of this kind.
+    """
+    if kind == "process":
+        from sandbox_runtime.backends.process import ProcessRuntime
+
+        return ProcessRuntime(environments=environments)
+    if kind == "bubblewrap":
+        from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+
+        return BubblewrapRuntime(environments=environments, build_way_out=build_way_out)
+    if kind == "modal":
+        try:
+            from sandbox_runtime.backends.modal.runtime import ModalRuntime
+        except ModuleNotFoundError as error:
+            if error.name != "modal":
+                raise
+            raise Unavailable("sandboxes on Modal need its package: pip install 'evolverpc[modal]'") from None
+        return ModalRuntime() if app_name is None else ModalRuntime(app_name)
+    raise ValueError(f"{kind!r} is no kind of runtime: one of {', '.join(RUNTIMES)}")

@@ -1,0 +1,93 @@
+"""Reads a commit: which files it has, and a small repository of nothing but it, to be unpacked in a sandbox."""
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_runtime.client.git import git
+from sandbox_runtime.uninterrupted import to_the_end
+
+PACK_S = 600.0
+
+_FILE_MODES = (b"100644", b"100755")
+_SHA256_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit by its full `id`, in the repository of this machine that `folder` is in."""
+
+    folder: Path
+    id: str
+
+    async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """The files among these paths, from the repository's top. Raises `GitFailed`."""
+        wanted = sorted(set(paths))
+        if not wanted:
+            return {}
+        listed = await git("ls-tree", "-z", "--full-tree", self.id, "--", *wanted, folder=self.folder)
+        found: dict[str, str] = {}
+        for entry in filter(None, listed.split(b"\0")):
+            details, _, name = entry.partition(b"\t")
+            mode, _, blob = details.split(b" ")
+            if mode in _FILE_MODES:
+                found[name.decode("utf-8", "surrogateescape")] = blob.decode()
+        asked = "".join(f"{blob}\n" for blob in found.values()).encode()
+        answer = io.BytesIO(await git("cat-file", "--batch", folder=self.folder, stdin=asked))
+        files = {}
+        for path in found:
+            size = int(answer.readline().rsplit(b" ", 1)[1])
+            files[path] = answer.read(size)
+            answer.read(1)
+        return files
+
+    async def has_folder(self, path: str) -> bool:
+        """Whether there is a folder at this path from the repository's top."""
+        listed = await git("ls-tree", "-d", "-z", "--full-tree", self.id, "--", path, folder=self.folder)
+        return bool(listed)
+
+    async def pack(self, branch: str, tar: Path) -> None:
+        """Write a tar of a `.git` that has this commit alone, its parents cut off, checked out as `branch`.
+
+        It has no remote, no hook and no setting of whoever packs it. Raises `GitFailed`.
+        """
+        objects = await git("rev-list", "--objects", "--no-object-names", "--no-walk", self.id, folder=self.folder)
+        with tempfile.TemporaryDirectory(dir=tar.parent, prefix="packing-") as made:
+            base = str(Path(made) / "pack")
+            name = await git(
+                "pack-objects", "--quiet", "--threads=1", base, folder=self.folder, stdin=objects, timeout_s=PACK_S
+            )
+            stem = f"{base}-{name.decode().strip()}"
+            await to_the_end(self._write, branch, Path(stem), Path(made) / "tar")
+            (Path(made) / "tar").replace(tar)
+
+    def _write(self, branch: str, stem: Path, tar: Path) -> None:
+        sha256 = len(self.id) == _SHA256_DIGITS
+        config = f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tfilemode = true\n\tbare = false\n"
+        if sha256:
+            config += "[extensions]\n\tobjectformat = sha256\n"
+        with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
+            for folder in ("", "/objects", "/objects/pack", "/info", "/refs", "/refs/heads"):
+                entry = tarfile.TarInfo(f".git{folder}")
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            texts = {
+                "HEAD": f"ref: refs/heads/{branch}\n",
+                "config": config,
+                "shallow": f"{self.id}\n",
+                "packed-refs": f"# pack-refs with: peeled fully-peeled sorted\n{self.id} refs/heads/{branch}\n",
+            }
+            for name, text in texts.items():
+                content = text.encode()
+                entry = tarfile.TarInfo(f".git/{name}")
+                entry.size, entry.mode = len(content), 0o644
+                archive.addfile(entry, io.BytesIO(content))
+            for suffix in (".pack", ".idx"):
+                file = stem.with_name(stem.name + suffix)
+                entry = tarfile.TarInfo(f".git/objects/pack/{file.name}")
+                entry.size, entry.mode = file.stat().st_size, 0o444
+                with file.open("rb") as content_of:
+                    archive.addfile(entry, content_of)

@@ -1,0 +1,105 @@
+"""Where the environments of one recipe lie: found, finished and removed. All of it blocks."""
+
+import logging
+import os
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_runtime.environments.built import Record
+from sandbox_runtime.locked import lock_if_free
+
+BUILT = "built"
+"""The folder of a place that build commands write to."""
+
+_COMPLETE = "complete"
+
+logger = logging.getLogger(__name__)
+
+
+def new_place(home: Path) -> Path:
+    """A folder that is yet to be made below `home`; its name is later than those of its elders."""
+    return home / f"{time.time_ns():020}"
+
+
+def newest(home: Path) -> Record | None:
+    """What was finished last below `home`, marked as used now; None where there is nothing that is whole."""
+    for complete in sorted(home.glob(f"*/{_COMPLETE}"), reverse=True):
+        try:
+            record = Record.read(complete.read_text(encoding="utf-8"))
+            if all(Path(path).exists() for path in record.needs):
+                _mark_used(record, home.parent)
+                return record
+        except FileNotFoundError:
+            continue  # it was unused for long, and has just been swept
+        except (ValueError, KeyError, TypeError):
+            logger.warning("%s was not written by this version and is left alone", complete)
+    return None
+
+
+def _mark_used(record: Record, cache: Path) -> None:
+    """Also those of the cache that it builds upon. Raises `FileNotFoundError` where one of them has just gone."""
+    for mount in record.built.mounts:
+        if Path(mount).is_relative_to(cache):
+            os.utime(Path(mount).with_name(_COMPLETE))
+
+
+def finish(place: Path, record: Record) -> None:
+    """From now on it is whole."""
+    written = place / "written"
+    written.write_text(record.written(), encoding="utf-8")
+    written.replace(place / _COMPLETE)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder however deep it is, and whatever rights its owner took from himself; links are not followed."""
+    if folder.exists():
+        command = ["rm", "-rf", "--", str(folder)]
+        if subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode != 0:  # noqa: S603  no shell
+            subprocess.run(["chmod", "-R", "u+rwx", "--", str(folder)], check=False)  # noqa: S603, S607  as above
+            subprocess.run(command, check=False)  # noqa: S603  as above
+
+
+def remove_place(place: Path) -> None:
+    """Remove a building of a recipe, and with the last of them the recipe's own folder."""
+    remove(place)
+    with suppress(OSError):
+        place.parent.rmdir()
+
+
+def remove_unfinished(home: Path) -> None:
+    """Remove what was begun and not finished; for whoever holds the lock."""
+    for place in home.glob("*/"):
+        if not (place / _COMPLETE).exists():
+            remove_place(place)
+
+
+def sweep(folder: Path, unused_since: float) -> None:
+    """Remove what nobody asked for since then (as of `time.time`), unless somebody is building that recipe."""
+    for home in folder.glob("*/"):
+        with lock_if_free(lock_of(home)) as held:
+            if held:
+                remove_unfinished(home)
+                for place in home.glob("*/"):
+                    _remove_if_unused(place, unused_since)
+
+
+def _remove_if_unused(place: Path, since: float) -> None:
+    """Its mark is taken away first and looked at then: whoever wants it meanwhile finds it gone, or keeps it."""
+    complete, looked_at = place / _COMPLETE, place / "looked-at"
+    try:
+        if complete.stat().st_mtime >= since:
+            return
+        complete.replace(looked_at)
+        if looked_at.stat().st_mtime >= since:
+            looked_at.replace(complete)
+        else:
+            remove_place(place)
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", place, error.strerror)
+
+
+def lock_of(home: Path) -> Path:
+    """The file that whoever builds there holds: beside the folder, as that comes and goes."""
+    return home.with_suffix(".lock")

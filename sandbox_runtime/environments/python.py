@@ -1,0 +1,177 @@
+"""A Python environment: an interpreter that a recipe can do with, and what its manifests list, installed by uv."""
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sandbox_runtime.environments.built import Built, Record
+from sandbox_runtime.environments.said import said_by
+from sandbox_runtime.environments.site import FILES, Site
+from sandbox_runtime.recipe import Recipe
+from sandbox_runtime.sandbox import NotPrepared, Unavailable
+
+OLDEST = ">=3.8"
+"""What is asked for where a recipe has packages for Python and names no version: all that can serve a program."""
+
+_VENV = "venv"
+_MANIFESTS = ("requirements.txt", "pyproject.toml")
+_VERSION = r"\d+(\.\d+)*(a|b|rc)?\d*(\.\*)?"
+_REQUEST = re.compile(
+    rf"((cpython|pypy|graalpy)[-@]?)?{_VERSION}|((===?|!=|~=|[<>]=?)\s*{_VERSION})(\s*,\s*(===?|!=|~=|[<>]=?)\s*{_VERSION})*,?"
+)
+
+
+def wants_python(recipe: Recipe) -> bool:
+    """Whether it asks for a Python at all."""
+    return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in _MANIFESTS)
+
+
+async def install_python(recipe: Recipe, site: Site) -> Record:
+    """Build it in the site.
+
+    Raises:
+        NotPrepared: no such Python can be had, or a package cannot be installed.
+    """
+    uv = uv_program()
+    interpreter = await _interpreter(uv, (recipe.python or OLDEST).strip(), site)
+    prefix = await _prefix(interpreter)
+    venv = site.folder / _VENV
+    make = [uv, "venv", "--quiet", "--no-project", "--python", interpreter, str(venv)]
+    await site.run(make, readable=(uv, str(prefix)))
+    mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far
+    readable = (uv, *mounts)
+    env = {"VIRTUAL_ENV": str(venv), "UV_PYTHON_DOWNLOADS": "never"}
+    for what, command in _commands(recipe, str(venv / "bin" / "python")):
+        site.told(f"installing {what}")
+        await site.run([uv, *command], env=env, readable=readable)
+    return Record(
+        Built(
+            python=str(venv / "bin" / "python"),
+            path=(str(venv / "bin"),),
+            mounts=(str(site.folder), *mounts),
+            env={"VIRTUAL_ENV": str(venv)},
+        ),
+        needs=(interpreter,),
+    )
+
+
+def uv_program() -> str:
+    """The uv that is installed beside us, else one on the PATH. Raises `Unavailable`."""
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if found is None:
+        raise Unavailable("there is no uv to build environments with: pip install 'evolverpc[sandbox]'")
+    return found
+
+
+def _commands(recipe: Recipe, python: str) -> Iterator[tuple[str, list[str]]]:
+    """What is installed, and by which command of uv's."""
+    listed = [name for name in _MANIFESTS if name in recipe.files]
+    if {"uv.lock", "pyproject.toml"} <= recipe.files.keys():
+        yield (
+            "what uv.lock lists",
+            [
+                *(
+                    "sync",
+                    "--directory",
+                    FILES,
+                    "--quiet",
+                    "--frozen",
+                    "--no-install-project",
+                    "--no-install-workspace",
+                ),
+                *("--active", "--python", python),
+            ],
+        )
+        listed = []
+    elif "pyproject.toml" in listed and not _lists_dependencies(recipe.files["pyproject.toml"]):
+        listed.remove("pyproject.toml")
+    if listed or recipe.packages:
+        required = [word for name in listed for word in ("--requirement", name)]
+        yield (
+            " and ".join([*(f"what {name} lists" for name in listed), *recipe.packages]),
+            ["pip", "install", "--directory", FILES, "--quiet", "--python", python, *required, "--", *recipe.packages],
+        )
+
+
+def _lists_dependencies(pyproject: bytes) -> bool:
+    try:
+        document = tomllib.loads(pyproject.decode())
+    except (ValueError, RecursionError) as error:
+        raise NotPrepared(f"pyproject.toml cannot be read: {error}") from None
+    project = document.get("project", {})
+    return isinstance(project, dict) and "dependencies" in project
+
+
+async def _interpreter(uv: str, wanted: str, site: Site) -> str:
+    """A Python of this machine that will do, else one that uv fetches."""
+    if not _REQUEST.fullmatch(wanted):
+        raise NotPrepared(
+            f"{wanted!r} does not say which Python is wanted: write a version, `3.12`, or a range, `>=3.10,<3.14`"
+        )
+    find = [uv, "python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
+    environ = _finding(os.environ)
+    status, found = await said_by(find, site.folder, environ)
+    if status != 0:
+        site.told(f"fetching Python {wanted}, which is not on this machine")
+        install = [uv, "python", "install", "--quiet", "--no-bin", wanted]
+        status, why = await said_by(install, site.folder, environ)
+        if status == 0:
+            status, found = await said_by(find, site.folder, environ)
+        if status != 0:
+            raise NotPrepared(
+                f"there is no Python {wanted} on this machine, and uv cannot fetch it: install one, or put it on PATH\n"
+                f"{why[-2000:]}"
+            )
+    return await asyncio.to_thread(os.path.realpath, found.strip())
+
+
+def _finding(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which uv finds the Pythons of this machine, also those that pyenv keeps, and no environment."""
+    environ = {
+        name: value for name, value in environ.items() if name not in {"VIRTUAL_ENV", "UV_PYTHON", "CONDA_PREFIX"}
+    }
+    pyenv = Path(environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    shims = str(pyenv / "shims")
+    folders = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder != shims]
+    kept = sorted(map(str, pyenv.glob("versions/*/bin")), reverse=True)
+    return environ | {"PATH": os.pathsep.join([*folders, str(Path(sys.base_prefix) / "bin"), *kept])}
+
+
+async def _prefix(interpreter: str) -> Path:
+    """The folder that it lives in."""
+    status, said = await said_by([interpreter, "-I", "-c", "import sys; print(sys.base_prefix)"], Path("/"), {})
+    prefix = Path(said.strip())
+    if status != 0 or not prefix.is_absolute():
+        raise NotPrepared(f"{interpreter} does not run: {said}")
+    if is_too_wide(prefix):
+        raise NotPrepared(
+            f"{interpreter} is installed in {prefix} itself, all of which a sandbox would see: use another Python"
+        )
+    return prefix
+
+
+def _mounts(prefix: Path, interpreter: str, venv: Path) -> tuple[str, ...]:
+    """What it and the links that lead to it need, outside `/usr`. Blocks."""
+    links = [Path(interpreter), *((venv / "bin" / name).readlink() for name in ("python",))]
+    found = (prefix, *(link.parents[1] for link in links if link.is_absolute()))
+    return tuple(dict.fromkeys(str(folder) for folder in found if not is_system(folder) and not is_too_wide(folder)))
+
+
+def is_system(folder: Path) -> bool:
+    """Whether it is there in every sandbox."""
+    return folder == Path("/") or folder.is_relative_to("/usr")
+
+
+def is_too_wide(folder: Path) -> bool:
+    """Whether it holds a user's home, which no sandbox is to see."""
+    return Path.home().is_relative_to(folder)

@@ -1,0 +1,78 @@
+"""One environment while it is built: a folder, and the commands that are run in it one after the other."""
+
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_runtime.environments.built import Run
+from sandbox_runtime.environments.places import remove
+from sandbox_runtime.environments.variables import build_variables, readable_by
+from sandbox_runtime.sandbox import NotPrepared
+
+BUILD_S = 1800.0
+"""Seconds that one command may take."""
+
+FILES = "files"
+"""The folder of the site that holds the recipe's files."""
+
+_SCRATCH = "scratch"
+_TOLD_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Site:
+    """The folder that is built in. Once a command of somebody's has run here, nothing in it can be trusted."""
+
+    folder: Path
+    runner: Run
+    told: Callable[[str], None]
+
+    @property
+    def files(self) -> Path:
+        """Where the recipe's files are."""
+        return self.folder / FILES
+
+    def make(self, files: Mapping[str, bytes]) -> None:
+        """Make the folder and write the files. Raises `NotPrepared` where one would be outside."""
+        for name, content in files.items():
+            if name != posixpath.normpath(name) or name.startswith(("/", "../")) or name in {".", ".."}:
+                raise NotPrepared(f"{name!r} cannot be the name of a file of an environment")
+            file = self.files / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        for needed in (self.files, self.folder / _SCRATCH):
+            needed.mkdir(parents=True, exist_ok=True)
+        for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
+            folder.chmod(0o755)  # whatever the umask: a sandbox may have a user of its own
+
+    def clean(self) -> None:
+        """Remove what only building needed. Blocks."""
+        remove(self.folder / _SCRATCH)
+
+    async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, readable: Sequence[str]) -> None:
+        """Run a command here, its caches and home in the scratch folder, so that no build can spoil another's.
+
+        Raises:
+            NotPrepared: it failed; the text has the end of what it wrote.
+        """
+        scratch = str(self.folder / _SCRATCH)
+        given = build_variables(os.environ)
+        variables = {
+            "PATH": os.defpath,
+            **given,
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "UV_CACHE_DIR": f"{scratch}/uv",
+            "NPM_CONFIG_CACHE": f"{scratch}/npm",
+            **(env or {}),
+        }
+        name = Path(argv[0]).name
+        try:
+            status, output = await self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
+        except TimeoutError:
+            raise NotPrepared(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
+        if status != 0:
+            end = output[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
+            raise NotPrepared(f"the environment cannot be built: {name} exited with status {status}\n{end}")

@@ -1,0 +1,170 @@
+"""The models' side: what a sandbox asks of a provider is checked here, before anything leaves."""
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from aiohttp import web
+
+from sandbox_runtime.gateway.asks import Ask, NotAsked, ask
+from sandbox_runtime.gateway.forward import Call, Forward
+from sandbox_runtime.gateway.front import failure
+from sandbox_runtime.gateway.passage import BODIES, GatewayPassage
+from sandbox_runtime.gateway.policy import Policy
+from sandbox_runtime.gateway.prices import Price, Prices
+from sandbox_runtime.gateway.providers import PATHS, Provider
+from sandbox_runtime.gateway.rate import Rate, TooFast
+from sandbox_runtime.gateway.refusals import shown
+from sandbox_runtime.gateway.spend import Spend
+
+BODY = 32 * 2**20
+"""Bytes of one request."""
+
+BODY_S = 120.0
+"""For one request's body to arrive."""
+
+# As it stands on the wire: nothing that is decoded, joined or shortened later can mean another path.
+_PATH = re.compile(r"/(?P<provider>[a-z0-9-]+)/v1(?P<path>(/[a-z_]+)+)(\?(?P<query>[A-Za-z0-9=&._-]*))?")
+_QUERIES = frozenset({"beta", "api-version"})
+
+
+class _Refused(Exception):
+    """Answered here. `reason`: what is told of it, None where that is no refusal of something asked for."""
+
+    def __init__(self, response: web.Response, what: str, reason: str | None) -> None:
+        super().__init__(reason)
+        self.response = response
+        self.what = what
+        self.reason = reason
+
+
+class Models:
+    """Answers the requests of every sandbox of a gateway."""
+
+    def __init__(
+        self, providers: Sequence[Provider], policy: Policy, prices: Prices, spend: Spend, forward: Forward
+    ) -> None:
+        self._providers: Mapping[str, Provider] = {provider.name: provider for provider in providers}
+        self._policy = policy
+        self._prices = prices
+        self._spend = spend
+        self._rate = Rate(policy.calls_per_minute, policy.rate_wait_s)
+        self._forward = forward
+
+    async def answer(self, request: web.BaseRequest, passage: GatewayPassage) -> web.StreamResponse:
+        """One request's answer: the provider's, or why it was not asked."""
+        try:
+            provider, path, query = self._route(request)
+            with _held(passage) as held:
+                content = await _body(request, passage, held)
+                asked = _read(provider, path, content)
+                del content
+                price = self._check(provider, asked, passage)
+                where = request.raw_path.partition("?")[0]
+                call = Call(passage.sandbox, provider, asked, where, query, price)
+                async with self._spend.charge(asked.most_usd(price) if price is not None else 0.0) as charge:
+                    charge.counted_usd = 0.0  # until it goes out
+                    await self._rate.turn()
+                    return await self._forward(request, call, charge)
+        except _Refused as refused:
+            if refused.reason is not None:
+                passage.refusals.add(refused.what, refused.reason)
+            return refused.response
+        except TooFast as fast:
+            passage.refusals.add("a model", "more calls per minute than are allowed")
+            headers = {"Retry-After": str(math.ceil(fast.retry_after_s))}
+            return failure(429, "rate_limit_error", "more calls per minute than this run may make", headers)
+
+    def _route(self, request: web.BaseRequest) -> tuple[Provider, str, str]:
+        match = _PATH.fullmatch(request.raw_path)
+        provider = self._providers.get(match["provider"]) if match else None
+        what = f"{request.method} {request.raw_path.partition('?')[0]}"
+        if (
+            match is None
+            or provider is None
+            or request.method != "POST"
+            or match["path"] not in PATHS[provider.dialect]
+        ):
+            raise _refused(404, "not_found_error", what, "this is not among what the gateway passes on")
+        query = match["query"] or ""
+        if query and not {part.partition("=")[0] for part in query.split("&")} <= _QUERIES:
+            raise _refused(400, "invalid_request_error", what, "the query holds what the gateway does not pass on")
+        return provider, match["path"], query
+
+    def _check(self, provider: Provider, asked: Ask, passage: GatewayPassage) -> Price | None:
+        """The model's price, once the call is one that may be made."""
+        what = f"{provider.name}/{asked.model}"
+        if not self._policy.allows(provider.name, asked.model):
+            raise _refused(403, "permission_error", what, "this model is not among those that the run may call")
+        if not passage.open_to_all and (reached := asked.reaches()):
+            reason = f"the provider would reach hosts for the sandbox ({shown(reached)}), beside its egress"
+            raise _refused(403, "permission_error", what, reason)
+        price = self._prices.of(provider.name, asked.model)
+        if self._spend.cap_usd is not None and not asked.free:
+            if price is None:
+                reason = (
+                    "the run has a spend cap and this model no known price: give it in the gateway's prices, "
+                    "in US dollars per million tokens of input and of output"
+                )
+                raise _refused(403, "permission_error", what, reason)
+            if more := asked.unpriced():
+                reason = f"the run has a spend cap, and what this costs is not known: {shown(more)}"
+                raise _refused(403, "permission_error", what, reason)
+        return price
+
+
+class _held:  # noqa: N801  used as a function
+    """Counts the bytes that are held for a sandbox."""
+
+    def __init__(self, passage: GatewayPassage) -> None:
+        self._passage = passage
+        self._bytes = 0
+
+    def __enter__(self) -> "_held":
+        return self
+
+    def more(self, count: int) -> int:
+        """So many more; all of this request's."""
+        self._bytes += count
+        self._passage.held_bytes += count
+        return self._bytes
+
+    def __exit__(self, *_: object) -> None:
+        self._passage.held_bytes -= self._bytes
+
+
+async def _body(request: web.BaseRequest, passage: GatewayPassage, held: _held) -> bytes:
+    what = f"{request.method} {request.raw_path.partition('?')[0]}"
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _refused(415, "invalid_request_error", what, "a compressed body is not read")
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.content.iter_any():
+                content += chunk
+                if held.more(len(chunk)) > BODY:
+                    raise _refused(413, "request_too_large", what, f"its body is larger than {BODY} bytes")
+                if passage.held_bytes > BODIES:
+                    raise _refused(429, "rate_limit_error", what, f"more than {BODIES} bytes of requests at once")
+    except TimeoutError:
+        raise _refused(408, "invalid_request_error", what, "its body did not arrive in time") from None
+    return bytes(content)
+
+
+def _read(provider: Provider, path: str, content: bytes) -> Ask:
+    try:
+        return ask(provider, path, content)
+    except NotAsked as error:
+        response = failure(400, "invalid_request_error", str(error))
+        raise _Refused(response, path, None) from None
+
+
+def _refused(status: int, kind: str, what: str, reason: str) -> _Refused:
+    response = failure(status, kind, reason)
+    if status in {408, 413, 415, 429}:
+        response.force_close()  # the rest of its body is not read
+    return _Refused(response, what, reason)

@@ -1,0 +1,167 @@
+"""How many tokens an answer says it took, read while it passes: JSON or a stream of events, of either dialect."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from sandbox_runtime.gateway.calls import Tokens
+from sandbox_runtime.gateway.providers import Dialect
+
+KEPT = 32 * 2**20
+"""Bytes of an answer, or of one line of a stream, beyond which its usage is not read."""
+
+
+class Reader(Protocol):
+    """Sees an answer pass."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """See a part of it; what of it may go on now."""
+        ...
+
+    def tokens(self) -> tuple[Tokens | None, bool]:
+        """What was counted so far, and whether that is all there is to pay for."""
+        ...
+
+
+class Whole:
+    """An answer that is one JSON value."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Keep it, let it pass."""
+        self._size += len(chunk)
+        if self._size <= KEPT:
+            self._kept += chunk
+        return chunk
+
+    def tokens(self) -> tuple[Tokens | None, bool]:
+        """Of the answer, once all of it was seen."""
+        try:
+            answer = orjson.loads(self._kept) if self._size <= KEPT else None
+        except orjson.JSONDecodeError:
+            return None, False
+        if not isinstance(answer, dict) or not isinstance(usage := answer.get("usage"), dict):
+            return None, False
+        counted = tokens_of(usage)
+        return counted, counted is not None and not _dearer(answer)
+
+
+class Events:
+    """A stream of events. `hide_usage`: the event that only the gateway asked for does not go on to the sandbox."""
+
+    def __init__(self, dialect: Dialect, *, hide_usage: bool) -> None:
+        self._dialect = dialect
+        self._hides = hide_usage
+        self._line = bytearray()
+        self._too_long = False
+        self._hidden = False  # the blank line that ends a hidden event goes with it
+        self._usage: dict[str, Any] = {}
+        self._final = False
+        self._dearer = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Read its lines. Where an event is to be hidden, a line goes on once it is whole; else all goes on at once."""
+        shown = bytearray()
+        for part in chunk.splitlines(keepends=True):
+            if self._too_long:
+                self._too_long = not part.endswith(b"\n")
+                shown += part
+                continue
+            self._line += part
+            if part.endswith(b"\n"):
+                line = bytes(self._line)
+                self._line.clear()
+                if not self._taken(line):
+                    shown += line
+            elif len(self._line) > KEPT:
+                shown += self._line
+                self._line.clear()
+                self._too_long = True
+        return bytes(shown) if self._hides else chunk
+
+    def rest(self) -> bytes:
+        """What is left of a stream that ended within a line."""
+        line, self._line = bytes(self._line), bytearray()
+        return line if self._hides else b""
+
+    def tokens(self) -> tuple[Tokens | None, bool]:
+        """Of the events seen."""
+        counted = tokens_of(self._usage) if self._usage else None
+        return counted, self._final and not self._dearer and counted is not None
+
+    def _taken(self, line: bytes) -> bool:
+        """Whether it is not to be shown."""
+        if not line.startswith(b"data:"):
+            hidden = self._hidden and not line.strip()
+            self._hidden = False
+            return hidden
+        if line.startswith(b"data: [DONE]"):
+            self._final = bool(self._usage)
+        if b'"usage"' not in line:
+            return False
+        try:
+            event = orjson.loads(line[5:])
+        except orjson.JSONDecodeError:
+            return False
+        if isinstance(event, dict):
+            self._see(event)
+            self._hidden = self._hides and event.get("choices") == [] and bool(event.get("usage"))
+        return self._hidden
+
+    def _see(self, event: dict[str, Any]) -> None:
+        inner = event.get("message") or event.get("response")  # of Anthropic's first event; of OpenAI's responses
+        holder = inner if isinstance(inner, dict) else event
+        usage = holder.get("usage")
+        if isinstance(usage, dict):
+            # Anthropic's counts add to those before; the others come once, or replace them.
+            self._usage |= {name: count for name, count in usage.items() if count is not None}
+            last = event.get("type") == "message_delta", event.get("choices") == [] or holder is not event
+            self._final = last[self._dialect == "openai"]
+        self._dearer = self._dearer or _dearer(holder)
+
+
+def tokens_of(usage: Mapping[str, Any]) -> Tokens | None:
+    """Of what a provider calls `usage`: chat completions, embeddings, responses and messages; None where it is none."""
+    if "prompt_tokens" in usage:  # OpenAI's chat completions and embeddings
+        total, output = _count(usage["prompt_tokens"]), _count(usage.get("completion_tokens"))
+        details = _details(usage, "prompt_tokens_details")
+        if _count(details.get("audio_tokens")) or _count(
+            _details(usage, "completion_tokens_details").get("audio_tokens")
+        ):
+            return None  # they have prices of their own
+        return _parts(total, details, output)
+    if "input_tokens" not in usage:
+        return None
+    total, output = _count(usage["input_tokens"]), _count(usage.get("output_tokens"))
+    if "input_tokens_details" in usage or "total_tokens" in usage:  # OpenAI's responses
+        return _parts(total, _details(usage, "input_tokens_details"), output)
+    cached, written = (_count(usage.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
+    hour = min(_count(_details(usage, "cache_creation").get("ephemeral_1h_input_tokens")), written)
+    return Tokens(total, cached, written, hour, output)
+
+
+def _parts(total: int, details: Mapping[str, Any], output: int) -> Tokens:
+    cached = min(_count(details.get("cached_tokens")), total)
+    written = min(_count(details.get("cache_write_tokens")), total - cached)
+    return Tokens(total - cached - written, cached, written, 0, output)
+
+
+def _dearer(answer: Mapping[str, Any]) -> bool:
+    """Whether it says to have been answered at another price than the usual one."""
+    usage = answer.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    searches = any(map(_count, _details(usage, "server_tool_use").values()))
+    return searches or "priority" in (answer.get("service_tier"), usage.get("service_tier"))
+
+
+def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = usage.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _count(found: object) -> int:
+    return found if isinstance(found, int) and found > 0 else 0

@@ -1,0 +1,54 @@
+"""Which process started something, told so that whoever comes later can be certain that it is gone."""
+
+import os
+import socket
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Owner(BaseModel):
+    """A process. `started`: in clock ticks since boot, field 22 of /proc/PID/stat, so that a reused pid is not it.
+
+    `boot_id` and `pid_namespace` say whose pids these are, `hostname` which machine it was.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pid: int
+    started: int
+    boot_id: str
+    pid_namespace: str
+    hostname: str
+
+    @classmethod
+    def this_process(cls) -> "Owner":
+        """The one that asks."""
+        started = started_at(os.getpid())
+        assert started is not None, "this process runs"  # noqa: S101
+        return cls(pid=os.getpid(), started=started, hostname=socket.gethostname(), **_where())
+
+    def is_gone(self) -> bool:
+        """Whether it has certainly ended; False where that cannot be told from here (another machine, a container)."""
+        here = _where()
+        if self.boot_id != here["boot_id"]:
+            return self.hostname == socket.gethostname()  # this machine, started anew since
+        return self.pid_namespace == here["pid_namespace"] and started_at(self.pid) != self.started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.hostname}"
+
+
+def started_at(pid: int) -> int | None:
+    """When the process was started, in clock ticks since boot; None where it has ended, waited for or not."""
+    try:
+        # What stands before the last bracket is the program's name, and may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _where() -> dict[str, str]:
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return {"boot_id": boot_id, "pid_namespace": str(Path("/proc/self/ns/pid").readlink())}

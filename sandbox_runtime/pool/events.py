@@ -1,0 +1,33 @@
+"""What a pool tells whoever watches it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PoolEventKind = Literal["starting", "ready", "failed", "died", "retires", "ended", "grows", "shrinks", "gave_up"]
+
+
+@dataclass(frozen=True)
+class PoolEvent:
+    """One change, told on the pool's event loop; `ready` of the `wanted` sandboxes are up after it.
+
+    `starting`: one is being started. `ready`: it is in the fleet file. `failed`: a start came to nothing, and another
+    follows in `seconds`; told once of those that fail together for one reason. `died`: one that was up has ended by
+    itself, and is replaced, in `seconds`. `retires`: it is no longer in the fleet file, as nobody needs it. `ended`:
+    one that retired is freed. `grows`, `shrinks`: there is work for more, or for fewer. `gave_up`: none is up and
+    starting has failed too often in a row.
+
+    `seconds`: of `ready` how long the start took. `elapsed_s`: since the pool began. `id`: the sandbox's, where it has
+    one.
+    """
+
+    kind: PoolEventKind
+    ready: int
+    wanted: int
+    detail: str = ""
+    seconds: float | None = None
+    id: str | None = None
+    elapsed_s: float = 0.0
+
+
+class GaveUp(Exception):
+    """None is up, and starting one has failed too often in a row; the cause is the first of these failures."""

@@ -1,0 +1,52 @@
+"""Folders for fleet files: private, and removed by whoever finds that their owner is gone."""
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sandbox_runtime.owner import Owner
+from sandbox_runtime.records import private_folder, remove_tree, sockets_folder
+
+OWNER = "owner.json"
+
+
+@contextlib.contextmanager
+def fleet_folder(root: Path | None = None) -> Iterator[Path]:
+    """A new folder of this user's alone, for a `RosterFile`; it is gone after the block.
+
+    `root`: in place of the folder that the environment names.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = private_folder(_root(root)) / secrets.token_hex(6)
+    making = folder.with_name(f".{folder.name}")
+    making.mkdir(mode=0o700)
+    (making / OWNER).write_text(Owner.this_process().model_dump_json())
+    making.rename(folder)  # nobody ever finds one without its owner
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def sweep_folders(root: Path | None = None) -> None:
+    """Remove those of processes that are certainly gone."""
+    with contextlib.suppress(FileNotFoundError):
+        for folder in list(_root(root).iterdir()):
+            if _is_orphan(folder):
+                remove_tree(folder)
+
+
+def _is_orphan(folder: Path) -> bool:
+    try:
+        return Owner.model_validate_json((folder / OWNER).read_bytes()).is_gone()
+    except (OSError, ValidationError):
+        return False  # being made or removed just now, or none of ours
+
+
+def _root(root: Path | None) -> Path:
+    return (root or sockets_folder()) / "fleets"

@@ -1,0 +1,344 @@
+"""Sandboxes that are started at once, replaced when they die, and ended when there is nothing left for them to do."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from sandbox_runtime.pool.events import GaveUp, PoolEvent, PoolEventKind
+from sandbox_runtime.pool.member import Member, Start
+from sandbox_runtime.pool.roster import RosterFile
+from sandbox_runtime.pool.starts import FIRST_PAUSE_S, LONGEST_PAUSE_S, Starts
+from sandbox_runtime.sandbox import (
+    Ended,
+    Gone,
+    NotPrepared,
+    NotReady,
+    SandboxError,
+    Throttled,
+    Unavailable,
+    Unenforceable,
+)
+
+FAILURES = 3
+"""Failures in a row after which no further start is tried, where none ever succeeded."""
+
+FAILURES_BROKEN = 2
+"""The same where its server ended."""
+
+FAILURES_LATER = 8
+"""The same where one has, and none is up any more: some two minutes."""
+
+SHORT_LIFE_S = 10.0
+"""A sandbox that dies before this is replaced only after a pause, if the one before it was as short-lived."""
+
+ASK_AGAIN_S = 2.0
+"""How often at most a sandbox's endpoint is asked for anew; a refusal that comes sooner is heeded then."""
+
+
+@dataclass(eq=False)
+class _Place:
+    """One of the pool's places. `key`: of its sandbox in the fleet file, None while it has none; `url`: of the last."""
+
+    number: int
+    task: asyncio.Task[None] | None = None
+    member: Member | None = None
+    key: str | None = None
+    url: str = ""
+    retiring: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: float = float("-inf")
+    asking: asyncio.Task[None] | None = None
+
+
+class SandboxPool:
+    """Up to `size` sandboxes, each started by `start` and listed in `roster` while it is ready.
+
+    Use it in an `async with` block: entering begins to start all of them, within `starts_per_s`; leaving ends them all,
+    within `close_s`. `demand` makes it smaller and larger. `told` hears of every change, on this event loop.
+
+    `idle_s`: how long there must have been work for fewer before any is ended. `retire_s`: how long one that is to be
+    ended may take to come to the end of its calls, once the fleet file no longer lists it.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        size: int,
+        *,
+        roster: RosterFile,
+        told: Callable[[PoolEvent], None],
+        starts_per_s: float = 20.0,
+        idle_s: float = 60.0,
+        retire_s: float = 900.0,
+        close_s: float = 30.0,
+        first_pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        self.size = size
+        self.wanted = size
+        self._start = start
+        self._roster = roster
+        self._told = told
+        self._starts = Starts(starts_per_s, first_pause_s=first_pause_s)
+        self._first_pause_s = first_pause_s
+        self._idle_s = idle_s
+        self._retire_s = retire_s
+        self._close_s = close_s
+        self._places: dict[int, _Place] = {}
+        self._started = 0
+        self._ever_ready = False
+        self._first: asyncio.Future[None] | None = None
+        self._useful = size
+        self._most_useful = size
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+        self._began = time.monotonic()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._began = time.monotonic()
+        self._first = loop.create_future()
+        self._timer = loop.call_later(self._idle_s, self._reconsider)
+        self._fill()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- what others ask and say ------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """How many are up and in the fleet file."""
+        return sum(place.key is not None for place in self._places.values())
+
+    async def first_ready(self) -> None:
+        """Until the first is ready.
+
+        Raises:
+            GaveUp: none ever was; its cause says why.
+        """
+        if self._first is None:
+            raise RuntimeError("the pool is not in its `async with` block")
+        await asyncio.shield(self._first)
+
+    def demand(self, sandboxes: int) -> None:
+        """The work there is now would keep so many busy: start further ones at once, and in time end idle ones.
+
+        One always stays.
+        """
+        self._useful = max(1, min(sandboxes, self.size))
+        self._most_useful = max(self._most_useful, self._useful)
+        if self._useful > self.wanted and not self._over:
+            self.wanted = self._useful
+            self._tell("grows")
+            self._fill()
+
+    def refused(self, url: str) -> None:
+        """The server at this address does not take what the fleet file gives: ask for its endpoint anew."""
+        place = self._at(url)
+        if place is None or place.member is None or (place.asking is not None and not place.asking.done()):
+            return
+        place.asking = asyncio.get_running_loop().create_task(self._ask_again(place, place.member))
+
+    def left(self, url: str) -> None:
+        """Nothing is under way any more at the sandbox of this address, and nothing new comes there."""
+        place = self._at(url)
+        if place is not None and place.retiring.is_set():
+            place.left.set()
+
+    async def close(self) -> None:
+        """End all of them, at the same time. Safe to call twice."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [place.task for place in self._places.values() if place.task is not None]
+        asking = [place.asking for place in self._places.values() if place.asking is not None]
+        for task in [*tasks, *asking]:
+            task.cancel()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._close_s)
+            if late:
+                self._tell("failed", f"{len(late)} did not end within {self._close_s:g} s")
+        if self._first is not None:
+            self._first.cancel()
+
+    # --- how many there are ------------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """Begin to start what is wanted; what still retires takes up room until it has ended."""
+        staying = sum(not place.retiring.is_set() for place in self._places.values())
+        free = (number for number in range(self.size) if number not in self._places)
+        for number in list(free)[: max(0, self.wanted - staying)]:
+            place = self._places[number] = _Place(number)
+            place.task = asyncio.get_running_loop().create_task(self._keep(place))
+            place.task.add_done_callback(lambda task, place=place: self._emptied(place, task))  # type: ignore[misc]
+
+    def _emptied(self, place: _Place, task: asyncio.Task[None]) -> None:
+        if self._over:
+            return
+        del self._places[place.number]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._give_up(error)
+        else:
+            self._fill()
+
+    def _reconsider(self) -> None:
+        """The time is over in which more than `_most_useful` would have had to be useful."""
+        if self._most_useful < self.wanted:
+            self.wanted = self._most_useful
+            self._tell("shrinks")
+            staying = [place for place in self._places.values() if not place.retiring.is_set()]
+            staying.sort(key=lambda place: (place.key is not None, -place.number))  # first those that are not up yet
+            for place in staying[: max(0, len(staying) - self.wanted)]:
+                place.retiring.set()
+                if place.member is None and place.task is not None:
+                    place.task.cancel()
+        self._most_useful = self._useful
+        self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._reconsider)
+
+    def _give_up(self, error: BaseException) -> None:
+        self._over = True
+        for place in self._places.values():
+            if place.task is not None:
+                place.task.cancel()
+        self._tell("gave_up", str(error))
+        if self._first is not None and not self._first.done():
+            gave_up = GaveUp(str(error))
+            gave_up.__cause__ = error
+            self._first.set_exception(gave_up)
+            self._first.exception()  # whoever waits is told; that nobody does is no defect
+
+    # --- one place ---------------------------------------------------------------------------------------------------
+
+    async def _keep(self, place: _Place) -> None:
+        """Have a sandbox in this place until it is to retire."""
+        short_lives = 0
+        while not place.retiring.is_set():
+            member = await self._begin(place)
+            began = time.monotonic()
+            try:
+                ended = await self._serve(place, member)
+            finally:
+                place.member = None
+                self._unlist(place)
+                await member.close()
+            if ended is None:
+                self._tell("ended", of=member)
+                return
+            short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
+            pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
+            self._tell("died", _how(ended), seconds=pause_s, of=member)
+            await asyncio.sleep(pause_s)
+
+    async def _begin(self, place: _Place) -> Member:
+        """A sandbox that is listed; raises the first error of those that followed one another, once it is hopeless."""
+        while True:
+            async with self._starts.attempt() as failures:
+                self._tell("starting")
+                began = time.monotonic()
+                try:
+                    member = await self._start(place.number)
+                    await self._list(place, member)
+                except Throttled as error:
+                    self._starts.hold(error.retry_after_s)
+                    self._tell("failed", str(error), seconds=error.retry_after_s)
+                    continue
+                except SandboxError as error:
+                    is_news = self._starts.failed(failures, error)
+                    if self.ready == 0 and self._is_hopeless(error):
+                        raise (self._starts.first_error or error) from None
+                    if is_news:
+                        self._tell("failed", str(error), seconds=self._starts.pause_s)
+                    continue
+                self._starts.succeeded()
+            self._ever_ready = True
+            self._tell("ready", seconds=time.monotonic() - began, of=member)
+            if self._first is not None and not self._first.done():
+                self._first.set_result(None)
+            return member
+
+    def _is_hopeless(self, error: SandboxError) -> bool:
+        """Whether trying again would hardly help; a server that ends twice as it starts is broken, if none ever ran."""
+        if isinstance(error, Unavailable | Unenforceable | NotPrepared):
+            return True
+        if self._ever_ready:
+            return self._starts.in_a_row >= FAILURES_LATER
+        broken = isinstance(error, NotReady) and error.stage == "main"
+        return self._starts.in_a_row >= (FAILURES_BROKEN if broken else FAILURES)
+
+    async def _list(self, place: _Place, member: Member) -> None:
+        try:
+            endpoint = await member.endpoint()
+            self._started += 1
+            key = f"{place.number}-{self._started}"
+            self._roster.put(key, endpoint)
+        except BaseException:
+            await member.close()
+            raise
+        place.member, place.key, place.url = member, key, _bare(endpoint.url)
+        place.left.clear()
+
+    async def _serve(self, place: _Place, member: Member) -> Ended | None:
+        """Until it has died, or was to retire and has come to the end of its calls: None."""
+        died = asyncio.ensure_future(member.wait())
+        retires = asyncio.ensure_future(place.retiring.wait())
+        left = asyncio.ensure_future(place.left.wait())
+        try:
+            await asyncio.wait({died, retires}, return_when=asyncio.FIRST_COMPLETED)
+            if died.done():
+                return died.result()
+            key, place.key = place.key, None
+            if key is not None:
+                self._roster.drop(key)
+            self._tell("retires", of=member)
+            await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
+            return None
+        finally:
+            for task in (died, retires, left):
+                task.cancel()
+            await asyncio.wait({died, retires, left})
+
+    async def _ask_again(self, place: _Place, member: Member) -> None:
+        await asyncio.sleep(max(0.0, place.asked + ASK_AGAIN_S - time.monotonic()))
+        place.asked = time.monotonic()
+        try:
+            endpoint = await member.endpoint()
+        except Gone:
+            return  # its end is told by `wait`
+        except SandboxError as error:
+            self._tell("failed", f"its endpoint was asked for anew: {error}", of=member)
+            return
+        if place.member is member and place.key is not None:
+            self._roster.put(place.key, endpoint)
+            place.url = _bare(endpoint.url)
+
+    def _unlist(self, place: _Place) -> None:
+        if place.key is not None:
+            self._roster.drop(place.key)
+            place.key = None
+
+    def _at(self, url: str) -> _Place | None:
+        bare = _bare(url)
+        return next((place for place in self._places.values() if place.url == bare), None)
+
+    def _tell(
+        self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: Member | None = None
+    ) -> None:
+        id_ = None if of is None else of.id
+        self._told(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))
+
+
+def _bare(url: str) -> str:
+    return url.rstrip("/").removesuffix("/rpc")
+
+
+def _how(ended: Ended) -> str:
+    words = {
+        "exited": f"its server ended with status {ended.status}",
+        "timed_out": "its lifetime was over",
+        "terminated": "somebody ended it",
+        "lost": "it is lost",
+    }[ended.kind]
+    return f"{words}: {ended.detail}" if ended.detail else words

@@ -1,0 +1,61 @@
+"""The fleet file that a pool keeps: a line for each sandbox that is up, its tokens in files of their own."""
+
+import os
+from pathlib import Path
+
+from sandbox_runtime.endpoint import Endpoint
+
+OWN = 0o600
+
+
+class RosterFile:
+    """`FOLDER/fleet` with lines `URL token-file=PATH [proxy-token-file=PATH]`, which optimizers follow.
+
+    Every file is complete or absent, and its owner's alone. `folder`: there, and nobody else's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "fleet"
+        self._folder = folder
+        self._members: dict[str, tuple[str, Endpoint]] = {}
+        self._write()
+
+    def put(self, key: str, endpoint: Endpoint) -> None:
+        """List the endpoint of the sandbox `key`, a file's name; another one than before takes its place."""
+        had = self._members.get(key)
+        if had is not None and had[1] == endpoint:
+            return
+        for path, token in ((self._token(key), endpoint.token), (self._proxy_token(key), endpoint.proxy_token)):
+            if token is not None:
+                _replace(path, token + "\n")
+        line = f"{endpoint.url} token-file={self._token(key).name}"
+        if endpoint.proxy_token is not None:
+            line += f" proxy-token-file={self._proxy_token(key).name}"
+        self._members[key] = (line, endpoint)
+        if had is None or had[0] != line:
+            self._write()
+
+    def drop(self, key: str) -> None:
+        """List it no longer."""
+        if self._members.pop(key, None) is None:
+            return
+        self._write()
+        for path in (self._token(key), self._proxy_token(key)):
+            path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        _replace(self.path, "".join(f"{line}\n" for line, _ in self._members.values()))
+
+    def _token(self, key: str) -> Path:
+        return self._folder / f"{key}.token"
+
+    def _proxy_token(self, key: str) -> Path:
+        return self._folder / f"{key}.proxy-token"
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWN), "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)

@@ -1,0 +1,61 @@
+"""What a sandbox is to be: everything a runtime needs to know to start one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox_runtime.egress import Closed, Egress
+from sandbox_runtime.passage import Passage
+from sandbox_runtime.recipe import Prepared
+
+WORKSPACE_MB = 1024
+MEMORY_MB = 2048
+PROCESSES = 512
+LIFETIME_S = 4 * 3600.0
+READY_S = 120.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command in a sandbox. `cwd`: relative to the workspace. `stdin`: all of its input, or the file that holds it.
+
+    `env`: for this command alone, and never shown: it may hold secrets.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str = "."
+    stdin: bytes | Path = field(default=b"", repr=False)
+    timeout_s: float = 60.0
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """One sandbox.
+
+    `main`: the server, started when every command of `setup` has ended well, one after the other; its `timeout_s`
+    and `stdin` mean nothing. It listens where `GEPA_LISTEN` says (`fd:3`, or `HOST:PORT`), expects `GEPA_TOKEN`, and is
+    ready when `GET /health` answers 200.
+
+    `prepared`: the environment, of the runtime that starts it. `egress`: what it may reach besides `way_out`, which is
+    also who enforces it where the sandbox has no network of its own. `env`: variables of every command; `secrets`: the
+    same, never shown or written down. `labels`: how it is found again: `[a-z0-9-]` keys, values of up to 63 characters.
+
+    Bounds: `cpu` in cores; `memory_mb`; `workspace_mb`, what it may write; `processes` at once; `lifetime_s` from its
+    start, after which it is ended; `ready_s` for all of `setup` and `main` to be ready.
+    """
+
+    main: Command
+    prepared: Prepared
+    setup: tuple[Command, ...] = ()
+    egress: Egress = Closed()  # noqa: RUF009  a frozen value
+    way_out: Passage | None = field(default=None, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cpu: float = 1.0
+    memory_mb: int = MEMORY_MB
+    workspace_mb: int = WORKSPACE_MB
+    processes: int = PROCESSES
+    lifetime_s: float = LIFETIME_S
+    ready_s: float = READY_S

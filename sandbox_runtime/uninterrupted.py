@@ -1,0 +1,32 @@
+"""Work that is never left half done: whoever is cancelled meanwhile waits for its end first."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def to_the_end(work: Callable[..., T], *arguments: object) -> T:
+    """What blocking work returns or raises, run in a thread; otherwise as `all_of`."""
+    return await all_of(asyncio.to_thread(work, *arguments))
+
+
+async def all_of(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns or raises.
+
+    Raises:
+        CancelledError: somebody cancelled; the work has ended by then, whatever came of it.
+    """
+    running = asyncio.ensure_future(work)
+    cancelled = False
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            cancelled = True
+    if not cancelled:
+        return running.result()
+    if not running.cancelled():
+        running.exception()  # looked at, so that nobody complains that it was not
+    raise asyncio.CancelledError

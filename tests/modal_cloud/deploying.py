@@ -1,0 +1,60 @@
+"""What the control plane answers where an app with functions is deployed; no function ever runs."""
+
+from collections.abc import Mapping
+
+from google.protobuf.empty_pb2 import Empty
+from modal_proto import api_pb2
+
+Metadata = Mapping[str, str]
+
+
+class Deploying:
+    """`functions`: what was deployed, by name."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, api_pb2.Function] = {}
+
+    async def app_get_by_deployment_name(
+        self, _: api_pb2.AppGetByDeploymentNameRequest, __: Metadata
+    ) -> api_pb2.AppGetByDeploymentNameResponse:
+        return api_pb2.AppGetByDeploymentNameResponse()
+
+    async def app_create(self, _: api_pb2.AppCreateRequest, __: Metadata) -> api_pb2.AppCreateResponse:
+        return api_pb2.AppCreateResponse(app_id="ap-deployed")
+
+    async def app_heartbeat(self, _: api_pb2.AppHeartbeatRequest, __: Metadata) -> Empty:
+        return Empty()
+
+    async def app_client_disconnect(self, _: api_pb2.AppClientDisconnectRequest, __: Metadata) -> Empty:
+        return Empty()
+
+    async def app_publish(self, _: api_pb2.AppPublishRequest, __: Metadata) -> api_pb2.AppPublishResponse:
+        return api_pb2.AppPublishResponse(url="https://modal.example/app")
+
+    async def volume_get_or_create(
+        self, asked: api_pb2.VolumeGetOrCreateRequest, _: Metadata
+    ) -> api_pb2.VolumeGetOrCreateResponse:
+        return api_pb2.VolumeGetOrCreateResponse(volume_id=f"vo-{asked.deployment_name}")
+
+    async def secret_get_or_create(
+        self, asked: api_pb2.SecretGetOrCreateRequest, _: Metadata
+    ) -> api_pb2.SecretGetOrCreateResponse:
+        return api_pb2.SecretGetOrCreateResponse(secret_id=f"st-{asked.deployment_name}")
+
+    async def function_precreate(
+        self, asked: api_pb2.FunctionPrecreateRequest, _: Metadata
+    ) -> api_pb2.FunctionPrecreateResponse:
+        return api_pb2.FunctionPrecreateResponse(function_id=f"fu-{asked.function_name}")
+
+    async def function_create(
+        self, asked: api_pb2.FunctionCreateRequest, _: Metadata
+    ) -> api_pb2.FunctionCreateResponse:
+        name = asked.function.function_name
+        self.functions[name] = asked.function
+        ranked = api_pb2.FunctionData.RankedFunction(rank=0, function=asked.function)
+        return api_pb2.FunctionCreateResponse(
+            function_id=f"fu-{name}",
+            function=asked.function,
+            handle_metadata=api_pb2.FunctionHandleMetadata(function_name=name),
+            function_data=api_pb2.FunctionData(function_name=name, ranked_functions=[ranked]),
+        )

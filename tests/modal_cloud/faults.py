@@ -1,0 +1,52 @@
+"""What the loopback Modal is told to do wrong."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from grpclib import GRPCError, Status
+from modal_proto import api_pb2
+
+
+@dataclass
+class Faults:
+    """Set by tests at any time.
+
+    `create_hangs`: a sandbox is made and its creation never answered; `created` is set when that has happened.
+    `never_listens`: the connect proxy answers 502 to everything. `exec_never_ends`: no end of a command is ever told.
+    """
+
+    create_hangs: bool = False
+    never_listens: bool = False
+    exec_never_ends: bool = False
+    created: asyncio.Event = field(default_factory=asyncio.Event)
+    told: Counter[str] = field(default_factory=Counter)
+    _failing: dict[tuple[str, bool], list[GRPCError]] = field(default_factory=dict)
+    _always: dict[tuple[str, bool], GRPCError] = field(default_factory=dict)
+
+    def fail(
+        self, method: str, status: Status, times: int | None = 1, *, done: bool = False, retry_after_s: float = 0.0
+    ) -> None:
+        """The next `times` calls of this RPC are answered with this status; None: every one until `heal`.
+
+        `done`: what was asked is done all the same. `retry_after_s`: what the client is told to wait, where it is.
+        """
+        details = [api_pb2.RPCRetryPolicy(retry_after_secs=retry_after_s)] if retry_after_s else None
+        error = GRPCError(status, f"injected: {status.name}", details)
+        if times is None:
+            self._always[method, done] = error
+        else:
+            self._failing.setdefault((method, done), []).extend([error] * times)
+
+    def heal(self) -> None:
+        """No RPC fails any more."""
+        self._failing.clear()
+        self._always.clear()
+
+    def check(self, method: str, *, done: bool) -> None:
+        """Raise what this call is to be answered with, if anything; asked before and after it is done."""
+        waiting = self._failing.get((method, done))
+        error = waiting.pop(0) if waiting else self._always.get((method, done))
+        if error is not None:
+            self.told[method] += 1
+            raise error

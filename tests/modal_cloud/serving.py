@@ -1,0 +1,55 @@
+"""Serves the RPCs of Modal's own stubs by methods of a plain object: `SandboxCreateV2` by `sandbox_create_v2`."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+from grpclib import GRPCError, Status
+from grpclib.server import Stream
+
+from tests.modal_cloud.faults import Faults
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One RPC as it came in. `metadata`: its headers."""
+
+    method: str
+    message: Any
+    metadata: Mapping[str, str]
+
+
+Check = Callable[[Asked], None]
+
+
+def serving(base: type, handler: object, *, check: Check, faults: Faults) -> Any:
+    """An instance of the servicer `base`; what `handler` has no method for is answered UNIMPLEMENTED.
+
+    A method takes the request and its metadata, and returns the answer, or yields the answers of a stream. `check` sees
+    every request first, and may raise.
+    """
+
+    def method(name: str) -> Callable[[Any, Stream[Any, Message]], Awaitable[None]]:
+        handling = getattr(handler, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(), None)
+
+        async def called(_: object, stream: Stream[Any, Message]) -> None:
+            if handling is None:
+                raise GRPCError(Status.UNIMPLEMENTED, f"the loopback Modal has no {name}")
+            asked = Asked(name, await stream.recv_message(), dict(stream.metadata or {}))
+            check(asked)
+            faults.check(name, done=False)
+            if inspect.isasyncgenfunction(handling):
+                async for answer in handling(asked.message, asked.metadata):
+                    await stream.send_message(answer)
+            else:
+                answer = await handling(asked.message, asked.metadata)
+                faults.check(name, done=True)
+                await stream.send_message(answer)
+
+        return called
+
+    names = base.__abstractmethods__  # type: ignore[attr-defined]  # of a class with the metaclass ABCMeta
+    return type(base.__name__, (base,), {name: method(name) for name in names})()

@@ -1,0 +1,86 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.backends.bubblewrap.building import Builder
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.bubblewrap.boxes import left_of, said, spec_of
+from tests.sandbox_runtime.bubblewrap.test_way_out import Echoing
+
+ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
+
+
+def builder(runtime: BubblewrapRuntime, way_out: Echoing | None = None) -> Builder:
+    assert runtime._machine is not None
+    return Builder(runtime._machine, way_out)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_a_build_writes_to_its_folder_and_sees_what_it_may_read(
+    runtime: BubblewrapRuntime, tmp_path: Path, records: Records, sockets: Path
+) -> None:
+    site, readable, hidden = tmp_path / "site", tmp_path / "readable", tmp_path / "hidden"
+    for folder in (site, readable, hidden):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+    (site / "file").chmod(0o600)
+    script = f"""
+cat file {readable}/file; cat {hidden}/file; echo new > new; echo again >> file; mkdir -p deep; echo $GIVEN
+touch {readable}/x {tmp_path}/x /usr/x; exec 2>/dev/null; setsid sleep 600 &
+"""
+    status, output = await builder(runtime).run(["sh", "-c", script], site, ENV, 20, [str(readable)])
+    assert status == 0, output
+    assert output.startswith(b"sitereadable")
+    assert b"1\n" in output
+    assert names(site) == ["deep", "file", "new"]
+    assert names(tmp_path) == ["hidden", "readable", "site", "state"]
+    assert (await builder(runtime).run(["sh", "-c", "echo more >> new; exit 3"], site, ENV, 20, []))[0] == 3
+    assert (site / "new").read_text() == "new\nmore\n"
+    assert left_of(records, sockets) == []
+
+
+async def test_a_build_reaches_its_way_out_alone(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+    code = "import os, socket; print(os.environ['MODELS']); socket.create_connection(('127.0.0.1', 8182)).recv(9)"
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    site, readable = tmp_path / "site", [sys.prefix, sys.base_prefix]
+    site.mkdir()
+    status, output = await builder(runtime).run(argv, site, {**ENV, "MODELS": "none"}, 20, readable)
+    assert status == 1
+    assert b"ConnectionRefusedError" in output
+    way_out = Echoing()
+    status, output = await builder(runtime, way_out).run(argv, site, ENV, 20, readable)
+    assert (status, output) == (0, b"http://127.0.0.1:8181\n")
+    await way_out.close()
+
+
+async def test_a_build_that_takes_too_long_is_ended(
+    runtime: BubblewrapRuntime, tmp_path: Path, records: Records, sockets: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    with pytest.raises(TimeoutError):
+        await builder(runtime).run(["sleep", "60"], site, ENV, 0.3, [])
+    assert left_of(records, sockets) == []
+
+
+async def test_what_was_built_is_seen_by_a_sandbox_that_cannot_change_it(
+    runtime: BubblewrapRuntime, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir(mode=0o755)
+    script = "mkdir bin; printf '#!/bin/sh\\necho tool' > bin/tool; chmod 755 bin/tool"
+    assert (await builder(runtime).run(["sh", "-c", script], site, ENV, 20, []))[0] == 0
+    spec = await spec_of(runtime)
+    prepared = spec.prepared
+    object.__setattr__(prepared, "mounts", (*prepared.mounts, str(site)))
+    object.__setattr__(prepared, "path", (str(site / "bin"),))
+    sandbox = await runtime.start(spec)
+    assert await said(sandbox, "tool; echo x >> $(command -v tool) || rm -rf $(dirname $(command -v tool)); tool")
+    assert (site / "bin/tool").read_text() == "#!/bin/sh\necho tool"
+    assert os.access(site / "bin/tool", os.X_OK)

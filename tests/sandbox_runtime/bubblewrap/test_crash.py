@@ -1,0 +1,77 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.owner import started_at
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.bubblewrap.boxes import groups_of, left_of, namespaces, spec_of, started, until
+
+OWNER = """
+import asyncio, json, sys
+from pathlib import Path
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.owner import started_at
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, namespaces, python, shell, spec_of
+
+async def main():
+    records = Records("bubblewrap", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))
+    async with BubblewrapRuntime(records=records, warm=False) as runtime:
+        hold = 'import subprocess\\nsubprocess.Popen(["sleep", "600"], start_new_session=True)\\n'
+        spec = await spec_of(runtime, main=python(hold + ANSWERING))
+        sandboxes = await asyncio.gather(*(runtime.start(spec) for _ in range(3)))
+        spaces = set().union(*[await namespaces(sandbox) for sandbox in sandboxes])
+        running = asyncio.ensure_future(sandboxes[0].exec(shell("sleep 600")))
+        starting = asyncio.ensure_future(runtime.start(await spec_of(runtime, setup=(shell("sleep 600"),))))
+        await asyncio.sleep(0.05)
+        print(json.dumps({"ids": [sandbox.id for sandbox in sandboxes], "spaces": sorted(spaces),
+                          "doorman": runtime._machine.door.pid}), flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_when_its_process_is_killed_everything_ends_and_a_sweep_takes_the_rest(
+    usable: None, records: Records, sockets: Path, tmp_path: Path, together: bool
+) -> None:
+    with subprocess.Popen(  # noqa: ASYNC220  nothing else runs yet
+        [sys.executable, "-c", OWNER, str(tmp_path / "state"), str(sockets)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        told = json.loads(owner.stdout.readline())
+        spaces = set(told["spaces"])
+        runtime = BubblewrapRuntime(records=records)
+        assert await runtime.sweep() == []
+        assert {found.orphan for found in await runtime.found()} == {False}
+        owner.kill()
+        if together:
+            os.kill(told["doorman"], signal.SIGKILL)
+    await until(lambda: not any("process" in one for one in left_of(records, sockets, spaces)))
+    assert {found.orphan for found in await runtime.found()} == {True}
+    assert set(told["ids"]) <= set(await runtime.sweep())
+    assert left_of(records, sockets, spaces) == []
+    assert [groups_of(id_) for id_ in told["ids"]] == [[], [], []]
+    assert started_at(told["doorman"]) is None
+
+
+async def test_a_sweep_of_all_ends_one_that_is_up_and_its_owner_hears_of_it(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path
+) -> None:
+    spec = await spec_of(runtime, labels={"run": "this"})
+    swept, kept = await runtime.start(spec), await started(runtime, labels={"run": "other"})
+    spaces = await namespaces(swept)
+    assert await runtime.sweep({"run": "this"}) == []
+    assert await BubblewrapRuntime(records=records).sweep({"run": "this"}, orphans_only=False) == [swept.id]
+    ended = await swept.wait()
+    assert (ended.kind, ended.detail) == ("terminated", "swept")
+    assert [record.id for record in records.all()] == [kept.id]
+    await kept.close()
+    assert left_of(records, sockets, spaces) == []

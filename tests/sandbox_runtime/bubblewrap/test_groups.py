@@ -1,0 +1,56 @@
+from pathlib import Path
+
+from sandbox_runtime.backends.bubblewrap.bounds import Bounds
+from sandbox_runtime.backends.bubblewrap.groups import usable
+
+BOUNDS = Bounds(cpu=1.5, memory_mb=256, workspace_mb=64, processes=50, lifetime_s=100.0)
+
+
+def machine(root: Path, mounts: str, own: str) -> Path:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/mounts").write_text(mounts)
+    (root / "proc/self/cgroup").write_text(own)
+    return root
+
+
+def delegated(folder: Path, controllers: str, enabled: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup.procs").write_text("")
+    (folder / "cgroup.controllers").write_text(controllers)
+    (folder / "cgroup.subtree_control").write_text(enabled)
+
+
+def test_in_version_1_each_controller_has_its_own_hierarchy(tmp_path: Path) -> None:
+    mounts = "".join(f"cgroup /cg/{name} cgroup rw,{name} 0 0\n" for name in ("memory", "pids", "cpu,cpuacct"))
+    root = machine(tmp_path, mounts, "3:memory:/own\n2:pids:/\n1:cpu,cpuacct:/elsewhere\n")
+    for folder in ("memory/own", "pids", "cpu,cpuacct"):
+        (root / "cg" / folder).mkdir(parents=True)
+    groups = usable(root)
+    assert groups.version == 1
+    assert groups.lacking == []
+    group = groups.make("one", BOUNDS)
+    assert group.folders == tuple(root / "cg" / name / "one" for name in ("memory/own", "pids", "cpu,cpuacct"))
+    assert (root / "cg/memory/own/one/memory.limit_in_bytes").read_text() == str(256 * 2**20)
+    assert (root / "cg/pids/one/pids.max").read_text() == "117"
+    assert (root / "cg/cpu,cpuacct/one/cpu.cfs_quota_us").read_text() == "150000"
+
+
+def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: Path) -> None:
+    root = machine(tmp_path, "cgroup2 /cg cgroup2 rw 0 0\n", "0::/user/app/own\n")
+    delegated(root / "cg/user/app", "memory pids", "memory pids")
+    delegated(root / "cg/user/app/own", "", "")
+    delegated(root / "cg", "memory pids cpu", "memory pids cpu")
+    groups = usable(root)
+    assert (groups.version, groups.lacking) == (2, ["cpu"])
+    group = groups.make("one", BOUNDS)
+    assert group.folders == (root / "cg/user/app/one",)
+    assert (group.folders[0] / "memory.max").read_text() == str(256 * 2**20)
+    assert (group.folders[0] / "pids.max").read_text() == "117"
+    assert not (group.folders[0] / "cpu.max").exists()
+
+
+def test_where_no_group_can_be_made_every_controller_is_lacking(tmp_path: Path) -> None:
+    root = machine(tmp_path, "proc /proc proc rw 0 0\n", "0::/\n")
+    assert usable(root).lacking == ["memory", "pids", "cpu"]
+    assert BOUNDS.limits(usable(root).lacking, server=True)["CPU"] == 150
+    assert "CPU" not in BOUNDS.limits([], server=False)

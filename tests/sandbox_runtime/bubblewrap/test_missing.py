@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import Unavailable
+from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+
+
+def program(folder: Path, script: str) -> None:
+    file = folder / "bwrap"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+async def test_without_bubblewrap_the_runtime_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="apt install bubblewrap"):
+        await BubblewrapRuntime().__aenter__()
+
+
+def test_one_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program(tmp_path, "echo '    --tmpfs DEST'")
+    with pytest.raises(Unavailable, match=r"0\.7 or later"):
+        bubblewrap(None)
+
+
+def test_one_that_cannot_make_namespaces_is_refused_with_what_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program(tmp_path, "[ $1 = --help ] && echo '--size BYTES' && exit; echo 'No permissions to create' >&2; exit 1")
+    with pytest.raises(Unavailable, match="No permissions to create"):
+        bubblewrap(None)

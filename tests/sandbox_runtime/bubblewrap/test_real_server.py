@@ -1,0 +1,53 @@
+"""`gepa-server` itself in a sandbox, forked from the process that has imported it, with its jail."""
+
+import io
+import shutil
+import tarfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+import pytest
+
+from sandbox_runtime import Command, Recipe, SandboxSpec
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.bubblewrap.boxes import left_of, namespaces, said
+
+TICKETS = Path(__file__).parents[3] / "examples" / "tickets"
+
+
+def packed(folder: Path) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        archive.add(folder, folder.name)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("warm", [True, False])
+async def test_a_server_forked_or_executed_serves_a_program(
+    usable: None, records: Records, sockets: Path, warm: bool
+) -> None:
+    async with BubblewrapRuntime(records=records, warm=warm) as runtime:
+        prepared = await runtime.prepare(Recipe(), told=lambda _: None)
+        python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
+        spec = SandboxSpec(
+            main=Command((*prepared.server, "--python", python), cwd="tickets/python"),
+            prepared=prepared,
+            setup=(Command(("tar", "xf", "-"), stdin=packed(TICKETS)),),
+            ready_s=60,
+        )
+        sandbox = await runtime.start(spec)
+        spaces = await namespaces(sandbox)
+        endpoint = await sandbox.endpoint()
+        call = {"jsonrpc": "2.0", "id": 1, "method": "discover", "params": {}}
+        connector = aiohttp.UnixConnector(unquote(urlsplit(endpoint.url).netloc))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            for token, status in ((endpoint.token, 200), ("wrong", 401)):
+                headers = {"Authorization": f"Bearer {token}"}
+                async with session.post("http://localhost/rpc", json=call, headers=headers) as answer:
+                    assert answer.status == status
+                    assert status != 200 or "tickets" in await answer.text()
+        seen = await said(sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true")
+        assert endpoint.token not in seen
+    assert left_of(records, sockets, spaces) == []

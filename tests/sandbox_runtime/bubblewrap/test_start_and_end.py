@@ -1,0 +1,177 @@
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import Gone, NotPrepared, NotReady, SandboxError
+from sandbox_runtime.backends.bubblewrap.resources import Resources
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.health import until_healthy
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.bubblewrap.boxes import (
+    groups_of,
+    left_of,
+    namespaces,
+    python,
+    shell,
+    spec_of,
+    started,
+    until,
+)
+
+
+async def test_one_that_started_answers_and_once_closed_nothing_of_it_is_left(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path
+) -> None:
+    sandbox = await started(runtime, labels={"run": "r1"})
+    await until_healthy(await sandbox.endpoint(), 5)
+    spaces = await namespaces(sandbox)
+    assert left_of(records, sockets, spaces) != []
+    assert [found.id for found in await runtime.found({"run": "r1"})] == [sandbox.id]
+    await sandbox.close()
+    await sandbox.close()
+    assert (await sandbox.wait()).kind == "terminated"
+    assert left_of(records, sockets, spaces) == []
+    assert groups_of(sandbox.id) == []
+    for ask in (sandbox.endpoint(), sandbox.exec(shell("true"))):
+        with pytest.raises(Gone):
+            await ask
+    assert "listening" in await sandbox.logs()
+
+
+async def test_leaving_the_runtime_ends_those_that_were_not_closed(
+    usable: None, records: Records, sockets: Path
+) -> None:
+    async with BubblewrapRuntime(records=records, warm=False) as runtime:
+        sandbox = await started(runtime)
+        spaces = await namespaces(sandbox)
+    assert (await sandbox.wait()).kind == "terminated"
+    assert left_of(records, sockets, spaces) == []
+
+
+async def test_setup_runs_in_order_in_one_workspace_and_is_in_the_log(runtime: BubblewrapRuntime) -> None:
+    setup = (shell("echo first; mkdir there"), shell("pwd; cat", cwd="there", stdin=b"given\n"))
+    sandbox = await started(runtime, setup=setup)
+    assert (await sandbox.logs()).split()[:3] == ["first", "/workspace/there", "given"]
+
+
+FAILING = [
+    ({"setup": (shell("echo broken >&2; exit 3"),)}, "setup", "broken"),
+    ({"setup": (shell("sleep 60", timeout_s=0.2),)}, "setup", "longer than 0.2 s"),
+    ({"setup": (shell("sleep 60"),), "ready_s": 1.0}, "setup", "longer than 1 s"),
+    ({"main": shell("echo dying; exit 4")}, "main", "dying"),
+    ({"main": shell("sleep 60"), "ready_s": 1.0}, "ready", "longer than 1 s"),
+    ({"main": python("no such syntax")}, "main", "SyntaxError"),
+    ({"main": shell("true", cwd="nowhere")}, "main", "nowhere"),
+    ({"main": shell("sleep 60"), "lifetime_s": 1.0}, "main", "ended before"),
+]
+
+
+async def test_one_that_does_not_become_ready_says_why_and_leaves_nothing(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path
+) -> None:
+    await (await started(runtime)).close()  # from here on the doorman is there, and times can be short
+    specs = [await spec_of(runtime, **changes) for changes, _, _ in FAILING]
+    failures = await asyncio.gather(*(runtime.start(spec) for spec in specs), return_exceptions=True)
+    for failure, (_, stage, told) in zip(failures, FAILING, strict=True):
+        assert isinstance(failure, NotReady)
+        assert (failure.stage, told in str(failure)) == (stage, True), failure
+    assert left_of(records, sockets) == []
+
+
+async def test_an_environment_that_is_not_there_is_not_prepared(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+    spec = await spec_of(runtime)
+    object.__setattr__(spec.prepared, "mounts", (str(tmp_path / "gone"),))
+    with pytest.raises(NotPrepared):
+        await runtime.start(spec)
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path
+) -> None:
+    spec = await spec_of(runtime, setup=(shell("sleep 60"),))
+    for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):  # at first the doorman itself starts
+        starting = asyncio.create_task(runtime.start(spec))
+        await asyncio.sleep(after_s)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert left_of(records, sockets) == []
+
+
+async def test_a_cancelled_close_still_closes(runtime: BubblewrapRuntime, records: Records, sockets: Path) -> None:
+    sandbox = await started(runtime)
+    closing = asyncio.create_task(sandbox.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert left_of(records, sockets) == []
+
+
+async def test_how_one_ended_is_told(runtime: BubblewrapRuntime) -> None:
+    main = python("import os, time; time.sleep(0.5); os._exit(7)")
+    with pytest.raises(NotReady):
+        await started(runtime, main=main, ready_s=5)
+    over = await started(runtime, lifetime_s=1.0)
+    killed, exits = await started(runtime), await started(runtime)
+    (record,) = [record for record in runtime._records.all() if record.id == killed.id]
+    monitor = Resources.of(record).monitor
+    assert monitor is not None
+    os.kill(monitor, signal.SIGKILL)
+    assert (await killed.wait()).kind == "terminated"
+    await exits.exec(shell("true"))
+    assert (await over.wait()).kind == "timed_out"
+    await exits.close()
+
+
+async def test_a_server_that_ends_ends_its_sandbox(runtime: BubblewrapRuntime, records: Records, sockets: Path) -> None:
+    code = """
+import os, socket
+listener = socket.socket(fileno=3)
+connection = listener.accept()[0]
+connection.recv(65536)
+connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+connection.recv(1)
+os._exit(9)
+"""
+    sandbox = await started(runtime, main=python(code))
+    ended = await asyncio.wait_for(sandbox.wait(), 10)
+    assert (ended.kind, ended.status) == ("exited", 9)
+    assert left_of(records, sockets) == []
+
+
+async def test_when_the_doorman_is_killed_its_sandboxes_are_lost_and_the_next_start_has_another(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path
+) -> None:
+    sandbox = await started(runtime)
+    spaces = await namespaces(sandbox)
+    running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
+    await asyncio.sleep(0.05)
+    assert runtime._machine is not None
+    os.kill(runtime._machine.door.pid, signal.SIGKILL)
+    assert (await sandbox.wait()).kind == "lost"
+    with pytest.raises(Gone):
+        await running
+    await until(lambda: left_of(records, sockets, spaces) == [])
+    again = await started(runtime)
+    await again.close()
+
+
+async def test_ten_start_at_once(runtime: BubblewrapRuntime, records: Records, sockets: Path) -> None:
+    spec = await spec_of(runtime)
+    began = time.monotonic()
+    sandboxes = await asyncio.gather(*(runtime.start(spec) for _ in range(10)))
+    assert time.monotonic() - began < 20
+    assert len({sandbox.id for sandbox in sandboxes}) == 10
+    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
+    assert left_of(records, sockets) == []
+
+
+async def test_out_of_its_block_it_starts_nothing(runtime: BubblewrapRuntime, records: Records) -> None:
+    spec = await spec_of(runtime)
+    with pytest.raises((RuntimeError, SandboxError)):
+        await BubblewrapRuntime(records=records).start(spec)

@@ -1,0 +1,178 @@
+"""What a program in a sandbox cannot do; each attempt is one that succeeds outside."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, groups_of, python, result, said, shell, started
+
+WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  inside
+
+
+async def test_it_has_no_privilege_and_no_way_to_one(runtime: BubblewrapRuntime) -> None:
+    sandbox = await started(runtime, setup=(shell("grep -E '^(Cap|NoNew)' /proc/self/status"),))
+    assert await said(sandbox, "id -u; id -g; id -G") == "1000\n1000\n1000"
+    status = await said(sandbox, "cat /proc/self/status")
+    lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert {lines[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert lines["NoNewPrivs"] == "1"
+    assert (await sandbox.logs()).count("0" * 16) == 5
+    for command in ("mount -t tmpfs none /tmp", "umount /proc", "hostname other", "mknod /tmp/null c 1 3"):
+        assert (await result(sandbox, command)).status not in (0, 127), command
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give each sandbox a user of its own")
+async def test_started_by_root_it_is_a_user_that_nobody_else_is(runtime: BubblewrapRuntime) -> None:
+    first, second = await started(runtime), await started(runtime)
+    users = set()
+    for sandbox in (first, second):
+        uid_map = (await said(sandbox, "cat /proc/self/uid_map")).split()
+        assert uid_map[2] == "1"
+        pids = {int(pid) for group in groups_of(sandbox.id) for pid in (group / "cgroup.procs").read_text().split()}
+        (user,) = {_real_user(pid) for pid in pids}
+        assert user >= 0x7000_0000
+        users.add(user)
+    assert len(users) == 2
+
+
+def _real_user(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
+
+
+async def test_it_sees_no_file_of_the_host_and_writes_to_none(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of the host")
+    secret.chmod(0o644)
+    sandbox = await started(runtime)
+    for path in (secret, Path.home() / ".ssh", "/etc/shadow", "/etc/machine-id", "/var/log", "/run/systemd", "/sys"):
+        assert (await result(sandbox, f"cat {path} || ls {path}")).status != 0, path
+    mounted = [line.split()[1] for line in (await said(sandbox, "cat /proc/mounts")).splitlines()]
+    writable = await said(sandbox, f"for place in {' '.join(mounted)}; do test -w $place && echo $place; done; true")
+    assert {place for place in writable.split() if not place.startswith("/dev/")} == {*WRITABLE[:3]}
+    for path in ("/x", "/usr/x", "/etc/x", "/dev/x", "/proc/sys/kernel/hostname", str(Path.cwd())):
+        assert (await result(sandbox, f"touch {path}/x || echo x > {path}")).status != 0, path
+
+
+async def test_it_sees_no_process_but_its_own(runtime: BubblewrapRuntime) -> None:
+    sandbox = await started(runtime)
+    seen = await said(sandbox, "ls /proc | grep -c '^[0-9]'")
+    assert int(seen) <= 5
+    assert (await result(sandbox, f"kill -0 {os.getpid()}")).status != 0
+    server = python("import os; print(sorted(int(p) for p in os.listdir('/proc') if p.isdigit()))")
+    assert (await sandbox.exec(server)).stdout == b"[1, 2]\n"
+
+
+async def test_two_sandboxes_share_nothing(runtime: BubblewrapRuntime) -> None:
+    first, second = await started(runtime), await started(runtime)
+    await said(first, "echo mine > /workspace/file; echo mine > /tmp/file; echo mine > /dev/shm/file")
+    assert await said(second, "ls /workspace /tmp /dev/shm | grep file; true") == ""
+    kinds = "net ipc uts user cgroup"  # each command has mounts and pids of its own
+    spaces = [
+        set((await said(sandbox, f"for kind in {kinds}; do readlink /proc/self/ns/$kind; done")).split())
+        for sandbox in (first, second)
+    ]
+    ours = _own_namespaces()
+    assert not spaces[0] & spaces[1]
+    assert not ours & (spaces[0] | spaces[1])
+
+
+def _own_namespaces() -> set[str]:
+    return {str(space.readlink()) for space in Path("/proc/self/ns").iterdir()}
+
+
+async def test_it_has_no_network_but_its_own_loopback(runtime: BubblewrapRuntime) -> None:
+    sandbox = await started(runtime)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f"\0gepa-{os.getpid()}")
+        abstract.listen()
+        port = listener.getsockname()[1]
+        code = f"""
+import socket
+for kind, address in (
+    (socket.AF_INET, ("127.0.0.1", {port})),
+    (socket.AF_INET, ("192.0.2.1", 80)),
+    (socket.AF_INET, ("169.254.169.254", 80)),
+    (socket.AF_UNIX, "\\0gepa-{os.getpid()}"),
+):
+    try:
+        socket.socket(kind).connect(address)
+    except OSError:
+        continue
+    print("reached", address)
+try:
+    print("found", socket.getaddrinfo("example.com", 80))
+except OSError:
+    pass
+inner = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(inner.getsockname())
+print("own")
+"""
+        assert (await sandbox.exec(python(code))).stdout == b"own\n"
+
+
+async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRuntime) -> None:
+    sandbox = await started(runtime, workspace_mb=16)
+    for place in WRITABLE:
+        done = await result(sandbox, f"head -c 20000000 /dev/zero > {place}/big")
+        assert b"No space left" in done.stderr, place
+        assert int(await said(sandbox, f"wc -c < {place}/big; rm {place}/big")) <= 16 * 2**20
+
+
+async def test_memory_is_bounded_for_one_process_and_for_all(runtime: BubblewrapRuntime) -> None:
+    sandbox = await started(runtime, memory_mb=128)
+    done = await sandbox.exec(python("print(len(bytearray(200 * 2**20)))"))
+    assert b"MemoryError" in done.stderr
+    if "memory" not in runtime._machine.groups.lacking:  # type: ignore[union-attr]
+        hog = "import time; kept = bytearray(b'x') * (60 * 2**20); time.sleep(2)"
+        together = f"""
+import subprocess, sys
+hogs = [subprocess.Popen([sys.executable, "-I", "-S", "-c", {hog!r}]) for _ in range(4)]
+print([hog.wait() for hog in hogs])
+"""
+        done = await sandbox.exec(python(together))
+        assert done.status == 137 or b"-9" in done.stdout
+    assert await said(sandbox, "echo still there") == "still there"
+
+
+async def test_processes_are_bounded_and_a_server_at_its_bound_leaves_room_for_commands(
+    runtime: BubblewrapRuntime,
+) -> None:
+    flood = """
+import os, time
+count = 0
+try:
+    while count < 200:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        count += 1
+except BlockingIOError:
+    pass
+print("forked", count, flush=True)
+"""
+    sandbox = await started(runtime, processes=20, main=python(flood + ANSWERING))
+    count = int((await sandbox.logs()).split()[1])
+    assert 10 < count <= 20
+    assert await said(sandbox, "(echo still there) | cat") == "still there"
+    done = await sandbox.exec(python(flood))
+    assert 10 < int(done.stdout.split()[1]) <= 64
+
+
+async def test_a_sandbox_may_have_sandboxes_of_its_own(runtime: BubblewrapRuntime) -> None:
+    if shutil.which("bwrap", path="/usr/bin:/usr/local/bin") is None:
+        pytest.skip("bwrap is not in /usr: sandboxes see no other")
+    sandbox = await started(runtime)
+    nested = "bwrap --unshare-user --unshare-pid --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --disable-userns"
+    assert await said(sandbox, f"{nested} sh -c 'echo $$ > /tmp/x; cat /tmp/x'") == "2"
+    assert (await result(sandbox, f"{nested} touch /workspace/x")).status != 0
+
+
+async def test_its_terminal_devices_and_locks_work(runtime: BubblewrapRuntime) -> None:
+    sandbox = await started(runtime)
+    code = "import os, multiprocessing as m; print(os.isatty(os.openpty()[1]), m.Lock().acquire())"
+    assert (await sandbox.exec(python(code))).stdout == b"True True\n"

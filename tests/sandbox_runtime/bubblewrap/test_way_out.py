@@ -1,0 +1,77 @@
+import asyncio
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from sandbox_runtime import Allow, Open, Unenforceable
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from tests.sandbox_runtime.bubblewrap.boxes import python, said, shell, spec_of, started
+
+
+@dataclass
+class Echoing:
+    """A way out whose gateway answers each connection with the name of the socket that it came by."""
+
+    models_url: str | None = None
+    tunnel_url: str | None = None
+    servers: list[asyncio.Server] = field(default_factory=list)
+
+    async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
+        for name, listening in (("models", models), ("tunnel", tunnel)):
+            listening.setblocking(False)
+            self.servers.append(await asyncio.start_server(self._answering(name), sock=listening))
+
+    def _answering(self, name: str):  # type: ignore[no-untyped-def]
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(name.encode())
+            await writer.drain()
+            writer.close()
+
+        return answer
+
+    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
+        return {"MODELS": models_url, "HTTPS_PROXY": tunnel_url}
+
+    async def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+async def test_the_way_out_answers_on_loopback_inside_and_nowhere_else(runtime: BubblewrapRuntime) -> None:
+    way_out = Echoing()
+    setup = (shell("echo $MODELS $HTTPS_PROXY"),)
+    sandbox = await started(runtime, way_out=way_out, egress=Allow(domains=("example.com",)), setup=setup)
+    assert "http://127.0.0.1:8181 http://127.0.0.1:8182" in await sandbox.logs()
+    code = """
+import socket
+print([socket.create_connection(("127.0.0.1", port)).makefile().read() for port in (8181, 8182)])
+"""
+    assert (await sandbox.exec(python(code))).stdout == b"['models', 'tunnel']\n"
+    for port in (8181, 8182):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+    other = await started(runtime)
+    assert (await other.exec(python(code))).status == 1
+    await sandbox.close()
+    await way_out.close()
+
+
+@pytest.mark.parametrize("egress", [Open(), Allow(domains=("example.com",))])
+async def test_what_nobody_would_enforce_is_refused(runtime: BubblewrapRuntime, egress: Open | Allow) -> None:
+    with pytest.raises(Unenforceable):
+        await runtime.start(await spec_of(runtime, egress=egress))
+    assert await runtime.found() == []
+
+
+async def test_two_with_a_way_out_have_the_same_ports_and_different_sockets(runtime: BubblewrapRuntime) -> None:
+    ways = [Echoing(), Echoing()]
+    sandboxes = await asyncio.gather(*(started(runtime, way_out=way) for way in ways))
+    for sandbox in sandboxes:
+        assert await said(sandbox, "echo $MODELS") == "http://127.0.0.1:8181"
+    await ways[0].close()
+    code = "import socket; print(socket.create_connection(('127.0.0.1', 8181)).makefile().read())"
+    assert (await sandboxes[0].exec(python(code))).status == 1
+    assert (await sandboxes[1].exec(python(code))).stdout == b"models\n"
+    await ways[1].close()

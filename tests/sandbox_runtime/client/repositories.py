@@ -1,0 +1,122 @@
+"""Small git repositories, and a server that gives one to whoever has its password."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import BasicAuth, web
+
+COMMITTER = {
+    **{
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "T"), ("EMAIL", "t@t"))
+    },
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | COMMITTER
+    return subprocess.check_output(["git", "-C", str(folder), *arguments], text=True, env=environment).strip()
+
+
+def commit(folder: Path, files: Mapping[str, str]) -> str:
+    """Commit these files, in a repository that is made where there is none; the commit's id."""
+    if not (folder / ".git").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        git(folder, "init", "--quiet", "--initial-branch=trunk")
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message=work")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@dataclass
+class GitHost:
+    """A git server on loopback. `seen`: who had the password, on the machine, while it was used: (program, where)."""
+
+    port: int
+    password: str
+    authorized: int = 0
+    seen: set[tuple[str, str]] = field(default_factory=set)
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{name}"
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@asynccontextmanager
+async def git_host(root: Path, password: str, redirect_to: str | None = None) -> AsyncIterator[GitHost]:
+    """Serves the repositories in `root` by `git http-backend`; `redirect_to`: says that they are there instead."""
+    host = GitHost(0, password)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if redirect_to is not None:
+            raise web.HTTPFound(redirect_to + request.path_qs)
+        given = request.headers.get("Authorization", "")
+        if not given or BasicAuth.decode(given).password != password:
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="git"'}, text=f"not with {given}")
+        host.authorized += 1
+        host.seen |= await asyncio.to_thread(_who_has, password)
+        return await _backend(request, root)
+
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host.port = runner.addresses[0][1]
+        yield host
+    finally:
+        await runner.cleanup()
+
+
+async def _backend(request: web.Request, root: Path) -> web.Response:
+    process = await asyncio.create_subprocess_exec(
+        *("git", "http-backend"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": str(root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+            "REQUEST_METHOD": request.method,
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query_string,
+            "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+            "REMOTE_USER": "reader",
+            "REMOTE_ADDR": "127.0.0.1",
+        },
+    )
+    output, _ = await process.communicate(await request.read())
+    head, _, body = output.partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+    status = int(headers.pop("Status", "200 OK").split()[0])
+    return web.Response(status=status, headers=headers, body=body)
+
+
+def _who_has(secret: str) -> set[tuple[str, str]]:
+    """Processes in whose environment or arguments the secret is, by what they run."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (process / "comm").read_text().strip()
+            found |= {
+                (name, where) for where in ("environ", "cmdline") if secret.encode() in (process / where).read_bytes()
+            }
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return found

@@ -1,0 +1,47 @@
+"""What users may write for a repository, and what they may not."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.client.address import Local, Remote, address
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("https://github.com/o/r", Remote("https://github.com/o/r", "")),
+        ("https://github.com/o/r.git#packages/a/", Remote("https://github.com/o/r.git", "packages/a")),
+        ("ssh://git@example.com:22/o/r", Remote("ssh://git@example.com:22/o/r", "")),
+        ("git@github.com:o/r.git", Remote("ssh://git@github.com/o/r.git", "")),
+        ("file:///srv/r#a", Remote("file:///srv/r", "a")),
+        ("http://127.0.0.1:1/r", Remote("http://127.0.0.1:1/r", "")),
+        ("some/folder", Local(Path("some/folder"))),
+        (".", Local(Path())),
+    ],
+)
+def test_paths_and_urls_are_told_apart(text: str, meant: Local | Remote) -> None:
+    assert address(text) == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://example.com/r",
+        "ext::sh://x",
+        "ftp://example.com/r",
+        "https:///r",
+        "https://example.com/r#../outside",
+        "https://example.com/r#/absolute",
+        "https://user@example.com/r",
+    ],
+)
+def test_what_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"URL|host|folder"):
+        address(text)
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="leave user and password out") as refused:
+        address("https://user:hunter2@example.com/r")
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,270 @@
+"""A client's sandbox, with the process backend: its program, its environment, its commands, over stops and starts."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from sandbox_runtime import Ended, Gone, NotPrepared, NotReady, Open, Recipe, SandboxError
+from sandbox_runtime.backends.process import ProcessRuntime
+from sandbox_runtime.client import ClientSandbox, ClientSettings, Source
+from tests.sandbox_runtime.client.repositories import commit, git
+from tests.sandbox_runtime.environments.building import make_wheel
+
+SERVER = """
+import os, shutil, socket
+listening = socket.socket(fileno=3)
+while True:
+    connection, _ = listening.accept()
+    with connection:
+        asked = connection.recv(65536).split(b" ")[1].decode()
+        if asked == "/end":
+            os._exit(7)
+        said = "well" if asked == "/health" else str(shutil.which(asked[1:]))
+        head = f"HTTP/1.1 200 OK\\r\\nContent-Length: {len(said)}\\r\\nConnection: close\\r\\n\\r\\n"
+        connection.sendall((head + said).encode())
+"""
+FILES = {"app/serve.py": SERVER, "app/requirements.txt": "greeting==1.0\n", "top.txt": "top"}
+SETTINGS = ClientSettings(main=(sys.executable, "serve.py"), egress=Open(), ready_s=30.0, labels={"client": "one"})
+
+Make = Callable[..., ClientSandbox]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Environments of all these tests, and the only place that packages come from."""
+    folder = tmp_path_factory.mktemp("shared")
+    for version in ("1.0", "2.0"):
+        make_wheel(folder / "wheels", "greeting", version, {"greeting.py": f"WORDS = 'hello {version}'\n"})
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    commit(tmp_path / "repository", FILES)
+    return tmp_path / "repository"
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path) -> AsyncIterator[ProcessRuntime]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(shared / "wheels"))
+    async with ProcessRuntime(environments=shared / "environments", workspaces=tmp_path / "workspaces") as runtime:
+        yield runtime
+
+
+@pytest.fixture
+async def make(runtime: ProcessRuntime, repository: Path, tmp_path: Path) -> AsyncIterator[Make]:
+    made: list[ClientSandbox] = []
+
+    def make(settings: ClientSettings = SETTINGS, folder: str = "app", **given: object) -> ClientSandbox:
+        source = Source(str(repository / folder), cache=tmp_path / "sources")
+        made.append(ClientSandbox(runtime, source, settings, **given))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for sandbox in made:
+        await sandbox.close()
+
+
+async def said(sandbox: ClientSandbox, script: str, env: Mapping[str, str] | None = None) -> str:
+    done = await sandbox.exec_bash(script, 30, env)
+    assert (done.status, done.stderr) == (0, b"")
+    return done.stdout.decode().strip()
+
+
+async def asked(sandbox: ClientSandbox, path: str) -> str:
+    """What the program's server says."""
+    socket = unquote((await sandbox.endpoint()).url.removeprefix("http+unix://"))
+    reader, writer = await asyncio.open_unix_connection(socket)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    await writer.wait_closed()
+    return answer.partition(b"\r\n\r\n")[2].decode()
+
+
+async def test_its_program_is_there_at_its_commit_with_its_environment(make: Make, repository: Path) -> None:
+    (repository / "app" / "serve.py").write_text("not committed")
+    sandbox = make()
+    endpoint = await sandbox.start()
+    assert await asked(sandbox, "/health") == "well"
+    assert await sandbox.endpoint() == endpoint
+    assert await said(sandbox, "basename $PWD; cat ../top.txt") == "app\ntop"
+    assert await said(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 1.0"
+    assert await said(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
+    assert await said(sandbox, "git status --porcelain; git remote") == ""
+
+
+async def test_scripts_have_a_deadline_and_variables_of_their_own(make: Make) -> None:
+    sandbox = make()
+    await sandbox.start()
+    assert await said(sandbox, 'echo "$MINE"; [[ 1 == 1 ]]', {"MINE": "yes"}) == "yes"
+    late = await sandbox.exec_bash("echo begun; sleep 60", 0.5)
+    assert (late.timed_out, late.stdout) == (True, b"begun\n")
+    assert (await sandbox.exec_bash("exit 3")).status == 3
+
+
+async def test_a_prebuilt_command_is_found_by_scripts_and_by_the_server_also_after_a_restart(make: Make) -> None:
+    sandbox = make(replace(SETTINGS, commands={"early": b"#!/bin/sh\necho early $1\n"}))
+    await sandbox.add_command("before", b"#!/bin/sh\necho before\n")
+    await sandbox.start()
+    await sandbox.add_command("late", b"#!/bin/sh\necho late\n")
+    await sandbox.add_command("git", b"#!/bin/sh\necho ours goes first\n")
+    for _ in range(2):
+        assert await said(sandbox, "early one; before; late; git") == "early one\nbefore\nlate\nours goes first"
+        for command in ("early", "before", "late"):
+            assert (await asked(sandbox, f"/{command}")).endswith(f"/bin/{command}")
+        await sandbox.stop()
+        await sandbox.start()
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "-x", "a/b", ".hidden", "x" * 65, "a\n"])
+async def test_a_command_has_a_name_for_a_command(make: Make, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name"):
+        await make().add_command(name, b"")
+
+
+async def test_a_stopped_one_starts_again_from_the_commit(make: Make) -> None:
+    sandbox = make()
+    await sandbox.start()
+    await said(sandbox, "echo changed > ../top.txt")
+    await sandbox.stop()
+    with pytest.raises(Gone):
+        await sandbox.exec_bash("true")
+    with pytest.raises(Gone):
+        await sandbox.endpoint()
+    assert (await sandbox.wait()).kind == "terminated"
+    await sandbox.start()
+    assert await said(sandbox, "cat ../top.txt") == "top"
+
+
+async def test_one_that_ended_by_itself_is_started_anew(make: Make) -> None:
+    sandbox = make()
+    await sandbox.start()
+    first = sandbox.id
+    await asked(sandbox, "/end")
+    assert await asyncio.wait_for(sandbox.wait(), 30) == Ended("exited", 7)
+    await sandbox.start()
+    assert sandbox.id != first
+    assert await asked(sandbox, "/health") == "well"
+
+
+async def test_dependencies_are_installed_again_from_what_the_workspace_lists_now(make: Make, repository: Path) -> None:
+    sandbox = make()
+    await sandbox.start()
+    await said(
+        sandbox, "echo greeting==2.0 > requirements.txt; echo new > new.txt; rm ../top.txt; head -c 99 /dev/zero > z"
+    )
+    await sandbox.reinstall_deps()
+    assert await asked(sandbox, "/health") == "well"
+    assert await said(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 2.0"
+    assert await said(sandbox, "ls ..; cat new.txt; wc -c < z") == "app\nnew\n99"
+    assert await said(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
+    await sandbox.stop()
+    await sandbox.start()
+    assert await said(sandbox, "python -c 'import greeting; print(greeting.WORDS)'; cat new.txt") == "hello 2.0\nnew"
+
+
+async def test_an_environment_that_cannot_be_made_leaves_the_old_one_up(make: Make) -> None:
+    sandbox = make()
+    await sandbox.start()
+    first = sandbox.id
+    await said(sandbox, "echo greeting==3.0 > requirements.txt")
+    with pytest.raises(NotPrepared, match="greeting"):
+        await sandbox.reinstall_deps()
+    assert sandbox.id == first
+    assert await asked(sandbox, "/health") == "well"
+
+
+async def test_what_was_prepared_is_not_prepared_again_by_a_start(make: Make, runtime: ProcessRuntime) -> None:
+    told: list[str] = []
+    first, second = make(told=told.append), make(told=told.append)
+    prepared = await first.prepare()
+    assert isinstance(prepared.recipe, Recipe)
+    said_by_then = list(told)
+    await asyncio.gather(first.start(), second.start())
+    assert told == said_by_then
+    found = await runtime.found({"client": "one"})
+    assert {one.id for one in found} == {first.id, second.id}
+
+
+async def test_one_that_does_not_start_leaves_nothing_and_says_why(make: Make, runtime: ProcessRuntime) -> None:
+    sandbox = make(replace(SETTINGS, main=("sh", "-c", "echo out of paper >&2; exit 3")))
+    with pytest.raises(NotReady) as failed:
+        await sandbox.start()
+    assert "out of paper" in failed.value.log_tail
+    assert await runtime.found() == []
+
+
+async def test_a_closed_one_stays_closed(make: Make) -> None:
+    sandbox = make()
+    async with sandbox:
+        await sandbox.start()
+    await sandbox.close()
+    with pytest.raises(Gone):
+        await sandbox.start()
+    assert isinstance(await sandbox.wait(), Ended)
+
+
+class Way:
+    """A passage that notes what becomes of it."""
+
+    models_url = tunnel_url = "http://127.0.0.1:9"
+
+    def __init__(self, name: str) -> None:
+        self.name, self.closed = name, False
+
+    async def serve(self, *_: object) -> None:
+        raise AssertionError
+
+    def env(self, *urls: str) -> Mapping[str, str]:
+        return {"THE_WAY": f"{self.name} {urls[0]}"}
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_each_start_has_a_way_out_of_its_own_which_ends_with_it(make: Make) -> None:
+    ways: list[Way] = []
+
+    def way_out(name: str) -> Way:
+        ways.append(Way(name))
+        return ways[-1]
+
+    sandbox = make(name="first", way_out=way_out)
+    await sandbox.start()
+    assert await said(sandbox, 'echo "$THE_WAY"') == "first http://127.0.0.1:9"
+    await sandbox.stop()
+    await sandbox.start()
+    assert [way.closed for way in ways] == [True, False]
+    await sandbox.close()
+    assert [way.closed for way in ways] == [True, True]
+    failing = make(replace(SETTINGS, main=("false",)), way_out=way_out)
+    with pytest.raises(NotReady):
+        await failing.start()
+    assert all(way.closed for way in ways)
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
+async def test_node_packages_of_the_environment_are_linked_to_the_program(
+    make: Make, repository: Path, shared: Path
+) -> None:
+    commit(repository, {"app/package.json": '{"name": "p", "type": "module"}', "app/requirements.txt": ""})
+    sandbox = make(replace(SETTINGS, ready_s=60.0))
+    await sandbox.start()
+    modules = await said(sandbox, "readlink -f node_modules")
+    assert modules.startswith(str(shared / "environments"))
+    assert await said(sandbox, "git status --porcelain") == ""
+
+
+async def test_a_source_that_cannot_be_had_is_told_by_start(runtime: ProcessRuntime, tmp_path: Path) -> None:
+    async with ClientSandbox(runtime, Source(str(tmp_path / "missing"), cache=tmp_path / "c"), SETTINGS) as sandbox:
+        with pytest.raises(SandboxError, match="no folder"):
+            await sandbox.start()

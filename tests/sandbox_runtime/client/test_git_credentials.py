@@ -1,0 +1,115 @@
+"""Credentials of git: told to one server by one command, and found nowhere else."""
+
+import logging
+import secrets
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.client import CredentialsFailed, FirstOf, GitFailed, GitToken, Source
+from tests.sandbox_runtime.client.repositories import commit, git_host
+
+GITS_OWN = {"git", "git-remote-http", "git-remote-https", "sh"}
+"""Git, its helper for the protocol, and the shell that git asks for credentials."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    commit(tmp_path / "served" / "r", {"program.py": "print('one')\n"})
+    return tmp_path / "served"
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the user's own git would write down what worked."""
+    config, stored = tmp_path / "gitconfig", tmp_path / "stored"
+    config.write_text(f"[credential]\n\thelper = store --file {stored}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    return stored
+
+
+def files_with(folder: Path, secret: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
+async def test_a_token_reaches_git_and_its_server_and_no_file_log_argument_or_other_process(
+    root: Path, tmp_path: Path, stored: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = secrets.token_hex(20)
+    told: list[str] = []
+    async with git_host(root, token) as host:
+        source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
+        checkout = await source.ready(told=told.append)
+        assert host.authorized >= 2
+    assert {where for _, where in host.seen} == {"environ"}
+    assert {program for program, _ in host.seen} <= GITS_OWN
+    assert files_with(tmp_path, token) == []
+    assert not exists(stored)
+    assert token not in caplog.text + repr(told) + repr(checkout) + repr(GitToken(token))
+
+
+async def test_a_refused_token_is_not_repeated_in_what_is_said(root: Path, tmp_path: Path, stored: Path) -> None:
+    token = secrets.token_hex(20)
+    async with git_host(root, "another") as host:
+        source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
+        with pytest.raises(GitFailed) as failed:
+            await source.ready(told=print)
+    assert token not in str(failed.value)
+    assert files_with(tmp_path, token) == []
+
+
+async def test_where_there_is_no_token_nobody_is_asked_for_one(root: Path, tmp_path: Path, stored: Path) -> None:
+    async with git_host(root, "secret") as host:
+        with pytest.raises(GitFailed, match="give a token or a GitHub App"):
+            await Source(host.url("r"), cache=tmp_path / "cache").ready(told=print)
+    assert host.authorized == 0
+
+
+async def test_a_token_is_for_its_own_host_also_when_that_sends_git_elsewhere(
+    root: Path, tmp_path: Path, stored: Path
+) -> None:
+    token = secrets.token_hex(20)
+    async with git_host(root, token) as other, git_host(root, "", redirect_to=f"http://{other.host}") as host:
+        source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
+        with pytest.raises(GitFailed):
+            await source.ready(told=print)
+        assert other.authorized == 0
+
+
+async def test_a_token_is_given_for_its_host_and_never_in_the_clear() -> None:
+    token = GitToken("t", "git.example.com")
+    assert await token.for_url("https://git.example.com/o/r") == ("x-access-token", "t")
+    for url in (
+        "https://git.example.com.evil.com/o/r",
+        "https://git.example.com:444/o/r",
+        "http://git.example.com/o/r",
+        "ssh://git@git.example.com/o/r",
+        "file:///git.example.com/r",
+    ):
+        assert await token.for_url(url) is None
+
+
+async def test_the_first_that_has_some_is_asked_no_further() -> None:
+    both = FirstOf([GitToken("a", "a.com"), GitToken("b", "b.com")])
+    assert await both.for_url("https://b.com/o/r") == ("x-access-token", "b")
+    assert await both.for_url("https://c.com/o/r") is None
+
+
+def test_a_token_is_read_from_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    monkeypatch.setenv("THE_TOKEN", "def")
+    assert GitToken.from_file(tmp_path / "token").token == "abc"
+    assert GitToken.from_environment("THE_TOKEN", "a.com").token == "def"
+    (tmp_path / "token").write_text("two\nlines\n")
+    for read in (
+        lambda: GitToken.from_file(tmp_path / "token"),
+        lambda: GitToken.from_file(tmp_path / "missing"),
+        lambda: GitToken.from_environment("NO_SUCH_VARIABLE"),
+    ):
+        with pytest.raises(CredentialsFailed):
+            read()

@@ -1,0 +1,18 @@
+"""What tests of sandboxes share."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("tests.sandbox_runtime.suite")  # it tells as much as tests do
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for sockets: pytest's own have paths that are too long."""
+    folder = Path(tempfile.mkdtemp(prefix="ev", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)

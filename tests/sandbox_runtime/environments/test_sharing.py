@@ -1,0 +1,113 @@
+"""The cache between processes: built once, begun again after a kill, swept when nobody asks for it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import Recipe
+from sandbox_runtime.environments import Environments
+from sandbox_runtime.environments.cache import KEPT_DAYS
+from tests.sandbox_runtime.environments.building import HostRun, exists, places
+
+TOP = Path(__file__).parents[3]
+RECIPE = Recipe(python=">=3.8")
+
+OTHER = f"""
+import asyncio, sys
+sys.path.insert(0, {str(TOP)!r})
+from pathlib import Path
+from sandbox_runtime import Recipe
+from sandbox_runtime.environments import Environments
+from tests.sandbox_runtime.environments.building import HostRun
+
+class Run(HostRun):
+    async def __call__(self, *arguments):
+        print("building", flush=True)
+        if sys.argv[2] == "hang":
+            Path(arguments[1], "half").write_text("done")
+            await asyncio.sleep(600)
+        return await super().__call__(*arguments)
+
+environments = Environments(Path(sys.argv[1]))
+print((asyncio.run(environments.ready(Recipe(python=">=3.8"), run=Run(), told=lambda words: None))).python)
+"""
+
+
+def other(cache: Path, what: str = "build") -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", OTHER, str(cache), what]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_that_want_the_same_build_it_once(cache: Path) -> None:
+    with other(cache) as first, other(cache) as second:
+        said = [process.communicate(timeout=60)[0].splitlines() for process in (first, second)]
+    lines = [line for lines in said for line in lines]
+    assert lines.count("building") == 1
+    assert said[0][-1] == said[1][-1]
+
+
+async def test_a_build_that_was_killed_is_begun_again(cache: Path, run: HostRun) -> None:
+    with other(cache, "hang") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "building\n"
+        killed.send_signal(signal.SIGKILL)
+    built = await Environments(cache).ready(RECIPE, run=run, told=print)
+    assert exists(built.python)
+    assert places(cache) == [Path(built.mounts[0]).parent.name]
+
+
+async def test_a_build_that_is_cancelled_leaves_nothing_and_whoever_waited_builds(cache: Path, run: HostRun) -> None:
+    begun = asyncio.Event()
+
+    class Hanging(HostRun):
+        async def __call__(self, *_: object) -> tuple[int, bytes]:
+            begun.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    first = asyncio.create_task(Environments(cache).ready(RECIPE, run=Hanging(), told=print))
+    await asyncio.wait_for(begun.wait(), 30)
+    waiting: asyncio.Queue[str] = asyncio.Queue()
+    second = asyncio.create_task(Environments(cache).ready(RECIPE, run=run, told=waiting.put_nowait))
+    assert await asyncio.wait_for(waiting.get(), 30) == "waiting for another process that builds this environment"
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    built = await asyncio.wait_for(second, 60)
+    assert len(places(cache)) == 1
+    assert exists(built.python)
+
+
+async def test_what_nobody_asked_for_in_a_month_is_swept_and_what_is_used_stays(cache: Path, run: HostRun) -> None:
+    environments = Environments(cache)
+    used = await environments.ready(RECIPE, run=run, told=print)
+    unused = await environments.ready(Recipe(python=">=3.9"), run=run, told=print)
+    long_ago = time.time() - (KEPT_DAYS + 1) * 24 * 3600
+    for built in (used, unused):
+        os.utime(Path(built.mounts[0]).with_name("complete"), (long_ago, long_ago))
+    await environments.ready(RECIPE, run=run, told=print)
+    environments.sweep()
+    assert exists(used.mounts[0])
+    assert not exists(unused.mounts[0])
+    assert len(places(cache)) == 1
+
+
+async def test_a_folder_that_its_build_made_unreadable_is_removed_all_the_same(cache: Path) -> None:
+    class Spoiling(HostRun):
+        async def __call__(self, *arguments: object, **_: object) -> tuple[int, bytes]:
+            deep = Path(str(arguments[1]))
+            for _name in range(40):
+                deep = deep / ("d" * 60)
+                deep.mkdir()
+            deep.parent.chmod(0)
+            return 1, b"spoilt"
+
+    with pytest.raises(Exception, match="spoilt"):
+        await Environments(cache).ready(RECIPE, run=Spoiling(), told=print)
+    assert places(cache) == []

@@ -1,0 +1,99 @@
+"""A gateway in front of a stub provider, and sandboxes that ask it."""
+
+import contextlib
+import io
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+
+from sandbox_runtime.egress import Closed, Egress
+from sandbox_runtime.gateway import Gateway, Listen, ModelCall, Policy, Provider, Refusal, anthropic, openai
+from sandbox_runtime.gateway.passage import GatewayPassage
+from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000}
+PRICED = {"m": (1.0, 1.0)}
+
+
+@dataclass
+class Told:
+    """What the gateway told."""
+
+    calls: list[ModelCall] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    caps: list[None] = field(default_factory=list)
+
+
+@dataclass
+class Sandbox:
+    """One that asks: with its own token, at these addresses."""
+
+    passage: GatewayPassage
+    models: str
+    tunnel: str
+
+    @property
+    def token(self) -> str:
+        return self.passage.env(self.models, self.tunnel)["OPENAI_API_KEY"]
+
+    def post(self, path: str, http: aiohttp.ClientSession, body: Any = None, **options: Any) -> Any:
+        """A request as a program sends it; used by `async with`."""
+        options.setdefault("headers", {"Authorization": f"Bearer {self.token}"})
+        options.setdefault("data" if isinstance(body, bytes | io.BytesIO) else "json", ASKED if body is None else body)
+        return http.post(self.models + path, **options)
+
+    def chat(self, http: aiohttp.ClientSession, body: Any = None, **options: Any) -> Any:
+        return self.post("/openai/v1/chat/completions", http, body, **options)
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[StubProvider]:
+    async with StubProvider() as stub:
+        yield stub
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """A program's client."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        yield session
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+Opens = Callable[..., contextlib.AbstractAsyncContextManager[Gateway]]
+
+
+@pytest.fixture
+def opened(provider: StubProvider, told: Told) -> Opens:
+    """Opens a gateway to the stub provider as OpenAI and as Anthropic."""
+
+    def make(policy: Policy | None = None, providers: Sequence[Provider] | None = None, **options: Any) -> Gateway:
+        return Gateway(
+            providers=providers or (openai(KEY, f"{provider.url}/v1"), anthropic(KEY, provider.url)),
+            policy=policy or Policy(prices=PRICED),
+            on_call=told.calls.append,
+            on_refusal=told.refusals.append,
+            **{"on_cap": lambda: told.caps.append(None), **options},
+        )
+
+    return make
+
+
+async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "sandbox-1") -> Sandbox:
+    """One with listening sockets of its own, as where it has a network of its own."""
+    passage = gateway.passage(name, egress or Closed())
+    models, tunnel = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    urls = [f"http://127.0.0.1:{served.getsockname()[1]}" for served in (models, tunnel)]
+    await passage.serve(models, tunnel)
+    return Sandbox(passage, *urls)
+
+
+__all__ = ["Listen", "Opens", "Sandbox", "Told", "sandbox"]

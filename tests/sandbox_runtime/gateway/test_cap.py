@@ -1,0 +1,181 @@
+"""The spend cap: at most one call beyond it, held at it, and told once."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from sandbox_runtime.gateway import Policy
+from sandbox_runtime.gateway.spend import Spend
+from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Sandbox, Told, sandbox
+from tests.sandbox_runtime.gateway.stub_provider import StubProvider, completion, replying
+
+COST = 0.01  # of a call: what it reads is free, and it writes 1,000 tokens at 10 dollars a million
+PRICES = {"m": (0.0, 10.0), "free": (0.0, 0.0)}
+
+
+def capped(usd: float) -> Policy:
+    return Policy(cap_usd=usd, prices=PRICES)
+
+
+async def asks(one: Sandbox, http: aiohttp.ClientSession, times: int) -> None:
+    """So many calls, one after the other, as far as they are answered."""
+    for _ in range(times):
+        async with one.chat(http) as response:
+            assert response.status == 200
+            await response.read()
+
+
+@pytest.mark.parametrize("cap", [0.5, 0.495])
+async def test_twenty_at_once_stop_within_one_call_of_the_cap(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told, cap: float
+) -> None:
+    provider.answer = completion(0, 1000, seconds=0.002)
+    reached = asyncio.Event()
+    async with opened(capped(cap), on_cap=reached.set) as gateway:
+        sandboxes = [await sandbox(gateway, name=f"sandbox-{number}") for number in range(4)]
+        programs = [asyncio.create_task(asks(sandboxes[number % 4], http, 50)) for number in range(20)]
+        await asyncio.wait_for(reached.wait(), 30)
+        assert not any(program.done() for program in programs)  # held, not refused
+        assert gateway.spent_usd == pytest.approx(0.5)
+        for one in sandboxes:
+            await one.passage.close()
+        for program in programs:
+            with pytest.raises(aiohttp.ClientError):
+                await program
+    assert len(provider.seen) == len(told.calls) == 50
+    assert sum(call.cost_usd or 0.0 for call in told.calls) == pytest.approx(0.5)
+    assert told.refusals == []
+
+
+async def test_the_cap_is_told_once(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    provider.answer = completion(0, 1000)
+    async with opened(capped(COST)) as gateway:
+        await asks(await sandbox(gateway), http, 1)
+        gateway.elsewhere_usd = 1.0
+        gateway.elsewhere_usd = 2.0
+    assert len(told.caps) == 1
+
+
+class Call:
+    """One that asks the cap to go out, and then takes as long as it is left."""
+
+    def __init__(self, spend: Spend, most_usd: float) -> None:
+        self.out = asyncio.Event()
+        self.over = asyncio.Event()
+        self.counted_usd: float | None = None
+        self.task = asyncio.create_task(self._run(spend, most_usd))
+
+    async def _run(self, spend: Spend, most_usd: float) -> None:
+        async with spend.charge(most_usd) as charge:
+            self.out.set()
+            await self.over.wait()
+            charge.counted_usd = self.counted_usd
+
+    async def end(self, usd: float | None) -> None:
+        self.counted_usd = usd
+        self.over.set()
+        await asyncio.wait_for(self.task, 30)
+
+
+async def settled() -> None:
+    """Everything that can go on has: nothing here waits for more than other tasks."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_calls_that_might_reach_the_cap_wait_for_those_under_way_in_order_of_arrival() -> None:
+    spend = Spend(1.0, lambda: None)
+    calls = [Call(spend, 0.6) for _ in range(4)]
+    await settled()
+    assert [call.out.is_set() for call in calls] == [True, True, False, False]  # the second was below the cap
+    await calls[0].end(0.1)
+    await settled()
+    assert [call.out.is_set() for call in calls] == [True, True, True, False]
+    for call in calls[1:]:
+        await call.end(0.1)
+    assert spend.spent_usd == pytest.approx(0.4)
+
+
+async def test_a_call_whose_cost_is_not_known_counts_as_the_most_it_may_have_cost() -> None:
+    told: list[None] = []
+    spend = Spend(1.0, lambda: told.append(None))
+    call = Call(spend, 1.5)
+    await call.end(None)
+    assert spend.spent_usd == 1.5 and len(told) == 1
+
+
+async def test_who_gives_up_while_held_leaves_its_room_to_others() -> None:
+    spend = Spend(1.0, lambda: None)
+    first, second, third = (Call(spend, 1.0) for _ in range(3))
+    await settled()
+    second.task.cancel()
+    await first.end(0.0)  # in the same moment
+    await settled()
+    assert second.task.cancelled() and third.out.is_set()
+    await third.end(0.0)
+    late = Call(spend, 1.0)
+    await settled()
+    assert late.out.is_set()
+    await late.end(0.0)
+
+
+async def test_who_gives_up_as_its_turn_comes_gives_it_back() -> None:
+    spend = Spend(1.0, lambda: None)
+    async with spend.charge(1.0) as charge:
+        second, third = (Call(spend, 1.0) for _ in range(2))
+        await settled()
+        charge.counted_usd = 0.0
+    second.task.cancel()
+    await settled()
+    assert third.out.is_set()
+    await third.end(0.0)
+
+
+async def test_what_is_spent_elsewhere_counts_and_what_is_held_goes_on_where_that_falls() -> None:
+    spend = Spend(1.0, lambda: None)
+    spend.elsewhere_usd = 1.0
+    call = Call(spend, 0.1)
+    await settled()
+    assert not call.out.is_set()
+    spend.elsewhere_usd = 0.5
+    await settled()
+    assert call.out.is_set()
+    await call.end(0.0)
+
+
+async def test_a_model_without_a_price_is_refused_under_a_cap_and_told_how_to_price_it(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    async with opened(capped(1.0)) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "model": "unheard-of"}) as response:
+            assert response.status == 403
+            assert "price" in (await response.json())["error"]["message"]
+        async with one.chat(http, {**ASKED, "service_tier": "priority"}) as response:
+            assert response.status == 403
+    assert provider.seen == [] and len(told.refusals) == 2
+
+
+async def test_without_a_cap_a_model_without_a_price_is_told_as_unpriced(
+    opened: Opens, http: aiohttp.ClientSession, told: Told
+) -> None:
+    async with opened(Policy()) as gateway:
+        one = await sandbox(gateway)
+        await asks(one, http, 1)
+    (call,) = told.calls
+    assert call.cost_usd is None and call.counted_usd == 0.0 and call.tokens is not None
+
+
+async def test_an_error_of_the_provider_costs_nothing(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    provider.answer = replying(500, b"{}")
+    async with opened(capped(COST)) as gateway:
+        one = await sandbox(gateway)
+        for _ in range(3):
+            async with one.chat(http) as response:
+                assert response.status == 500
+        assert gateway.spent_usd == 0.0

@@ -1,0 +1,217 @@
+"""What tokens were counted and what they cost, of every shape that providers answer in."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sandbox_runtime.gateway.asks import NotAsked, ask
+from sandbox_runtime.gateway.calls import Tokens
+from sandbox_runtime.gateway.prices import Prices, bundled
+from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
+from sandbox_runtime.gateway.redact import Redactor
+from sandbox_runtime.gateway.usage import Events, Whole
+
+TABLE = {
+    "gpt": {
+        "litellm_provider": "openai",
+        "mode": "chat",
+        "input_cost_per_token": 1e-6,
+        "output_cost_per_token": 4e-6,
+        "cache_read_input_token_cost": 5e-7,
+        "input_cost_per_token_above_200k_tokens": 2e-6,
+        "max_input_tokens": 300_000,
+        "max_output_tokens": 1000,
+    },
+    "router/gpt": {"mode": "chat", "input_cost_per_token": 3e-6, "output_cost_per_token": 3e-6},
+    "painter": {"mode": "image_generation", "litellm_provider": "openai", "input_cost_per_token": 1e-6},
+}
+
+CHAT = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
+RESPONSES = {
+    "input_tokens": 100,
+    "output_tokens": 7,
+    "input_tokens_details": {"cached_tokens": 60},
+    "total_tokens": 107,
+}
+MESSAGES = {"input_tokens": 40, "output_tokens": 7, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 0}
+COUNTED = Tokens(input=40, cached=60, output=7)
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (CHAT, COUNTED),
+        (RESPONSES, COUNTED),
+        (MESSAGES, COUNTED),
+        ({"prompt_tokens": 9, "total_tokens": 9}, Tokens(input=9)),
+        (
+            {**MESSAGES, "cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 5}},
+            Tokens(40, 60, 9, 5, 7),
+        ),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"audio_tokens": 5}}, None),
+        ({}, None),
+    ],
+)
+def test_tokens_of_an_answer_that_is_json(usage: dict[str, Any], tokens: Tokens | None) -> None:
+    reader = Whole()
+    for byte in json.dumps({"usage": usage}).encode():
+        reader.feed(bytes([byte]))
+    assert reader.tokens() == (tokens, tokens is not None)
+
+
+def event(value: Any) -> bytes:
+    return b"event: x\r\ndata: " + json.dumps(value).encode() + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("provider", "events", "last"),
+    [
+        (openai("k"), [{"choices": [{}], "usage": None}, {"choices": [], "usage": CHAT}], True),
+        (
+            openai("k"),
+            [{"type": "response.created", "response": {"usage": None}}, {"response": {"usage": RESPONSES}}],
+            True,
+        ),
+        (
+            anthropic("k"),
+            [
+                {"message": {"usage": {**MESSAGES, "output_tokens": 1}}},
+                {"type": "message_delta", "usage": {"output_tokens": 7}},
+            ],
+            True,
+        ),
+        (anthropic("k"), [{"type": "message_start", "message": {"usage": MESSAGES}}], False),
+        (openai("k"), [{"choices": [{}], "usage": CHAT}], False),
+    ],
+)
+def test_tokens_of_a_stream_of_events(provider: Provider, events: list[Any], last: bool) -> None:
+    reader = Events(provider.dialect, hide_usage=False)
+    stream = b"".join(map(event, events))
+    assert b"".join(reader.feed(stream[place : place + 5]) for place in range(0, len(stream), 5)) == stream
+    assert reader.tokens() == (COUNTED, last)
+
+
+def test_only_the_event_that_the_gateway_asked_for_is_hidden() -> None:
+    shown = [{"choices": [{"delta": "a"}], "usage": None}, {"choices": [], "filters": 1}]
+    stream = event(shown[0]) + event({"choices": [], "usage": CHAT}).removeprefix(b"event: x\r\n") + event(shown[1])
+    for size in (1, 7, len(stream)):
+        reader = Events("openai", hide_usage=True)
+        passed = b"".join(reader.feed(stream[place : place + size]) for place in range(0, len(stream), size))
+        assert passed + reader.rest() == event(shown[0]) + event(shown[1])
+        assert reader.tokens() == (COUNTED, True)
+
+
+def test_an_answer_at_another_price_is_not_priced() -> None:
+    for more in ({"service_tier": "priority"}, {"usage": {**MESSAGES, "server_tool_use": {"web_search_requests": 1}}}):
+        reader = Whole()
+        reader.feed(json.dumps({"usage": MESSAGES, **more}).encode())
+        assert reader.tokens() == (COUNTED, False)
+
+
+def test_prices_are_the_providers_own_and_configured_ones_come_first() -> None:
+    prices = Prices({"router/given": (1.0, 2.0), "gpt-mine": (5.0, 5.0)}, TABLE)
+    gpt, routed, given = prices.of("openai", "gpt"), prices.of("router", "gpt"), prices.of("router", "given")
+    assert gpt is not None and routed is not None and given is not None
+    assert gpt.cost(COUNTED) == pytest.approx(40e-6 + 30e-6 + 28e-6)
+    assert gpt.cost(Tokens(input=250_000)) == pytest.approx(0.5)
+    assert routed.cost(Tokens(1, 0, 0, 0, 1)) == pytest.approx(6e-6)
+    assert given.cost(Tokens(1, 1, 0, 0, 1)) == pytest.approx(4e-6)
+    assert prices.of("anyone", "gpt-mine") is not None
+    for provider, model in (("elsewhere", "gpt"), ("openai", "painter"), ("openai", "given")):
+        assert prices.of(provider, model) is None
+
+
+def test_the_bundled_table_prices_the_usual_models() -> None:
+    prices = Prices({}, bundled())
+    for provider, model in (
+        ("openai", "gpt-4o-mini"),
+        ("anthropic", "claude-sonnet-4-5"),
+        ("gemini", "gemini-2.5-flash"),
+    ):
+        price = prices.of(provider, model)
+        assert price is not None and price.most_output and 0 < price.cost(Tokens(input=1_000_000)) < 100
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "usd"),
+    [
+        ("/chat/completions", {"max_tokens": 10}, 40e-6),
+        ("/chat/completions", {"max_tokens": 10, "max_completion_tokens": 20, "n": 3}, 240e-6),
+        ("/chat/completions", {}, 4e-3),
+        ("/chat/completions", {"max_tokens": 10**9}, 4e-3),
+        ("/chat/completions", {"max_output_tokens": 1}, 4e-3),
+        ("/responses", {"max_output_tokens": 10}, 40e-6),
+        ("/completions", {"max_tokens": 10, "prompt": ["a", "b"]}, 80e-6),
+        ("/embeddings", {}, 0.0),
+    ],
+)
+def test_the_most_that_a_call_can_cost(path: str, more: dict[str, Any], usd: float) -> None:
+    price = Prices({}, TABLE).of("openai", "gpt")
+    assert price is not None
+    asked = ask(openai("k"), path, json.dumps({"model": "gpt", **more}).encode())
+    read = len(asked.sent) * 1e-6  # no token is less than a byte
+    assert read + usd < asked.most_usd(price) < read + usd + 2e-3
+
+
+def test_what_is_not_text_may_take_all_that_a_model_can_read() -> None:
+    price = Prices({}, TABLE).of("openai", "gpt")
+    assert price is not None
+    for more in ({"previous_response_id": "1"}, {"input": [{"type": "input_image", "file_id": "1"}]}):
+        asked = ask(openai("k"), "/responses", json.dumps({"model": "gpt", **more}).encode())
+        assert asked.most_usd(price) >= 0.6
+
+
+def test_counting_tokens_is_free() -> None:
+    price = Prices({}, TABLE).of("openai", "gpt")
+    assert price is not None
+    assert ask(anthropic("k"), "/messages/count_tokens", b'{"model": "gpt"}').most_usd(price) == 0.0
+
+
+def test_a_stream_whose_provider_counts_none_is_left_as_it_is() -> None:
+    provider = configured("plain", "http://plain.example/v1", {}, counts_streams=False)
+    asked = ask(provider, "/chat/completions", b'{"model": "m", "stream": true}')
+    assert not asked.usage_added and "stream_options" not in asked.body
+    with pytest.raises(NotAsked):
+        ask(provider, "/chat/completions", b'{"stream": true}')
+
+
+def test_a_key_is_taken_out_however_it_is_cut() -> None:
+    key = "sk-sk-sk-abc"
+    text = f"a {key}{key} sk-sk-sk-sk-abc sk-".encode()
+    for size in range(1, len(text) + 1):
+        redactor = Redactor(key)
+        passed = b"".join(redactor.feed(text[place : place + size]) for place in range(0, len(text), size))
+        assert passed + redactor.rest() == b"a [key][key] sk-[key] sk-"
+    assert Redactor("x").feed(b"xyz") == b"xyz"
+
+
+def test_providers_are_read_from_the_environment() -> None:
+    found = known({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://my.example/v1/", "ANTHROPIC_API_KEY": "sk-2"})
+    assert [provider.url("/messages") for provider in found] == [
+        "https://my.example/v1/messages",
+        "https://api.anthropic.com/v1/messages",
+    ]
+    assert found[1].key_headers() == {"x-api-key": "sk-2"} and "sk-" not in repr(found)
+    assert found[1].env("http://g", "t") == {"ANTHROPIC_BASE_URL": "http://g/anthropic", "ANTHROPIC_API_KEY": "t"}
+    assert known({}) == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "A"},
+        {"name": "../a"},
+        {"base_url": "ftp://a.example"},
+        {"base_url": "https://user:pass@a.example"},
+        {"key_env": "BAD"},
+        {"key_env": "NONE"},
+        {"key_header": "a: b"},
+        {"key_variables": ["A B"]},
+        {"dialect": "other"},
+    ],
+)
+def test_a_provider_that_cannot_be_is_refused_without_its_key(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="provider") as caught:
+        configured(**{"name": "a", "base_url": "https://a.example/v1", "environ": {"BAD": "sk-\nsecret"}, **wrong})
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,243 @@
+"""Calls of models through the gateway: the key is the provider's alone, and the answer is the provider's own."""
+
+import asyncio
+import gzip
+import logging
+import socket
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from sandbox_runtime.egress import Open
+from sandbox_runtime.gateway import Gateway, Policy, configured
+from tests.sandbox_runtime.gateway.conftest import ASKED, PRICED, Opens, Told, sandbox
+from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, completion, events, replying
+
+
+async def test_the_key_is_seen_by_the_provider_alone(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    provider.answer = replying(200, f'{{"your key": "{KEY}"}}'.encode(), {"X-Request-Id": f"of {KEY}", "X-Key": KEY})
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http) as response:
+            content, headers = await response.text(), str(response.headers)
+        async with one.post("/openai/v1/nothing", http) as response:
+            content += await response.text()
+        everything = repr((gateway, vars(gateway), one.passage, told))
+    assert provider.seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert content.startswith('{"your key": "[key]"}') and "of [key]" in headers
+    for shown in (content, headers, everything, caplog.text):
+        assert KEY not in shown
+
+
+async def test_a_key_across_two_chunks_is_taken_out(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    between = asyncio.Semaphore(0)
+    provider.answer = events([b"data: sk-th", KEY[:9].encode(), KEY[9:].encode() + b" sk-the-re", b"st\n\n"], between)
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http) as response:
+            content = b""
+            for _ in range(4):
+                between.release()
+                content += await response.content.readany()
+            content += await response.content.read()
+    assert content == b"data: sk-th[key] sk-the-rest\n\n"
+
+
+async def test_what_the_provider_sees_is_the_gateways_and_not_the_sandboxs(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        mine = {
+            "x-api-key": one.token,
+            "Authorization": "Bearer stolen",
+            "Host": "evil.example",
+            "Forwarded": "for=evil",
+            "X-Forwarded-Host": "evil",
+            "OpenAI-Organization": "evil",
+            "Cookie": "evil=1",
+            "anthropic-version": "2023-06-01",
+        }
+        async with one.post("/anthropic/v1/messages?beta=true", http, headers=mine) as response:
+            assert response.status == 200
+    seen = provider.seen[0]
+    assert (seen.path, seen.headers["x-api-key"], seen.body) == ("/v1/messages?beta=true", KEY, ASKED)
+    assert seen.headers["anthropic-version"] == "2023-06-01"
+    assert "evil" not in str(seen) and "Authorization" not in seen.headers and one.token not in str(seen)
+
+
+async def test_events_arrive_one_by_one(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    between = asyncio.Semaphore(0)
+    usage = {"prompt_tokens": 7, "completion_tokens": 5}
+    parts = [chunk("a"), chunk("b"), chunk(None, usage) + b"data: [DONE]\n\n"]
+    provider.answer = events(parts, between)
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "stream": True}) as response:
+            for part in parts[:2]:
+                between.release()  # the next is sent only when this one has arrived
+                assert await response.content.readuntil(b"\n\n") == part
+            between.release()
+            assert await response.content.read() == b"data: [DONE]\n\n"
+    assert provider.seen[0].body["stream_options"] == {"include_usage": True}
+    (call,) = told.calls
+    assert call.tokens is not None and (call.tokens.input, call.tokens.output, call.streamed) == (7, 5, True)
+    assert call.cost_usd == pytest.approx(12e-6) and call.status == 200
+
+
+async def test_a_program_that_asks_for_the_usage_of_a_stream_sees_it(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    last = chunk(None, {"prompt_tokens": 7, "completion_tokens": 5})
+    provider.answer = events([last])
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        asked = {**ASKED, "stream": True, "stream_options": {"include_usage": True}}
+        async with one.chat(http, asked) as response:
+            assert await response.read() == last
+
+
+async def test_an_error_of_the_provider_passes_with_its_status_and_body(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    provider.answer = replying(529, b'{"error": "busy"}', {"Retry-After": "3", "Set-Cookie": "a=b"})
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http) as response:
+            assert (response.status, await response.text()) == (529, '{"error": "busy"}')
+            assert response.headers["Retry-After"] == "3" and "Set-Cookie" not in response.headers
+    assert [(call.status, call.cost_usd) for call in told.calls] == [(529, 0.0)]
+
+
+async def test_a_redirect_is_not_followed(opened: Opens, provider: StubProvider, http: aiohttp.ClientSession) -> None:
+    provider.answer = replying(307, b"", {"Location": f"{provider.url}/elsewhere"})
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http) as response:
+            assert response.status == 502 and "Location" not in response.headers
+    assert len(provider.seen) == 1
+
+
+async def test_usage_is_read_of_a_compressed_answer_too(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    answer = gzip.compress(b'{"usage": {"prompt_tokens": 7, "completion_tokens": 5}}')
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    provider.answer = replying(200, answer, headers)
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http) as response:
+            assert (await response.json())["usage"]["prompt_tokens"] == 7
+    assert provider.seen[0].headers["Accept-Encoding"] == "identity"
+    assert told.calls[0].tokens is not None and told.calls[0].tokens.output == 5
+
+
+async def test_a_provider_that_breaks_off_leaves_no_answer_that_looks_whole(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(chunk("a"))
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    provider.answer = breaks
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            async with one.chat(http, {**ASKED, "stream": True}) as response:
+                await response.read()
+    assert [(call.status, call.cost_usd) for call in told.calls] == [(200, None)]
+
+
+async def test_a_provider_that_is_not_there_costs_nothing_and_says_nothing_of_itself(
+    opened: Opens, http: aiohttp.ClientSession, told: Told
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    gone = configured("gone", f"http://127.0.0.1:{port}/v1", {"GONE": KEY}, key_env="GONE")
+    async with opened(providers=(gone,)) as gateway:
+        passage = gateway.passage("sandbox-1", Open())
+        models, tunnel = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+        url = f"http://127.0.0.1:{models.getsockname()[1]}"
+        await passage.serve(models, tunnel)
+        token = passage.env(url, url)["GONE_API_KEY"]
+        headers = {"Authorization": f"Bearer {token}"}
+        async with http.post(f"{url}/gone/v1/chat/completions", json=ASKED, headers=headers) as response:
+            assert response.status == 502 and str(port) not in await response.text()
+    assert [(call.status, call.cost_usd) for call in told.calls] == [(None, 0.0)]
+
+
+async def test_who_hangs_up_ends_the_call_and_its_cost_is_not_known(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    between = asyncio.Semaphore(1)
+    provider.answer = events([chunk("a"), chunk("b")], between)
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "stream": True}) as response:
+            await response.content.readuntil(b"\n\n")
+            response.close()
+        await asyncio.wait_for(provider.left.wait(), 30)
+        await one.passage.close()
+    (call,) = told.calls
+    # What it may have cost counts: 1,000 tokens out, and some bytes in.
+    assert call.cost_usd is None and 0.001 < call.counted_usd < 0.01
+
+
+async def test_closing_the_passage_ends_a_stream_under_way(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    between = asyncio.Semaphore(1)
+    provider.answer = events([chunk("a"), chunk("b")], between)
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "stream": True}) as response:
+            await response.content.readuntil(b"\n\n")
+            await one.passage.close()
+            assert len(told.calls) == 1
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+        await asyncio.wait_for(provider.left.wait(), 30)
+
+
+async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(
+    opened: Opens, provider: StubProvider
+) -> None:
+    more = configured("open-router", "https://openrouter.ai/api/v1", {"THEIRS": KEY}, key_env="THEIRS")
+    async with opened(providers=(more,)) as gateway:
+        env = gateway.passage("sandbox-1", Open()).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
+    assert env["OPEN_ROUTER_BASE_URL"] == "http://10.0.0.1:8181/open-router/v1"
+    assert env["HTTPS_PROXY"] == env["https_proxy"] == f"http://sandbox:{env['OPEN_ROUTER_API_KEY']}@10.0.0.1:8182"
+    assert "10.0.0.1" in env["NO_PROXY"].split(",") and KEY not in str(env)
+
+
+async def test_a_client_that_waits_to_be_told_to_go_on_is(opened: Opens, provider: StubProvider) -> None:
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(one.models.rpartition(":")[2]))
+        head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
+        writer.write(f"{head}Content-Length: 13\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b'{"model":"m"}')
+        assert await asyncio.wait_for(reader.readline(), 30) == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+    assert provider.seen[0].body == {"model": "m"}
+
+
+async def test_gateways_of_two_providers_of_one_name_are_not_made(opened: Opens, provider: StubProvider) -> None:
+    one = configured("a", provider.url, {})
+    with pytest.raises(ValueError, match="same name"):
+        opened(providers=(one, one))
+    assert isinstance(opened(Policy(prices=PRICED)), Gateway)
+    provider.answer = completion()

@@ -1,0 +1,253 @@
+"""What a sandbox asks of the models and does not get: nothing of it reaches a provider, and it is told."""
+
+import asyncio
+import io
+import json
+import socket
+
+import aiohttp
+import pytest
+
+from sandbox_runtime.egress import Open
+from sandbox_runtime.gateway import Listen, Policy, Refusal
+from sandbox_runtime.gateway.refusals import Refusals
+from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Told, sandbox
+from tests.sandbox_runtime.gateway.stub_provider import StubProvider
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/openai/v1/files",
+        "/openai/v1/chat/../files",
+        "/openai/v1/chat/%2e%2e/files",
+        "/openai/v1/chat%2fcompletions",
+        "/openai/v1//chat/completions",
+        "/openai/v1/chat/completions/",
+        "/openai/v1/chat/completions;x",
+        "/openai/v1/messages",
+        "/nobody/v1/chat/completions",
+        "/openai/chat/completions",
+        "//openai/v1/chat/completions",
+        "http://evil.example/openai/v1/chat/completions",
+        "/openai/v1/chat/completions?key=mine",
+        "/",
+    ],
+)
+async def test_other_paths_are_refused_here(opened: Opens, provider: StubProvider, told: Told, target: str) -> None:
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        body = json.dumps(ASKED)
+        head = f"POST {target} HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+        status = await raw(one.models, head + body)
+    assert status in (400, 404) and provider.seen == []
+    assert [refusal.sandbox for refusal in told.refusals] == ["sandbox-1"]
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        "Content-Length: +2\r\n\r\n{}",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        "Content-Length : 2\r\n\r\n{}",
+    ],
+)
+async def test_a_request_with_two_meanings_is_refused(opened: Opens, provider: StubProvider, framing: str) -> None:
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
+        assert await raw(one.models, head + framing) == 400
+    assert provider.seen == []
+
+
+async def test_of_a_name_that_stands_twice_the_provider_sees_what_was_checked(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    async with opened(Policy(models=("m",))) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, b'{"model": "dear", "model": "m"}') as response:
+            assert response.status == 200
+        async with one.chat(http, b'{"model": "m", "model": "dear"}') as response:
+            assert response.status == 403
+    assert [seen.body for seen in provider.seen] == [{"model": "m"}]
+
+
+async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_passage_closes(
+    opened: Opens, http: aiohttp.ClientSession, told: Told
+) -> None:
+    async with opened(listen=Listen()) as gateway:
+        one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
+
+        async def status(url: str, **headers: str) -> int:
+            async with http.post(f"{url}/openai/v1/chat/completions", json=ASKED, headers=headers) as response:
+                return response.status
+
+        assert await status(one.models) == 401
+        assert await status(one.models, Authorization=f"Bearer {two.token}") == 401
+        assert [refusal.sandbox for refusal in told.refusals] == ["sandbox-1"]
+        assert await status(one.models, Authorization=f"Bearer {one.token}") == 200
+        shared = one.passage.models_url
+        assert shared is not None
+        assert await status(shared, **{"api-key": one.token}) == await status(shared, **{"x-api-key": two.token}) == 200
+        await one.passage.close()
+        assert await status(shared, **{"x-api-key": one.token}) == 401
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await status(one.models, **{"x-api-key": one.token})
+        with pytest.raises(RuntimeError):
+            await one.passage.serve(socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0)))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+        {"tools": [{"type": "mcp", "server_url": "https://evil.example"}]},
+        {"tools": [{"type": ["mcp"]}]},
+        {"model": "gpt-4o-search-preview"},
+        {"mcp_servers": [{"url": "https://evil.example"}]},
+        {"web_search_options": {"a": 1}},
+        {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "https://evil.example/?secret"}}]}]},
+        {"messages": [{"content": [{"type": "tool_result", "content": [{"type": "image", "source": {"url": "x:"}}]}]}]},
+        {"input": [{"content": [{"type": "input_file", "file_url": "https://evil.example"}]}]},
+    ],
+)
+async def test_what_a_provider_would_reach_for_a_sandbox_is_refused_unless_it_may_reach_all(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, more: dict[str, object]
+) -> None:
+    async with opened() as gateway:
+        closed, free = await sandbox(gateway), await sandbox(gateway, Open())
+        async with closed.chat(http, {**ASKED, **more}) as response:
+            assert response.status == 403
+        assert provider.seen == []
+        async with free.chat(http, {**ASKED, **more}) as response:
+            assert response.status == 200
+
+
+async def test_tools_of_the_program_and_pictures_within_the_request_pass(
+    opened: Opens, http: aiohttp.ClientSession
+) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    tools = [{"type": "function", "function": {}}, {"name": "Bash", "input_schema": {}}, {"type": "bash_20250124"}]
+    used = {"type": "tool_use", "input": {"type": "image", "source": {"url": "https://a.example"}}}
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "tools": tools, "messages": [{"content": [picture, used]}]}) as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (b"[]", {}, 400),
+        (b'{"model": 5}', {}, 400),
+        (b'{"model": "m", "n": "3"}', {}, 400),
+        (b'{"model": "m", "models": ["dear"]}', {}, 400),
+        (b'{"model": "m", "max_tokens": 1e3}', {}, 400),
+        (b'{"model": "m", "temperature": NaN}', {}, 400),
+        (b"{}", {"Content-Encoding": "gzip"}, 415),
+        (b" " * (33 * 2**20), {}, 413),
+    ],
+)
+async def test_a_body_that_is_not_a_request_goes_nowhere(
+    opened: Opens,
+    provider: StubProvider,
+    http: aiohttp.ClientSession,
+    body: bytes,
+    headers: dict[str, str],
+    status: int,
+) -> None:
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        with_token = {"Authorization": f"Bearer {one.token}", **headers}
+        try:
+            async with one.chat(
+                http, io.BytesIO(body), headers=with_token, skip_auto_headers=["Content-Encoding"]
+            ) as response:
+                assert response.status == status
+        except aiohttp.ClientConnectionError:
+            assert status == 413  # the connection was closed before all of it was sent
+        assert one.passage.held_bytes == 0
+    assert provider.seen == []
+
+
+async def test_models_that_are_not_listed_are_refused(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
+    async with opened(Policy(models=("gpt-*", "anthropic/claude-*"))) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "model": "gpt-x"}) as response:
+            assert response.status == 200
+        for _ in range(3):
+            async with one.chat(http, {**ASKED, "model": "claude-x\n\x1b[2J"}) as response:
+                assert response.status == 403 and (await response.json())["type"] == "error"
+        await one.passage.close()
+    assert [(refusal.what, refusal.times) for refusal in told.refusals] == [
+        ("openai/claude-x\\n\\x1b[2J", 1),
+        ("openai/claude-x\\n\\x1b[2J", 2),
+    ]
+
+
+async def test_calls_per_minute_are_over_all_sandboxes(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
+    async with opened(Policy(calls_per_minute=2, rate_wait_s=1)) as gateway:
+        one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
+        for who, status in ((one, 200), (two, 200), (one, 429)):
+            async with who.chat(http) as response:
+                assert response.status == status
+        assert 50 < int(response.headers["Retry-After"]) <= 60
+    assert len(told.calls) == 2 and len(told.refusals) == 1
+
+
+async def test_too_many_connections_of_one_sandbox_wait_and_harm_no_other(
+    opened: Opens, http: aiohttp.ClientSession
+) -> None:
+    async with opened() as gateway:
+        one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
+        port = int(one.models.rpartition(":")[2])
+        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        async with two.chat(http) as response:
+            assert response.status == 200
+        for _, writer in flood:
+            writer.close()
+        async with one.chat(http) as response:
+            assert response.status == 200
+
+
+async def test_a_connection_that_shows_no_token_is_closed_soon_and_one_that_did_stays(
+    opened: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox_runtime.gateway.front.STRANGER_S", 1.0)
+    async with opened() as gateway:
+        one = await sandbox(gateway)
+        port = int(one.models.rpartition(":")[2])
+        known = await asyncio.open_connection("127.0.0.1", port)
+        request = f"GET / HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n\r\n".encode()
+        known[1].write(request)
+        assert b"404" in await asyncio.wait_for(known[0].readline(), 30)
+        stranger = await asyncio.open_connection("127.0.0.1", port)
+        stranger[1].write(b"POST /openai")
+        assert await asyncio.wait_for(stranger[0].read(), 30) == b""
+        known[1].write(request)
+        assert b"404" in await asyncio.wait_for(known[0].readuntil(b"404"), 30)
+        for _, writer in (known, stranger):
+            writer.close()
+
+
+def test_whoever_is_refused_again_and_again_is_told_of_in_bounds() -> None:
+    told: list[Refusal] = []
+    refusals = Refusals("sandbox-1", told.append)
+    for number in range(1000):
+        refusals.add("x" * 10_000 + "\x1b[2J", "no")
+        refusals.add(f"host-{number}:443", "no")
+    refusals.close()
+    assert len(told) < 210 and sum(refusal.times for refusal in told) == 2000
+    assert max(len(refusal.what) for refusal in told) <= 200
+
+
+async def raw(url: str, request: str) -> int:
+    """The status of the answer to exactly this."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    writer.write(request.encode())
+    line = await asyncio.wait_for(reader.readline(), 30)
+    writer.close()
+    return int(line.split()[1])

@@ -1,0 +1,311 @@
+"""The proxy of a sandbox: what its egress allows is reached, by an address that was looked at, and nothing else is."""
+
+import asyncio
+import base64
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from sandbox_runtime.egress import Allow, Closed, Egress, Open
+from sandbox_runtime.gateway import Listen, Policy
+from sandbox_runtime.gateway.addresses import public, read
+from sandbox_runtime.gateway.passage import TUNNELS
+from tests.sandbox_runtime.gateway.conftest import Opens, Sandbox, Told, sandbox
+
+LOOPBACK = ("127.0.0.1/32",)
+
+
+@dataclass
+class Names:
+    """A resolver: each name's answers in turn, the last for ever."""
+
+    answers: dict[str, list[Sequence[str]]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:  # noqa: ARG002  as the gateway asks
+        self.asked.append(host)
+        known = self.answers.get(host)
+        if known is None:
+            raise socket.gaierror(socket.EAI_NONAME, "internal detail")
+        return known.pop(0) if len(known) > 1 else known[0]
+
+
+@dataclass
+class Echo:
+    """A host that says what it hears, and `over` once nothing more comes."""
+
+    port: int
+    heard: list[bytes] = field(default_factory=list)
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[Echo]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while chunk := await reader.read(65536):
+                made.heard.append(chunk)
+                writer.write(chunk)
+                await writer.drain()
+            writer.write(b"over")
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    made = Echo(server.sockets[0].getsockname()[1])
+    async with server:
+        yield made
+
+
+@dataclass
+class Answered:
+    """What a proxy said, and the streams behind it."""
+
+    status: int
+    head: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def rest(self) -> bytes:
+        """All that still comes, and then the end of the connection."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), 30)
+        finally:
+            self.writer.close()
+
+
+async def connect(one: Sandbox, target: str, token: str | None = None, line: str = "CONNECT {} HTTP/1.1") -> Answered:
+    """Ask the sandbox's proxy."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
+    proof = base64.b64encode(f"sandbox:{one.token if token is None else token}".encode()).decode()
+    writer.write(f"{line.format(target)}\r\nProxy-Authorization: Basic {proof}\r\nX-Mine: 1\r\n\r\n".encode())
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).decode()
+    return Answered(int(head.split()[1]), head, reader, writer)
+
+
+async def status(one: Sandbox, target: str) -> int:
+    answered = await connect(one, target)
+    answered.writer.close()
+    return answered.status
+
+
+async def test_an_allowed_name_is_reached_and_both_directions_end_by_themselves(opened: Opens, echo: Echo) -> None:
+    names = Names({"files.example": [["127.0.0.1"]]})
+    async with opened(Policy(ports=frozenset({echo.port})), resolve=names) as gateway:
+        one = await sandbox(gateway, Allow(("*.example",), LOOPBACK))
+        answered = await connect(one, f"Files.Example.:{echo.port}")
+        assert answered.status == 200
+        answered.writer.write(b"x" * 1_000_000)
+        answered.writer.write_eof()
+        assert await answered.rest() == b"x" * 1_000_000 + b"over"
+
+
+async def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_looked_at(opened: Opens, echo: Echo) -> None:
+    names = Names({"moving.example": [["127.0.0.1"], ["127.0.0.2"]]})
+    async with opened(Policy(ports=frozenset({echo.port})), resolve=names) as gateway:
+        one = await sandbox(gateway, Allow(("moving.example",), LOOPBACK))
+        assert await status(one, f"moving.example:{echo.port}") == 200
+        assert names.asked == ["moving.example"]
+        assert await status(one, f"moving.example:{echo.port}") == 502
+
+
+CASES: list[tuple[Egress, str, int]] = [
+    (Closed(), "good.example", 403),
+    (Closed(), "127.0.0.1", 403),
+    (Allow(("good.example",), LOOPBACK), "good.example", 200),
+    (Allow(("good.example",), LOOPBACK), "127.0.0.1", 200),
+    (Allow(("good.example",), LOOPBACK), "[::ffff:127.0.0.1]", 200),
+    (Allow(("good.example",)), "good.example", 502),
+    (Allow(("good.example",), LOOPBACK), "bad.example", 403),
+    (Allow(("good.example",), LOOPBACK), "sub.good.example", 403),
+    (Allow(("*.example",), LOOPBACK), "good.example", 200),
+    (Allow(("*.example",), LOOPBACK), "example", 403),
+    (Allow(("*.example",), LOOPBACK), "evilexample", 403),
+    (Allow(("*.example",), LOOPBACK), "mixed.example", 502),
+    (Allow(("*.example",), LOOPBACK), "missing.example", 502),
+    (Allow(("*.example",), LOOPBACK), "a b.example", 400),
+    (Allow(("*.example",), LOOPBACK), "127.0.0.2", 403),
+    (Allow((), LOOPBACK), "good.example", 403),
+    (Allow((), LOOPBACK), "2130706433", 403),
+    (Open(), "good.example", 502),
+    (Open(), "missing.example", 502),
+    (Open(), "127.0.0.1", 502),
+    (Open(), "[::1]", 502),
+    (Open(), "169.254.169.254", 502),
+    (Open(), "0.0.0.0", 502),  # noqa: S104  nothing is bound to it
+    (Open(), "2130706433", 502),
+    (Open(), "0x7f000001", 502),
+    (Open(), "good.example/x", 403),
+]
+
+
+@pytest.mark.parametrize(("egress", "host", "expected"), CASES)
+async def test_what_may_be_reached(opened: Opens, echo: Echo, egress: Egress, host: str, expected: int) -> None:
+    names = Names(
+        {
+            "good.example": [["127.0.0.1"]],
+            "mixed.example": [["127.0.0.1", "127.0.0.2"]],
+            "2130706433": [["127.0.0.1"]],
+            "0x7f000001": [["127.0.0.1"]],
+        }
+    )
+    async with opened(Policy(ports=None), resolve=names) as gateway:
+        one = await sandbox(gateway, egress)
+        assert await status(one, f"{host}:{echo.port}") == expected
+        if expected == 403:
+            assert names.asked == []
+
+
+async def test_ports_beyond_those_listed_are_refused(opened: Opens, echo: Echo, told: Told) -> None:
+    async with opened() as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        assert await status(one, f"127.0.0.1:{echo.port}") == 403
+    assert [refusal.what for refusal in told.refusals] == [f"127.0.0.1:{echo.port}"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.168.1.1"),  # noqa: S104
+        *("192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
+        *("::", "::1", "fe80::1%eth0", "fc00::1", "fec0::1", "ff02::1", "ff0e::1", "2001:db8::1", "100::1"),
+        *("::ffff:10.0.0.1", "::ffff:127.0.0.1", "::127.0.0.1", "2002:7f00:1::", "2002:808:808::", "2001::1"),
+        *("64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::808:808", "5f00::1"),
+    ],
+)
+def test_addresses_that_are_not_public(address: str) -> None:
+    found = read(address)
+    assert found is not None and not public(found)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"])
+def test_addresses_that_are(address: str) -> None:
+    found = read(address)
+    assert found is not None and public(found)
+
+
+async def test_refusals_say_the_same_whether_the_host_exists_or_not(opened: Opens) -> None:
+    names = Names({"inside.example": [["10.0.0.1"]]})
+    async with opened(resolve=names) as gateway:
+        one, free = await sandbox(gateway, Allow(("a.example",))), await sandbox(gateway, Open())
+        for who in (one, free):
+            answers = [await connect(who, f"{host}:443") for host in ("inside.example", "missing.example")]
+            bodies = {answered.head.encode() + await answered.rest() for answered in answers}
+            assert len(bodies) == 1 and b"detail" not in bodies.pop()
+
+
+async def test_plain_http_is_carried_for_one_host_with_what_is_the_gateways_taken_off(
+    opened: Opens, echo: Echo
+) -> None:
+    async with opened(Policy(ports=frozenset({echo.port}))) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
+        proof = base64.b64encode(f"sandbox:{one.token}".encode()).decode()
+        head = f"GET http://127.0.0.1:{echo.port}/a?b HTTP/1.1\r\nHost: evil\r\nProxy-Authorization: Basic {proof}\r\n"
+        writer.write(f"{head}Connection: keep-alive\r\nX-Mine: 1\r\nContent-Length: 4\r\n\r\nbody".encode())
+        writer.write_eof()
+        heard = (await asyncio.wait_for(reader.read(), 30)).decode()
+        writer.close()
+    lines = ["GET /a?b HTTP/1.1", f"Host: 127.0.0.1:{echo.port}", "X-Mine: 1", "Content-Length: 4", "Connection: close"]
+    assert heard == "\r\n".join([*lines, "", "bodyover"])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("CONNECT {} HTTP/1.1", 200),
+        ("GET http://{}/ HTTP/1.1", 200),
+        ("GET / HTTP/1.1", 400),
+        ("GET https://{}/ HTTP/1.1", 400),
+        ("GET http://user@{}/ HTTP/1.1", 400),
+        ("CONNECT {}\tx HTTP/1.1", 400),
+        ("CONNECT {}0000 HTTP/1.1", 400),
+        ("CONNECT {}:1 HTTP/1.1", 400),
+        ("CONNECT {} HTTP/2.0", 400),
+        ("CONNECT {} HTTP/1.1\r\n folded: 1", 400),
+        ("CONNECT {} HTTP/1.1\r\nbad header", 400),
+        ("CONNECT {} HTTP/1.1\r\nX: " + "x" * 20_000, 431),
+    ],
+)
+async def test_what_is_a_request(opened: Opens, echo: Echo, line: str, expected: int) -> None:
+    async with opened(Policy(ports=None)) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        if line.startswith("GET http://{}") and expected == 200:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
+            proof = base64.b64encode(f"any:{one.token}".encode()).decode()
+            writer.write(
+                f"{line.format(f'127.0.0.1:{echo.port}')}\r\nProxy-Authorization: basic {proof}\r\n\r\n".encode()
+            )
+            assert (await asyncio.wait_for(reader.readline(), 30)) == b"GET / HTTP/1.1\r\n"
+            writer.close()
+        else:
+            answered = await connect(one, f"127.0.0.1:{echo.port}", line=line)
+            answered.writer.close()
+            assert answered.status == expected
+
+
+async def test_a_token_opens_its_own_sandboxs_proxy_alone(opened: Opens, echo: Echo) -> None:
+    async with opened(Policy(ports=None), listen=Listen()) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")
+        target = f"127.0.0.1:{echo.port}"
+        for token in ("", "wrong", two.token):
+            answered = await connect(one, target, token)
+            answered.writer.close()
+            assert answered.status == 407 and 'Proxy-Authenticate: Basic realm="gateway"' in answered.head
+        shared = one.passage.tunnel_url
+        assert shared is not None
+        through = Sandbox(one.passage, one.models, shared)
+        assert await status(through, target) == 200
+        await one.passage.close()
+        assert await status(through, target) == 407
+
+
+async def test_closing_the_passage_ends_a_tunnel_under_way_at_both_ends(opened: Opens, echo: Echo) -> None:
+    async with opened(Policy(ports=None)) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        answered = await connect(one, f"127.0.0.1:{echo.port}")
+        answered.writer.write(b"ping")
+        assert await asyncio.wait_for(answered.reader.readexactly(4), 30) == b"ping"
+        await one.passage.close()
+        await one.passage.close()
+        with contextlib.suppress(ConnectionError):
+            assert await answered.rest() == b""
+        with pytest.raises(ConnectionError):
+            await connect(one, "127.0.0.1:1")
+
+
+async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: Opens, echo: Echo) -> None:
+    async with opened(Policy(ports=None)) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        port = int(one.tunnel.rpartition(":")[2])
+        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(TUNNELS)]
+        late = asyncio.create_task(status(one, f"127.0.0.1:{echo.port}"))
+        await asyncio.wait([late], timeout=0.1)
+        assert not late.done()
+        flood[0][1].close()
+        assert await asyncio.wait_for(late, 30) == 200
+        for _, writer in flood:
+            writer.close()
+
+
+async def test_a_flood_of_connections_leaves_other_sandboxes_alone(opened: Opens, echo: Echo) -> None:
+    async with opened(Policy(ports=None)) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")
+        port = int(one.tunnel.rpartition(":")[2])
+        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(150)]
+        assert await status(two, f"127.0.0.1:{echo.port}") == 200
+        for _, writer in flood:
+            writer.close()
+        assert await status(one, f"127.0.0.1:{echo.port}") == 200
+
+
+async def test_a_host_that_does_not_listen_is_told_without_detail(opened: Opens) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with opened(Policy(ports=None)) as gateway:
+        one = await sandbox(gateway, Allow((), LOOPBACK))
+        answered = await connect(one, f"127.0.0.1:{port}")
+        assert (answered.status, await answered.rest()) == (502, b"that host cannot be reached\n")

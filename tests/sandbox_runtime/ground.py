@@ -1,0 +1,222 @@
+"""What the suite of all backends stands on: a runtime of one of them, and what is to be seen of it from outside."""
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from sandbox_runtime import Closed, Command, Egress, Endpoint, Open, Prepared, Recipe, Runtime, SandboxSpec
+from sandbox_runtime.health import reached_by
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.stand_in import SOURCE
+
+NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}
+
+
+@dataclass
+class Ground:
+    """`egress`: what is asked for where a test is not about it. `refused`: what the backend cannot enforce.
+
+    `folders`: everything the backend keeps on this machine is in them. `own_names`: further variables that the backend
+    itself sets. `another`: Python that makes the same runtime in another process. `short_s`: a time in which the
+    stand-in is surely ready, and that is short to wait for. `settle_s`: how long processes may take to end where
+    they are another machine's, which is told to end them.
+    """
+
+    runtime: Runtime
+    prepared: Prepared
+    egress: Egress
+    refused: tuple[Egress, ...]
+    folders: tuple[Path, ...] = ()
+    own_names: frozenset[str] = frozenset()
+    another: str = ""
+    short_s: float = 1.0
+    settle_s: float = 0.0
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def python(self, code: str, *arguments: str, **options: Any) -> Command:
+        """A command of the sandbox's Python."""
+        return Command((self.prepared.server[0], "-I", "-S", "-c", code, *arguments), **options)
+
+    def shell(self, script: str, **options: Any) -> Command:
+        """A command of its shell."""
+        return Command(("sh", "-c", script), **options)
+
+    def spec(self, **changes: Any) -> SandboxSpec:
+        """Of a sandbox with the stand-in as its server; every process of it has `SUITE_RUN` in its environment."""
+        changes["env"] = {"SUITE_RUN": self.run, **changes.get("env", {})}
+        changes["labels"] = {"suite": self.run, **changes.get("labels", {})}
+        usual = SandboxSpec(
+            main=self.python(SOURCE.decode()), prepared=self.prepared, egress=self.egress, memory_mb=512, ready_s=30.0
+        )
+        return replace(usual, **changes)
+
+    def processes(self, name: str = "SUITE_RUN", value: str | None = None) -> list[int]:
+        """Those on this machine with this variable in their environment."""
+        wanted = f"\0{name}={value or self.run}\0".encode()
+        return [pid for pid, environment in _environments() if wanted in b"\0" + environment]
+
+    async def outlived(self, name: str = "SUITE_RUN") -> list[int]:
+        """The same when all of them should have ended."""
+        deadline = time.monotonic() + self.settle_s
+        while self.processes(name) and time.monotonic() < deadline:  # noqa: ASYNC110  they are no children of ours
+            await asyncio.sleep(0.02)
+        return self.processes(name)
+
+    async def left(self) -> list[str]:
+        """What there still is of any sandbox of this test."""
+        outlived = await self.outlived()
+        kept = [str(path) for folder in self.folders if folder.exists() for path in folder.glob("*")]
+        found = [f"found {one.id}" for one in await self.runtime.found({"suite": self.run})]
+        return [*kept, *found, *(f"process {pid}" for pid in outlived)]
+
+
+async def ask(endpoint: Endpoint, token: str | None = None, **asked: Any) -> tuple[int, dict[str, Any]]:
+    """Status and answer of the stand-in."""
+    token = endpoint.token if token is None else token
+    headers = {"Authorization": f"Bearer {token}"}
+    if endpoint.proxy_token is not None:
+        headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": token}
+    connector, url = reached_by(endpoint.url)
+    limit = aiohttp.ClientTimeout(total=20)
+    async with (
+        aiohttp.ClientSession(connector=connector, timeout=limit) as session,
+        session.post(f"{url}/rpc", json=asked, headers=headers) as answer,
+    ):
+        return answer.status, json.loads(await answer.read() or b"{}")
+
+
+@contextlib.asynccontextmanager
+async def process_ground() -> AsyncIterator[Ground]:
+    from sandbox_runtime.backends.process import ProcessRuntime
+
+    with _short_folder() as base:
+        folders = _Folders(base)
+        made = ProcessRuntime(records=folders.records("process"), workspaces=folders.workspaces)
+        async with made as runtime:
+            yield Ground(
+                runtime=runtime,
+                prepared=await runtime.prepare(Recipe(), told=lambda _: None),
+                egress=Open(),
+                refused=(Closed(),),
+                folders=folders.watched("process"),
+                own_names=frozenset({"EVOLVERPC_SANDBOX"}),
+                another=(
+                    "from sandbox_runtime.backends.process import ProcessRuntime\n"
+                    f"{folders.imports}"
+                    f"workspaces = Path({str(folders.workspaces)!r})\n"
+                    f"runtime = ProcessRuntime(records={folders.expression('process')}, workspaces=workspaces)\n"
+                ),
+            )
+
+
+@contextlib.asynccontextmanager
+async def bubblewrap_ground() -> AsyncIterator[Ground]:
+    from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+
+    with _short_folder() as base:
+        folders = _Folders(base)
+        made = BubblewrapRuntime(records=folders.records("bubblewrap"), warm=False)
+        async with made as runtime:
+            yield Ground(
+                runtime=runtime,
+                prepared=await runtime.prepare(Recipe(), told=lambda _: None),
+                egress=Closed(),
+                refused=(Open(),),
+                folders=folders.watched("bubblewrap"),
+                own_names=frozenset({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}),
+                another=(
+                    "from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime\n"
+                    f"{folders.imports}"
+                    f"runtime = BubblewrapRuntime(records={folders.expression('bubblewrap')}, warm=False)\n"
+                ),
+            )
+
+
+@contextlib.asynccontextmanager
+async def modal_ground() -> AsyncIterator[Ground]:
+    from sandbox_runtime.backends.modal.runtime import ModalRuntime
+    from tests.modal_cloud import loopback_modal
+    from tests.sandbox_runtime.modal.served import published
+
+    async with loopback_modal() as cloud, ModalRuntime() as runtime:
+        yield Ground(
+            runtime=runtime,
+            prepared=published(cloud),
+            egress=Closed(),
+            refused=(),
+            own_names=frozenset({"GEPA_ALLOWED_HOSTS"}),
+            short_s=2.0,
+            settle_s=5.0,
+        )
+        assert cloud.running == []
+
+
+GROUNDS: dict[str, Callable[[], AbstractAsyncContextManager[Ground]]] = {
+    "process": process_ground,
+    "bubblewrap": bubblewrap_ground,
+    "modal": modal_ground,
+}
+
+
+local = pytest.mark.parametrize("ground", ["process", "bubblewrap"], indirect=True)
+"""For tests of what backends of this machine alone can do."""
+
+
+def missing(backend: str) -> str | None:
+    """What a backend needs that is not here, and how to get it."""
+    if sys.platform != "linux":
+        return f"{backend}: needs Linux"
+    if backend != "process" and shutil.which("bwrap") is None:
+        return f"{backend}: needs bubblewrap (apt-get install bubblewrap)"
+    if backend == "modal" and importlib.util.find_spec("modal") is None:
+        return "modal: needs its package (pip install 'evolverpc[modal]')"
+    return None
+
+
+class _Folders:
+    def __init__(self, base: Path) -> None:
+        self.state, self.sockets, self.workspaces = base / "state", base / "sockets", base / "work"
+
+    def records(self, backend: str) -> Records:
+        return Records(backend, state=self.state, sockets=self.sockets)
+
+    imports = "from pathlib import Path\nfrom sandbox_runtime.records import Records\n"
+
+    def expression(self, backend: str) -> str:
+        """The same records, in Python."""
+        return f"Records({backend!r}, state=Path({str(self.state)!r}), sockets=Path({str(self.sockets)!r}))"
+
+    def watched(self, backend: str) -> tuple[Path, ...]:
+        return (self.state / "sandboxes" / backend, self.sockets, self.workspaces)
+
+
+@contextlib.contextmanager
+def _short_folder() -> Iterator[Path]:
+    """Not pytest's own: the paths of sockets are bounded."""
+    folder = Path(tempfile.mkdtemp(prefix="ev", dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    for name in os.listdir("/proc"):  # noqa: PTH208  it is looked at often, and Paths take longer than reading
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123  as above
+                yield int(name), file.read()

@@ -1,0 +1,140 @@
+"""What a hostile program is to be kept from, and two sandboxes that serve it."""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gepa_client.rpc import RpcClient
+from sandbox_runtime import Allow
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.client import ClientSandbox, ClientSettings, Source
+from sandbox_runtime.gateway import Gateway, ModelCall, Policy, Refusal, openai
+from tests.sandbox_runtime.client.repositories import commit
+from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
+
+PROGRAM = Path(__file__).parent / "program"
+REBOUND = "rebound.example"
+SETTINGS = 'program = "program.py"\nexample_timeout_s = 10\nworkers = 2\n'
+
+
+@dataclass
+class Ground:
+    """`canary`: a text that only the host has. `example`: what every attempt is told of where to look."""
+
+    canary: str
+    example: dict[str, Any]
+    journal: Path
+    boxes: list[ClientSandbox]
+    provider: StubProvider
+    calls: list[ModelCall] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    async def evaluate(self, attempts: Sequence[str], box: int = 0, text: str = "") -> list[dict[str, Any]]:
+        """Their results, one batch of a sandbox."""
+        endpoint = await self.boxes[box].endpoint()
+        async with RpcClient(endpoint.url, token=endpoint.token, timeout_s=110) as client:
+            batch = [{"id": name, "data": {**self.example, "attempt": name}} for name in attempts]
+            answer = await client.evaluate({"text": text}, batch)
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+
+@contextlib.asynccontextmanager
+async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
+    """Two sandboxes of the hostile program, each with a way out, and canaries wherever it may look."""
+    canary = f"canary-{secrets.token_hex(8)}"
+    repository = folder / "repository"
+    shutil.copytree(PROGRAM, repository, ignore=shutil.ignore_patterns("__pycache__"))
+    commit(repository, {"gepa.toml": SETTINGS, "requirements.txt": ""})
+    journal = folder / f"journal-{canary}"
+    journal.write_text(canary)
+    journal.chmod(0o666)
+    shared = Path("/dev/shm") / canary  # noqa: S108  where the host's programs share memory
+    shared.write_text(canary)
+    example = {
+        "canary": canary,
+        "canary_name": canary,
+        "canary_file": str(journal),
+        "journal": str(journal),
+        "key": KEY,
+        "abstract": canary,
+        "rebound": REBOUND,
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(shared.unlink)
+        example["port"] = await _tell_canary(stack, canary)
+        provider = await stack.enter_async_context(StubProvider())
+        provider.answer = _careless
+        ground = Ground(canary, example, journal, [], provider)
+        gateway = await stack.enter_async_context(
+            Gateway(
+                providers=(openai(KEY, f"{provider.url}/v1"),),
+                policy=Policy(ports=None),
+                on_call=ground.calls.append,
+                on_refusal=ground.refusals.append,
+                on_cap=lambda: None,
+                resolve=_rebound,
+            )
+        )
+        runtime = await stack.enter_async_context(BubblewrapRuntime())
+        egress = Allow(domains=(REBOUND,))
+        settings = ClientSettings(egress=egress, memory_mb=384, workspace_mb=128, processes=192)
+        for name in ("hostile-0", "hostile-1"):
+            box = ClientSandbox(
+                runtime,
+                Source(str(repository), cache=folder / "cache"),
+                settings,
+                name=name,
+                way_out=lambda name: gateway.passage(name, egress),
+            )
+            ground.boxes.append(await stack.enter_async_context(box))
+        await asyncio.gather(*(box.start() for box in ground.boxes))
+        yield ground
+
+
+async def _rebound(host: str, port: int) -> Sequence[str]:
+    if host != REBOUND:
+        raise OSError(f"{host} is not known")
+    return ["127.0.0.1"]
+
+
+async def _careless(request: web.Request) -> web.StreamResponse:
+    """A provider that shows whoever asks what it was sent."""
+    headers = {f"X-Seen-{name}": value for name, value in request.headers.items()}
+    sent = str(dict(request.headers))
+    asked = await request.json() if request.can_read_body else {}
+    if not asked.get("stream"):
+        return web.json_response({"seen": sent, "usage": {}}, status=500 if asked.get("fail") else 200, headers=headers)
+    response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    half = sent.index(KEY) + len(KEY) // 2 if KEY in sent else len(sent) // 2
+    for part in (f"data: {sent[:half]}", f"{sent[half:]}\n\n", "data: [DONE]\n\n"):
+        await response.write(part.encode())
+    await response.write_eof()
+    return response
+
+
+async def _tell_canary(stack: contextlib.AsyncExitStack, canary: str) -> int:
+    """Services of the host that give it to whoever connects: on loopback, and on an abstract socket; the port."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{canary}".encode())
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    stack.callback(server.close)
+    abstract = socket.socket(socket.AF_UNIX)
+    abstract.bind(f"\0{canary}")
+    stack.callback((await asyncio.start_unix_server(answer, sock=abstract)).close)
+    port: int = server.sockets[0].getsockname()[1]
+    return port

@@ -1,0 +1,26 @@
+"""The attempts there are, by name; each takes the example and gives what it got, None where it got nothing."""
+
+import os
+
+LIMIT_S = 4.0
+"""How long any one of them tries."""
+
+ATTEMPTS = {}
+
+
+class Kept(Exception):
+    """The attempt failed, as it should."""
+
+
+def attempt(function):
+    """Make it one of those that an example may name."""
+    ATTEMPTS[function.__name__] = function
+    return function
+
+
+def files(ending):
+    """Every file of this ending that is to be seen, but for those of the system and of programs that were installed."""
+    for folder, folders, names in os.walk("/"):
+        dull = ("site-packages", "__pycache__", "node_modules")
+        folders[:] = [name for name in folders if folder + name not in ("/proc", "/sys", "/usr") and name not in dull]
+        yield from (os.path.join(folder, name) for name in names if name.endswith(ending))

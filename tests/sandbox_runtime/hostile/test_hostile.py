@@ -1,0 +1,91 @@
+"""A program that tries everything gets nothing, and whoever is beside it goes on."""
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rpc_server import worker
+from tests.sandbox_runtime.gateway.stub_provider import KEY
+from tests.sandbox_runtime.hostile.ground import PROGRAM, Ground, hostile_ground
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bubblewrap is not installed: apt install bubblewrap"
+)
+
+
+def attempts(*modules: str) -> list[str]:
+    """The names of what they try, in their order."""
+    found = []
+    for module in modules:
+        lines = (PROGRAM / f"{module}.py").read_text().splitlines()
+        found += [line.split("(")[0][4:] for at, line in enumerate(lines) if lines[at - 1] == "@attempt"]
+    return found
+
+
+FLOODS = attempts("floods")
+OTHERS = attempts("reading", "processes", "privileges", "writing", "network", "keys", "forging")
+
+
+@pytest.fixture
+async def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ground]:
+    monkeypatch.setenv("CANARY_SECRET", "canary of the host's environment")
+    async with hostile_ground(tmp_path) as ground:
+        yield ground
+
+
+async def test_no_attempt_gets_what_is_not_its_own(ground: Ground) -> None:
+    ours = {path: path.read_bytes() for path in Path(worker.__file__).parent.glob("*.py")}
+
+    results = await ground.evaluate(OTHERS)
+
+    assert len(OTHERS) >= 40
+    kept = dict(zip(OTHERS, results, strict=True))
+    out = [f"{name}: {result}" for name, result in kept.items() if result["score"] != 1.0]
+    assert not out, "these got out, or did not come to their end:\n" + "\n".join(out)
+    told = json.dumps(results)
+    assert ground.canary not in told.replace(str(ground.example["journal"]), "")
+    assert KEY not in told
+    assert {path: path.read_bytes() for path in ours} == ours
+    assert ground.journal.read_text() == ground.canary
+    git = await ground.boxes[0].exec_bash("ls .git/hooks 2>/dev/null; git status --short; git fsck")
+    assert git.status == 0 and b"post-checkout" not in git.stdout, git
+    for box in (0, 1):
+        assert [result["score"] for result in await ground.evaluate(["honest"] * 4, box)] == [1.0] * 4
+    assert any("169.254.169.254" in refusal.what for refusal in ground.refusals)
+
+
+@pytest.mark.timeout(300)
+async def test_a_flood_ends_with_its_example_and_the_next_one_finds_everything_as_it_was(ground: Ground) -> None:
+    for flood in FLOODS:
+        [result] = await ground.evaluate([flood])
+
+        assert result["status"] in ("ok", "timeout", "program_error"), flood
+        assert not str(result.get("output")).startswith("got"), (flood, result)
+        beside, after = await asyncio.gather(ground.evaluate(["honest"] * 4, 1), ground.evaluate(["honest"] * 4))
+        assert [one["score"] for one in (*beside, *after)] == [1.0] * 8, flood
+        left = await ground.boxes[0].exec_bash("ps ax | wc -l")
+        assert left.status == 0 and int(left.stdout) < 40, (flood, left)
+
+
+def test_the_attempts_are_what_they_say(tmp_path: Path) -> None:
+    """Outside of a sandbox they do get something: an attempt that cannot succeed would show nothing."""
+    sys.path.insert(0, str(PROGRAM))
+    try:
+        import network
+        import processes
+        import reading
+
+        (tmp_path / "canary").write_text("x")
+        example = {"canary_file": str(tmp_path / "canary"), "canary_name": "canary", "canary": "y", "key": "z"}
+        assert reading.read_canary(example)
+        assert processes.others()
+        assert network.LIMIT_S
+    finally:
+        sys.path.remove(str(PROGRAM))
+        for name in ("network", "processes", "reading", "registry"):
+            sys.modules.pop(name, None)

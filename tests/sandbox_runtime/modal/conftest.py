@@ -1,0 +1,24 @@
+"""A Modal on loopback, and a runtime that is open on it."""
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.modal_cloud import Cloud, loopback_modal
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[Cloud]:
+    if shutil.which("bwrap") is None:
+        pytest.skip("the loopback Modal runs its sandboxes with bubblewrap: apt-get install bubblewrap")
+    async with loopback_modal() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def runtime(cloud: Cloud) -> AsyncIterator[ModalRuntime]:
+    async with ModalRuntime() as runtime:
+        yield runtime
+    assert cloud.running == [], "nothing outlives its runtime"

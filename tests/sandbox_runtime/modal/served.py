@@ -1,0 +1,50 @@
+"""What the sandboxes of these tests run: a server of a few lines, quicker to start than the real one."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_runtime import Command, Prepared, Recipe, SandboxSpec
+from sandbox_runtime.backends.modal import images, places
+from tests.modal_cloud import Cloud
+
+SERVER = """
+import os, socket
+host, port = os.environ["GEPA_LISTEN"].split(":")
+listening = socket.create_server((host, int(port)))
+print("serving", flush=True)
+while True:
+    connection, _ = listening.accept()
+    with connection:
+        asked = connection.recv(65536)
+        head = "HTTP/1.1 200 OK\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(asked)
+        connection.sendall(head.encode() + asked)
+    if asked.startswith(b"GET /end"):
+        raise SystemExit(5)
+"""
+"""Answers every request with the request; ends after one for /end."""
+
+MAIN = Command((places.SERVER_PYTHON, "-I", "-S", "-c", SERVER))
+
+
+def published(cloud: Cloud, recipe: Recipe | None = None) -> Prepared:
+    """A recipe that the cloud has an image of, without the building."""
+    recipe = recipe or Recipe()
+    image = f"im-{recipe.digest}"[:25]
+    cloud.control.images[image].SetInParent()
+    cloud.control.published[images.name_of(recipe)] = image
+    return places.prepared(recipe, image)
+
+
+def spec(cloud: Cloud, *, main: Command = MAIN, **further: Any) -> SandboxSpec:
+    """A sandbox that serves."""
+    return SandboxSpec(main=main, prepared=published(cloud), **further)
+
+
+async def until(condition: Callable[[], object], within_s: float = 10.0) -> None:
+    """Return when it holds."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)

@@ -1,0 +1,181 @@
+"""What is asked of Modal: exactly what the spec says, and nothing more."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+from modal_proto import api_pb2
+
+from sandbox_runtime import Allow, Closed, Command, Egress, Open, Unavailable
+from sandbox_runtime.backends.modal import guard, places
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.modal_cloud import Cloud
+from tests.modal_cloud.box import Box
+from tests.sandbox_runtime.modal.served import MAIN, spec
+
+NetworkAccess = api_pb2.NetworkAccess
+
+
+class Way:
+    """A gateway that can be reached at an address of its own."""
+
+    def __init__(self, models_url: str | None, tunnel_url: str | None) -> None:
+        self.models_url = models_url
+        self.tunnel_url = tunnel_url
+
+    async def serve(self, models: Any, tunnel: Any) -> None:
+        raise AssertionError(f"there is no loopback to serve on: {models}, {tunnel}")
+
+    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
+        return {
+            "OPENAI_BASE_URL": f"{models_url}/openai/v1",
+            "OPENAI_API_KEY": "passage-token",
+            "HTTPS_PROXY": tunnel_url,
+        }
+
+    async def close(self) -> None:
+        pass
+
+
+async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
+    return cloud.box((await runtime.start(spec(cloud, **further))).id)
+
+
+async def test_bounds_image_lifetime_and_tags_are_the_specs(cloud: Cloud, runtime: ModalRuntime) -> None:
+    box = await box_of(
+        cloud, runtime, cpu=1.5, memory_mb=512, lifetime_s=90.2, labels={"run": "r1", "name": "sandbox-3"}
+    )
+    asked = box.definition
+    assert (asked.resources.milli_cpu, asked.resources.milli_cpu_max) == (1500, 1500)
+    assert (asked.resources.memory_mb, asked.resources.memory_mb_max) == (512, 512)
+    assert asked.timeout_secs == 91
+    assert asked.image_id == spec(cloud).prepared.image
+    assert asked.workdir == "/workspace"
+    assert box.asked.app_id == cloud.control.apps["evolverpc"]
+    assert {"run": "r1", "name": "sandbox-3"}.items() <= box.tags.items()
+    assert box.tags["evolverpc-owner"].startswith(f"{os.getpid()}.")
+    assert all(len(value) <= 63 for value in box.tags.values())
+
+
+async def test_no_port_is_opened(cloud: Cloud, runtime: ModalRuntime) -> None:
+    box = await box_of(cloud, runtime)
+    assert list(box.definition.open_ports.ports) == []
+    assert [asked.message.port for asked in cloud.asked if asked.method == "SandboxCreateConnectTokenV2"] == [8080]
+    assert cloud.count("SandboxGetTunnels") == 0
+
+
+@pytest.mark.parametrize(
+    ("egress", "kind", "cidrs", "domains"),
+    [
+        (Closed(), NetworkAccess.ALLOWLIST, [], []),
+        (Open(), NetworkAccess.OPEN, [], []),
+        (
+            Allow(("pypi.org", "*.example.com"), ("192.0.2.0/24", "2001:db8::/32")),
+            NetworkAccess.ALLOWLIST,
+            ["192.0.2.0/24", "2001:db8::/32"],
+            ["pypi.org", "*.example.com"],
+        ),
+    ],
+)
+async def test_egress_is_exact(
+    cloud: Cloud, runtime: ModalRuntime, egress: Egress, kind: int, cidrs: list[str], domains: list[str]
+) -> None:
+    access = (await box_of(cloud, runtime, egress=egress)).definition.network_access
+    assert access.network_access_type == kind
+    assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (cidrs, domains)
+
+
+async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
+    way = Way("https://gateway.example:8443", "http://203.0.113.7:8182")
+    box = await box_of(cloud, runtime, way_out=way)
+    access = box.definition.network_access
+    assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (["203.0.113.7/32"], ["gateway.example"])
+
+
+async def test_a_sandbox_reaches_the_gateway_and_one_without_a_way_out_does_not(
+    cloud: Cloud, runtime: ModalRuntime
+) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"from the gateway")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as gateway:
+        port = gateway.sockets[0].getsockname()[1]
+        cloud.reach(port)
+        url = f"http://127.0.0.1:{port}"
+        code = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 5).recv(100).decode())"
+        command = Command((places.SERVER_PYTHON, "-I", "-S", "-c", code))
+        inside, outside = await asyncio.gather(
+            runtime.start(spec(cloud, way_out=Way(url, url))), runtime.start(spec(cloud))
+        )
+        assert (await inside.exec(command)).stdout == b"from the gateway\n"
+        assert b"ConnectionRefusedError" in (await outside.exec(command)).stderr
+        await inside.close()
+
+
+async def test_a_gateway_on_loopback_alone_cannot_be_the_way_out(cloud: Cloud, runtime: ModalRuntime) -> None:
+    with pytest.raises(Unavailable, match="--gateway-url"):
+        await runtime.start(spec(cloud, way_out=Way(None, None)))
+    assert cloud.boxes == []
+
+
+async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(
+        spec(
+            cloud,
+            secrets={"API_KEY": "secret-of-the-spec"},
+            way_out=Way("https://gateway.example", "https://gateway.example"),
+            setup=(Command(("true",), env={"GIT_TOKEN": "secret-of-a-command"}),),
+            env={"PLAIN": "told"},
+        )
+    )
+    token = (await sandbox.endpoint()).token
+    told = await sandbox.exec(Command(("sh", "-c", 'echo "$API_KEY $OPENAI_API_KEY $PLAIN $GIT_TOKEN $GEPA_TOKEN"')))
+    assert told.stdout == b"secret-of-the-spec passage-token told  \n"
+    box = cloud.box(sandbox.id)
+    words = " ".join(word for argv in box.argv for word in argv)
+    for secret in ("secret-of-the-spec", "passage-token", "secret-of-a-command", token):
+        assert secret not in words
+        assert all(secret not in value for value in box.tags.values())
+        assert secret not in repr(sandbox)
+
+
+async def test_a_server_is_told_where_to_listen_and_who_asks(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    endpoint = await sandbox.endpoint()
+    told: dict[str, str] = {}
+    for source in cloud.box(sandbox.id).execs[-1].secret_sources:
+        told |= source.env.contents
+    assert told["GEPA_LISTEN"] == "0.0.0.0:8080"
+    assert endpoint.url.startswith(f"http://{told['GEPA_ALLOWED_HOSTS']}:")
+    assert told["GEPA_TOKEN"] == endpoint.token
+    assert told.keys() == {"GEPA_LISTEN", "GEPA_ALLOWED_HOSTS", "GEPA_TOKEN"}
+
+
+async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(
+    cloud: Cloud, runtime: ModalRuntime
+) -> None:
+    endpoint = await (await runtime.start(spec(cloud))).endpoint()
+    assert endpoint.proxy_token is not None
+    headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": endpoint.token}
+    async with aiohttp.ClientSession() as session, session.post(endpoint.url, headers=headers, data=b"body") as answer:
+        heard = await answer.text()
+    assert f"X-Gepa-Token: {endpoint.token}" in heard
+    assert endpoint.proxy_token not in heard
+
+
+async def test_every_command_runs_under_the_guard(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud, processes=77, workspace_mb=9))
+    await sandbox.exec(Command(("true",), timeout_s=3))
+    for asked in cloud.box(sandbox.id).execs:
+        assert "def end_children" in asked.command_args[4]
+    main, command = cloud.box(sandbox.id).execs
+    assert list(main.command_args[7:]) == ["0", "77", "9", ".", *MAIN.argv]
+    assert list(command.command_args[7:]) == ["3", "77", "9", ".", "true"]
+    assert not main.timeout_secs
+    assert command.timeout_secs == 13
+    assert set(guard.__dict__) & {"modal", "sandbox_runtime", "aiohttp"} == set()

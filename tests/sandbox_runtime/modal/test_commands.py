@@ -1,0 +1,54 @@
+"""Commands in a sandbox at Modal, beyond what the suite of all runtimes asks of them; and twenty sandboxes at once."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import Command
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.modal_cloud import Cloud
+from tests.sandbox_runtime.modal.served import spec
+
+
+async def test_the_status_is_the_commands(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    scripts = ("exit 0", "exit 124", "kill -9 $$", "kill -15 $$")
+    done = await asyncio.gather(*(sandbox.exec(Command(("sh", "-c", script))) for script in scripts))
+    assert [one.status for one in done] == [0, 124, 137, 143]
+    missing = await sandbox.exec(Command(("no-such-program",)))
+    assert missing.status == 127
+    assert b"no-such-program" in missing.stderr
+
+
+@pytest.mark.parametrize("kind", ["bytes", "file"])
+async def test_all_of_the_input_arrives(cloud: Cloud, runtime: ModalRuntime, kind: str, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4096 * 3  # 3 MiB: more than one message holds
+    file = tmp_path / "input"
+    file.write_bytes(data)
+    sandbox = await runtime.start(spec(cloud))
+    done = await sandbox.exec(Command(("wc", "-c"), stdin=data if kind == "bytes" else file))
+    assert done.stdout.split() == [str(len(data)).encode()]
+    unread = await sandbox.exec(Command(("true",), stdin=data))
+    assert unread.status == 0
+
+
+async def test_a_file_has_bounds(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud, workspace_mb=1))
+    done = await sandbox.exec(Command(("sh", "-c", "head -c 3000000 /dev/zero > big; wc -c < big")))
+    assert int(done.stdout) == 2**20
+
+
+async def test_twenty_at_once_each_on_a_port_8080_of_its_own(cloud: Cloud, runtime: ModalRuntime) -> None:
+    began = time.monotonic()
+    sandboxes = await asyncio.gather(*(runtime.start(spec(cloud, labels={"n": str(n)})) for n in range(20)))
+    assert time.monotonic() - began < 30
+    endpoints = await asyncio.gather(*(sandbox.endpoint() for sandbox in sandboxes))
+    assert len({endpoint.url for endpoint in endpoints}) == 20
+    listed = await runtime.found()
+    assert {of.id for of in listed} == {sandbox.id for sandbox in sandboxes}
+    assert {of.labels["n"] for of in listed} == {str(n) for n in range(20)}
+    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
+    assert cloud.running == []
+    assert await runtime.found() == []

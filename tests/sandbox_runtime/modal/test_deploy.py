@@ -1,0 +1,209 @@
+"""The optimizer as a function of Modal's: what it is asked, that a restarted one goes on, and what it refuses."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.modal_cloud import Cloud
+
+SOURCE = Path(__file__).parents[3] / "deploy" / "modal_app.py"
+CLIENT = """#!{python}
+import json, os, sys
+with open({told!r}, "a") as told:
+    told.write(json.dumps(sys.argv[1:]) + chr(10))
+if sys.argv[1] == "runs":
+    print(open({stored!r}).read(), end="")
+sys.exit(int(os.environ.get("STATUS", "0")) if sys.argv[1] in ("optimize", "resume") else 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("modal_app_under_test", SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules[spec.name]
+
+
+class Container:
+    """Where the function runs: `gepa-client` is a script that notes what it is asked, `stored` the runs it lists."""
+
+    def __init__(self, deployed: ModuleType, folder: Path) -> None:
+        self.stored, self._told = folder / "stored", folder / "told"
+        self.stored.touch()
+        self._told.touch()
+        client = folder / "gepa-client"
+        client.write_text(CLIENT.format(python=sys.executable, told=str(self._told), stored=str(self.stored)))
+        client.chmod(0o755)
+        self._optimize = deployed.begin_or_go_on
+
+    def optimize(self, arguments: list[str], files: dict[str, bytes] | None = None) -> Any:
+        return self._optimize("run-1", arguments, files or {})
+
+    @property
+    def told(self) -> list[list[str]]:
+        return [json.loads(line) for line in self._told.read_text().splitlines()]
+
+
+@pytest.fixture
+def container(deployed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Container:
+    @contextlib.contextmanager
+    def forward(port: int) -> Iterator[SimpleNamespace]:
+        with socket.create_connection(("127.0.0.1", port)):  # it is listened to
+            yield SimpleNamespace(url="https://tunnel.example")
+
+    monkeypatch.setattr("modal.forward", forward)
+    monkeypatch.setattr(deployed, "results", SimpleNamespace(commit=lambda: None))
+    monkeypatch.setattr(deployed, "FILES", str(tmp_path / "files"))
+    monkeypatch.setattr(deployed, "TOKEN_FILE", str(tmp_path / "git-token"))
+    monkeypatch.setattr(deployed, "LEASE_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(deployed, "FORWARDED_PORT", free.getsockname()[1])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return Container(deployed, tmp_path)
+
+
+def test_a_run_is_begun_in_sandboxes_that_reach_the_gateway_by_its_tunnel(container: Container) -> None:
+    assert container.optimize(["--repo", "https://x.example/y"], {"rows/train.jsonl": b"{}"}) == 0
+    asked = container.told[-1]
+    assert asked[:3] == ["optimize", "--repo", "https://x.example/y"]
+    assert " ".join(asked).endswith("--sandbox modal --gateway-port 8765 --gateway-url https://tunnel.example")
+    assert asked[asked.index("--name") + 1] == "run-1"
+
+
+def test_a_restarted_function_goes_on_with_its_run_and_ends_what_the_first_left(container: Container) -> None:
+    runs = [{"id": "r-other", "name": "other", "status": "paused"}, {"id": "r-7", "name": "run-1", "status": "running"}]
+    container.stored.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    assert container.optimize(["--repo", "https://x.example/y"]) == 0
+    listed, swept, resumed = container.told
+    assert listed == ["runs", "--json"]
+    assert swept == ["sandboxes", "--sandbox", "modal", "--run", "r-7", "--sweep"]
+    assert resumed[:2] == ["resume", "r-7"]
+    assert "https://tunnel.example" in resumed
+
+
+def test_a_paused_run_is_tried_again_and_a_failed_one_is_not(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATUS", "3")
+    with pytest.raises(RuntimeError, match="can go on"):
+        container.optimize([])
+    monkeypatch.setenv("STATUS", "1")
+    assert container.optimize([]) == 1
+
+
+def test_a_git_token_is_given_by_a_file_that_nobody_else_reads(
+    container: Container, deployed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TOKEN", "ghs-secret")
+    assert container.optimize([]) == 0
+    asked = container.told[-1]
+    file = Path(asked[asked.index("--git-token-file") + 1])
+    assert file.read_text() == "ghs-secret"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "ghs-secret" not in str(container.told)
+    assert "GIT_TOKEN" not in os.environ
+
+
+async def test_its_functions_have_time_tries_the_store_and_a_place_for_results(
+    cloud: Cloud, deployed: ModuleType
+) -> None:
+    await deployed.app.deploy.aio(name="evolverpc-optimizer")
+    functions = cloud.control.functions
+    assert functions.keys() == {"optimize", "publish"}
+    optimize = functions["optimize"]
+    assert optimize.timeout_secs == 24 * 3600
+    assert optimize.retry_policy.retries == 10
+    assert list(optimize.secret_ids) == ["st-evolverpc"]
+    assert [(mount.volume_id, mount.mount_path) for mount in optimize.volume_mounts] == [("vo-evolverpc-runs", "/runs")]
+    installed = cloud.control.images[optimize.image_id].dockerfile_commands
+    assert any("evolverpc[client,modal,mongo]" in line for line in installed)
+
+
+def test_files_go_with_it_and_each_run_has_a_name_of_its_own(deployed: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "data" / "rows").mkdir(parents=True)
+    (tmp_path / "data" / "rows" / "train.jsonl").write_bytes(b"{}")
+    (tmp_path / "run.toml").write_bytes(b"seed = 1")
+    words = ["--repo", "git@x.example:a/b", "--sandboxes", "20", "--data", str(tmp_path / "data")]
+    words += ["--config", str(tmp_path / "run.toml"), "--name", "mine", "--trainset", "rows/train.jsonl"]
+    name, arguments, files = deployed.planned(words)
+    assert name.startswith("mine-")
+    assert name != deployed.planned(words)[0]
+    assert files == {"rows/train.jsonl": b"{}", "config.toml": b"seed = 1"}
+    assert arguments == [
+        *("--repo", "git@x.example:a/b", "--sandboxes", "20", "--trainset", "rows/train.jsonl"),
+        *("--config", "config.toml"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--repo", "."],
+        ["--repo", "https://x.example/y", "--store=x.db"],
+        ["--repo", "https://x/y", "--sandbox", "process"],
+    ],
+)
+def test_what_cannot_be_at_modal_is_refused(deployed: ModuleType, words: list[str]) -> None:
+    with pytest.raises(SystemExit, match=r"Modal|README"):
+        deployed.planned(words)
+
+
+def test_what_comes_from_outside_reaches_the_gateway_on_loopback(deployed: ModuleType) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as gateway,
+        deployed.relayed(port, gateway.getsockname()[1]),
+        socket.create_connection(("127.0.0.1", port), timeout=10) as caller,
+    ):
+        caller.sendall(b"asked")
+        caller.shutdown(socket.SHUT_WR)
+        answering, _ = gateway.accept()
+        with answering:
+            assert answering.recv(100) == b"asked"
+            assert answering.recv(100) == b""
+            answering.sendall(b"answered")
+        assert caller.recv(100) == b"answered"
+        assert caller.recv(100) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def test_an_optimizer_whose_machine_is_taken_away_is_told_and_waited_for(deployed: ModuleType, tmp_path: Path) -> None:
+    script = "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(0 if open('kept', 'w') else 1))\n"
+    script += "open('up', 'w').close()\nsignal.pause()"
+    code = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('modal_app', {str(SOURCE)!r})\n"
+        "module = sys.modules['modal_app'] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "from pathlib import Path\n"
+        f"module.run_to_its_end([sys.executable, '-c', {script!r}], Path({str(tmp_path)!r}))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True) as function:
+        up = threading.Event()
+        for _ in range(1000):
+            if (tmp_path / "up").exists():
+                break
+            up.wait(0.01)
+        function.send_signal(signal.SIGINT)
+        function.wait(15)
+    assert (tmp_path / "kept").exists()

@@ -1,0 +1,204 @@
+"""Each fault of Modal's ends in a correct result or a clear error, and never in a sandbox that nobody ends."""
+
+import asyncio
+import sys
+
+import aiohttp
+import pytest
+from grpclib import Status
+from modal_proto import api_pb2
+
+from sandbox_runtime import Command, Gone, NotReady, Throttled, Unavailable
+from sandbox_runtime.backends.modal import commands
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.modal_cloud import Cloud
+from tests.sandbox_runtime.modal.served import MAIN, spec, until
+
+Result = api_pb2.GenericResult
+
+
+async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
+    cloud.faults.create_hangs = True
+    starting = asyncio.create_task(runtime.start(spec(cloud)))
+    await asyncio.wait_for(cloud.faults.created.wait(), 10)
+    assert len(cloud.running) == 1
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(starting, 10)
+    assert cloud.running == []
+
+
+async def test_a_creation_that_is_never_answered_is_given_up_and_leaves_nothing(
+    cloud: Cloud, runtime: ModalRuntime
+) -> None:
+    cloud.faults.create_hangs = True
+    with pytest.raises(NotReady) as caught:
+        await runtime.start(spec(cloud, ready_s=0.5))
+    assert caught.value.stage == "create"
+    assert len(cloud.boxes) == 1
+    assert cloud.running == []
+
+
+async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
+    cloud.faults.fail("SandboxCreateV2", Status.UNAVAILABLE, None, done=True)
+    with pytest.raises(Unavailable):
+        await runtime.start(spec(cloud))
+    assert len(cloud.boxes) == 1
+    assert cloud.running == []
+
+
+@pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.INTERNAL])
+async def test_what_passes_by_is_tried_again(cloud: Cloud, runtime: ModalRuntime, status: Status) -> None:
+    for method in ("SandboxCreateV2", "SandboxCreateConnectTokenV2", "TaskExecStart", "SandboxTerminateV2"):
+        cloud.faults.fail(method, status, 2)
+    cloud.faults.fail("SandboxWaitV2", status, 1)
+    sandbox = await runtime.start(spec(cloud))
+    assert (await sandbox.exec(Command(("echo", "well")))).stdout == b"well\n"
+    await sandbox.close()
+    assert (await sandbox.wait()).kind == "terminated"
+    assert cloud.faults.told.total() == 9
+    assert len(cloud.boxes) == 1
+
+
+async def test_throttling_is_told_with_when_to_come_again(cloud: Cloud, runtime: ModalRuntime) -> None:
+    cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED)
+    with pytest.raises(Throttled) as caught:
+        await runtime.start(spec(cloud))
+    assert caught.value.retry_after_s > 0
+    cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED, retry_after_s=0.2)
+    await runtime.start(spec(cloud))  # where Modal says when, its SDK waits
+    assert len(cloud.boxes) == 1
+
+
+async def test_a_refused_token_says_how_to_get_one(cloud: Cloud, runtime: ModalRuntime) -> None:
+    cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED)
+    with pytest.raises(Unavailable, match="modal token new"):
+        await runtime.start(spec(cloud))
+    assert cloud.boxes == []
+
+
+async def test_a_wrong_token_is_refused_before_anything_is_started(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-wrong")
+    with pytest.raises(Unavailable, match="modal token new"):
+        await ModalRuntime().__aenter__()
+
+
+async def test_missing_credentials_say_how_to_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"):
+        monkeypatch.setenv(name, "")
+    with pytest.raises(Unavailable, match="modal token new"):
+        await ModalRuntime().__aenter__()
+
+
+async def test_a_server_that_nobody_can_reach_is_not_ready_and_gone(cloud: Cloud, runtime: ModalRuntime) -> None:
+    cloud.faults.never_listens = True
+    with pytest.raises(NotReady, match="502") as caught:
+        await runtime.start(spec(cloud, ready_s=1.5))
+    assert caught.value.stage == "ready"
+    assert cloud.running == []
+
+
+async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    running = asyncio.create_task(sandbox.exec(Command(("sleep", "60"))))
+    await until(lambda: len(cloud.box(sandbox.id).commands) == 2)
+    await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_FAILURE, 137)
+    with pytest.raises(Gone):
+        await asyncio.wait_for(running, 5)
+    assert (await sandbox.wait()).kind == "lost"
+    with pytest.raises(Gone):
+        await sandbox.endpoint()
+    assert "serving" in await sandbox.logs()
+    await sandbox.close()
+
+
+async def test_somebody_else_may_end_it(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_TERMINATED)
+    assert (await asyncio.wait_for(sandbox.wait(), 10)).kind == "terminated"
+
+
+async def test_when_main_exits_the_sandbox_has_and_is_not_left_to_sleep(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    endpoint = await sandbox.endpoint()
+    headers = {"Authorization": f"Bearer {endpoint.proxy_token}"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(f"{endpoint.url}/end") as answer:
+        assert answer.status == 200
+    ended = await asyncio.wait_for(sandbox.wait(), 10)
+    assert (ended.kind, ended.status) == ("exited", 5)
+    await asyncio.wait_for(cloud.box(sandbox.id).ended, 10)
+
+
+async def test_a_command_whose_end_is_never_told_ends_for_us(
+    cloud: Cloud, runtime: ModalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "GRACE_S", 0.3)
+    sandbox = await runtime.start(spec(cloud))
+    cloud.faults.exec_never_ends = True
+    done = await asyncio.wait_for(sandbox.exec(Command(("echo", "said"), timeout_s=0.2)), 5)
+    assert done.timed_out
+    assert done.stdout == b"said\n"
+
+
+async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    before = await sandbox.endpoint()
+    cloud.expire_connect_tokens()
+    after = await sandbox.endpoint()
+    statuses = []
+    async with aiohttp.ClientSession() as session:
+        for endpoint in (before, after):
+            headers = {"Authorization": f"Bearer {endpoint.proxy_token}"}
+            async with session.get(f"{endpoint.url}/health", headers=headers) as answer:
+                statuses.append(answer.status)
+    assert statuses == [401, 200]
+    assert (before.url, before.token) == (after.url, after.token)
+
+
+async def test_a_close_that_modal_refuses_says_so_and_can_be_repeated(
+    cloud: Cloud, runtime: ModalRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox = await runtime.start(spec(cloud))
+    cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
+    await sandbox.close()
+    assert sandbox.id in caplog.text
+    assert "may be left at Modal" in caplog.text
+    assert cloud.running == [sandbox.id]
+    assert (await sandbox.wait()).kind == "lost"
+    await sandbox.close()
+    assert cloud.running == []
+
+
+async def test_what_could_not_be_closed_is_tried_again_when_the_runtime_is_left(cloud: Cloud) -> None:
+    async with ModalRuntime() as runtime:
+        sandbox = await runtime.start(spec(cloud))
+        cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
+        await sandbox.close()
+        assert cloud.running == [sandbox.id]
+    assert cloud.running == []
+
+
+async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: Cloud, runtime: ModalRuntime) -> None:
+    mine, orphan = await asyncio.gather(*(runtime.start(spec(cloud, labels={"run": "r"})) for _ in range(2)))
+    ended = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "")
+    await ended.wait()
+    tags = cloud.box(orphan.id).tags
+    _, _, rest = tags["evolverpc-owner"].partition(".")
+    tags["evolverpc-owner"] = f"{ended.pid}.{rest}"
+    listed = {of.id: of.orphan for of in await runtime.found({"run": "r"})}
+    assert listed == {mine.id: False, orphan.id: True}
+    assert await runtime.sweep({"run": "other"}) == []
+    assert await runtime.sweep() == [orphan.id]
+    assert cloud.running == [mine.id]
+    assert await runtime.sweep({"run": "r"}, orphans_only=False) == [mine.id]
+    assert (await asyncio.wait_for(mine.wait(), 5)).kind == "terminated"
+
+
+async def test_a_sandbox_of_somebody_elses_in_the_same_app_is_left_alone(cloud: Cloud, runtime: ModalRuntime) -> None:
+    sandbox = await runtime.start(spec(cloud, main=MAIN))
+    cloud.box(sandbox.id).tags = {"purpose": "unknown"}
+    assert await runtime.found() == []
+    assert await runtime.sweep(orphans_only=False) == []
+    assert cloud.running == [sandbox.id]

@@ -1,0 +1,111 @@
+"""Images: published once for each recipe, found by name, and never built where somebody waits."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import pytest
+from grpclib import Status
+
+from sandbox_runtime import NotPrepared, Recipe, Unavailable
+from sandbox_runtime.backends.modal import images, places
+from sandbox_runtime.backends.modal.install import install, read_recipe, write_recipe
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.modal_cloud import Cloud
+from tests.sandbox_runtime.modal.served import published, spec
+
+RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==25.1.0\n"}, packages=("idna",))
+
+
+async def test_a_recipe_that_is_not_published_says_how_to_publish_it(cloud: Cloud, runtime: ModalRuntime) -> None:
+    with pytest.raises(NotPrepared, match="gepa-client sandboxes --publish"):
+        await runtime.prepare(RECIPE, told=lambda _: None)
+    assert cloud.count("ImageGetOrCreate") == 0
+
+
+async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
+    with pytest.raises(NotPrepared):
+        await runtime.start(dataclasses.replace(spec(cloud), prepared=places.prepared(RECIPE, "im-gone")))
+    asked = spec(cloud)
+    with pytest.raises(NotPrepared):
+        await runtime.start(dataclasses.replace(asked, prepared=dataclasses.replace(asked.prepared, image=None)))
+    assert cloud.count("ImageGetOrCreate") == 0
+    assert cloud.boxes == []
+
+
+async def test_what_is_published_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
+    said: list[str] = []
+    made = await runtime.publish(RECIPE, told=said.append)
+    built = cloud.count("ImageGetOrCreate")
+    found = await runtime.prepare(RECIPE, told=said.append)
+    assert found == made
+    assert found.image in cloud.control.images
+    assert cloud.count("ImageGetOrCreate") == built
+    assert cloud.control.published == {images.name_of(RECIPE): found.image}
+    assert any(images.name_of(RECIPE) in line for line in said)
+    has_our_own_code_the_recipe_and_what_installs_it(cloud)
+
+
+def has_our_own_code_the_recipe_and_what_installs_it(cloud: Cloud) -> None:
+    commands = [line for image in cloud.control.images.values() for line in image.dockerfile_commands]
+    assert any("git" in line for line in commands if "apt-get install" in line)
+    assert any("jsonrpcserver" in line and "uv pip install" in line for line in commands)
+    assert commands[-1].endswith("-m sandbox_runtime.backends.modal.install /opt/recipe /opt/program")
+    mounted = {file.filename for files in cloud.control.mounted.values() for file in files}
+    site = f"{places.SERVER}/lib/python{places.SERVER_PYTHON_VERSION}/site-packages"
+    assert {f"{site}/protocol/__init__.py", f"{site}/rpc_server/__main__.py"} <= mounted
+    assert {"/opt/recipe/recipe.json", "/opt/recipe/files/requirements.txt"} <= mounted
+    assert not any("__pycache__" in name or "gepa_client" in name for name in mounted)
+
+
+async def test_a_recipe_is_published_afresh_on_demand_alone(
+    cloud: Cloud, runtime: ModalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "PACKAGES", ("protocol",))  # that much is less to send
+    published(cloud, RECIPE)
+    prepared = await runtime.prepare(RECIPE, told=lambda _: None)
+    assert cloud.count("ImagePublish") == 0
+    anew = await runtime.prepare(RECIPE, told=lambda _: None, afresh=True)
+    assert cloud.count("ImagePublish") == 1
+    assert anew.image != prepared.image
+    forced = [asked.message for asked in cloud.asked if asked.method == "ImageGetOrCreate"]
+    assert [one.force_build for one in forced] == [False] * (len(forced) - 1) + [True]
+
+
+async def test_a_listing_that_fails_is_not_taken_for_nothing_published(cloud: Cloud, runtime: ModalRuntime) -> None:
+    cloud.faults.fail("ImageGetByTag", Status.UNAUTHENTICATED)
+    with pytest.raises(Unavailable):
+        await runtime.prepare(RECIPE, told=lambda _: None)
+
+
+def test_the_name_changes_with_the_recipe_alone() -> None:
+    assert images.name_of(RECIPE) == images.name_of(dataclasses.replace(RECIPE))
+    assert images.name_of(RECIPE) != images.name_of(Recipe())
+
+
+def test_what_images_need_of_ours_is_known() -> None:
+    needed = " ".join(images.requirements())
+    assert all(name in needed for name in ("pydantic", "aiohttp", "jsonrpcserver", "claude-agent-sdk", "uv"))
+    assert not any(name in needed for name in ("litellm", "modal", "pytest"))
+
+
+def test_a_recipe_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_recipe(RECIPE, tmp_path)
+    assert read_recipe(tmp_path) == RECIPE
+
+
+def test_an_installed_recipe_is_where_prepared_says(tmp_path: Path) -> None:
+    recipe = Recipe(python=">=3.11")
+    write_recipe(recipe, tmp_path)
+    program = tmp_path / "program"
+    asyncio.run(install(tmp_path, program))
+    told = places.prepared(recipe, "im-any")
+    assert told.python == "/opt/program/venv/bin/python"
+    assert (program / "venv" / "bin" / "python").exists()
+    assert (program / "path" / "0").resolve() == (program / "venv" / "bin").resolve()
+
+
+def test_a_recipe_that_asks_for_nothing_installs_nothing(tmp_path: Path) -> None:
+    write_recipe(Recipe(), tmp_path)
+    asyncio.run(install(tmp_path, tmp_path / "program"))
+    assert [*(tmp_path / "program").rglob("*")] == [tmp_path / "program" / "path"]

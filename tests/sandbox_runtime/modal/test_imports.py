@@ -1,0 +1,31 @@
+"""Nobody pays for Modal who did not choose it, and what runs in an image needs none of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sandbox_runtime.backends.modal import guard
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+
+TOLD = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def imported(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-I", "-c", f"{code}\n{TOLD}"], check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["sandbox_runtime", "sandbox_runtime.backends.modal.install"])
+def test_modal_is_imported_with_its_runtime_alone(module: str) -> None:
+    assert "modal" not in imported(f"import {module}")
+
+
+def test_the_guard_is_alone_with_the_standard_library() -> None:
+    source = f"import runpy; runpy.run_path({guard.__file__!r})"
+    assert imported(source) <= {"__main__", *sys.stdlib_module_names, "sitecustomize", "_virtualenv"} | imported("pass")
+
+
+async def test_a_runtime_that_was_not_entered_says_so() -> None:
+    with pytest.raises(RuntimeError, match="enter"):
+        await ModalRuntime().found()

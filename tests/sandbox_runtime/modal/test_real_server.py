@@ -1,0 +1,33 @@
+"""The real server at Modal, asked as an optimizer asks it: through the connect proxy, with two tokens."""
+
+from typing import Any
+
+import aiohttp
+
+from sandbox_runtime import Command, Endpoint
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.modal_cloud import Cloud
+from tests.sandbox_runtime.modal.served import published, spec
+
+DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "discover"}
+
+
+async def asked(endpoint: Endpoint, token: str) -> tuple[int, dict[str, Any]]:
+    headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": token}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(f"{endpoint.url}/rpc", json=DISCOVER) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def test_it_answers_whoever_has_both_tokens(cloud: Cloud, runtime: ModalRuntime) -> None:
+    server = published(cloud).server
+    sandbox = await runtime.start(spec(cloud, main=Command((*server, "--conformance"))))
+    endpoint = await sandbox.endpoint()
+    status, told = await asked(endpoint, endpoint.token)
+    assert status == 200
+    assert told["result"]["program"]["name"] == "conformance"
+    status, told = await asked(endpoint, "another")
+    assert status == 401
+    assert "result" not in told

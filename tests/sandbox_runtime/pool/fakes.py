@@ -1,0 +1,123 @@
+"""Sandboxes that are only said to be there, and what a test needs to watch a pool of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sandbox_runtime import Ended, Endpoint
+from sandbox_runtime.pool import PoolEvent, RosterFile, SandboxPool
+
+LIMIT_S = 10.0
+
+
+class FakeSandbox:
+    """Up until somebody closes it or a test has it die."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+        self.tokens = 0
+        self.closed = 0
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1/{self.id}"
+
+    async def endpoint(self) -> Endpoint:
+        self.tokens += 1
+        return Endpoint(self.url, f"token {self.tokens} of {self.id}", f"proxy {self.tokens}")
+
+    async def wait(self) -> Ended:
+        return await asyncio.shield(self._ended)
+
+    async def close(self) -> None:
+        self.closed += 1
+        self.die(Ended("terminated"))
+
+    def die(self, ended: Ended | None = None) -> None:
+        if not self._ended.done():
+            self._ended.set_result(ended or Ended("exited", 1))
+
+    def die_soon(self) -> None:
+        """The same from another thread than the pool's."""
+        self._ended.get_loop().call_soon_threadsafe(self.die)
+
+    @property
+    def up(self) -> bool:
+        return not self._ended.done()
+
+
+class Yard:
+    """Starts them, as a test says: `before` runs at each start and may raise or wait."""
+
+    def __init__(self, before: Callable[[int], Any] | None = None) -> None:
+        self.before = before
+        self.begun = 0
+        self.cancelled = 0
+        self.made: list[FakeSandbox] = []
+
+    async def start(self, number: int) -> FakeSandbox:
+        self.begun += 1
+        try:
+            if self.before is not None:
+                told = self.before(self.begun)
+                if told is not None:
+                    await told
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.made.append(FakeSandbox(f"s{len(self.made)}-{number}"))
+        return self.made[-1]
+
+    @property
+    def up(self) -> list[FakeSandbox]:
+        return [sandbox for sandbox in self.made if sandbox.up]
+
+
+class Watched:
+    """What a pool told, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.events: list[PoolEvent] = []
+        self._changed = asyncio.Event()
+
+    def take(self, event: PoolEvent) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not met():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def pool_of(yard: Yard, size: int, folder: Path, **given: Any) -> AsyncIterator[tuple[SandboxPool, Watched]]:
+    watched = Watched()
+    options: dict[str, Any] = {"starts_per_s": 1000.0, "first_pause_s": 0.01, **given}
+    async with SandboxPool(yard.start, size, roster=RosterFile(folder), told=watched.take, **options) as pool:
+        yield pool, watched
+    assert not yard.up
+
+
+def listed(folder: Path) -> list[str]:
+    """The addresses in the fleet file."""
+    return [line.split()[0] for line in (folder / "fleet").read_text().splitlines()]
+
+
+def modes(folder: Path) -> list[int]:
+    """Of every file there."""
+    return [path.stat().st_mode & 0o777 for path in folder.iterdir()]
+
+
+async def until(met: Callable[[], bool]) -> None:
+    """For what a pool does without telling of it."""
+    async with asyncio.timeout(LIMIT_S):
+        while not met():  # noqa: ASYNC110  nothing is told that could be waited for
+            await asyncio.sleep(0)

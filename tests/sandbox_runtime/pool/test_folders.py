@@ -1,0 +1,36 @@
+"""Folders of fleet files: private, gone after their use, and swept where their owner could not remove them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sandbox_runtime.pool import RosterFile, fleet_folder, sweep_folders
+
+DIES = """
+import os, sys
+from pathlib import Path
+from sandbox_runtime.pool import fleet_folder
+with fleet_folder(Path(sys.argv[1])):
+    os._exit(9)
+"""
+
+
+def test_one_is_private_and_goes_with_its_block(tmp_path: Path) -> None:
+    with fleet_folder(tmp_path) as folder:
+        RosterFile(folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        sweep_folders(tmp_path)
+        assert (folder / "fleet").is_file()
+    assert list((tmp_path / "fleets").iterdir()) == []
+
+
+def test_one_whose_owner_is_gone_is_swept(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], check=False, timeout=60)
+    assert len(list((tmp_path / "fleets").iterdir())) == 1
+    with fleet_folder(tmp_path) as folder:
+        sweep_folders(tmp_path)
+        assert list((tmp_path / "fleets").iterdir()) == [folder]
+
+
+def test_there_may_be_none_to_sweep(tmp_path: Path) -> None:
+    sweep_folders(tmp_path)

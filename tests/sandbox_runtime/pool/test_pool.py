@@ -1,0 +1,315 @@
+"""A pool of sandboxes: how many there are, when one is replaced, and that none is left."""
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime import Endpoint, NotReady, SandboxError, Throttled, Unenforceable
+from sandbox_runtime.pool import GaveUp, SandboxPool
+from sandbox_runtime.pool import pool as pool_module
+from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, Yard, listed, modes, pool_of, until
+
+
+def not_ready(stage: str = "ready") -> NotReady:
+    return NotReady(f"it failed at {stage}", stage=stage)
+
+
+async def test_all_are_started_at_once_and_listed_as_they_become_ready(tmp_path: Path) -> None:
+    gates = [asyncio.Event() for _ in range(20)]
+    yard = Yard(lambda begun: gates[begun - 1].wait())
+    async with pool_of(yard, 20, tmp_path) as (pool, watched):
+        await watched.until(lambda: yard.begun == 20)
+        gates[7].set()
+        await pool.first_ready()
+        assert (pool.ready, listed(tmp_path)) == (1, [yard.made[0].url])
+        for gate in gates:
+            gate.set()
+        await watched.until(lambda: pool.ready == 20)
+        assert sorted(listed(tmp_path)) == sorted(sandbox.url for sandbox in yard.made)
+        assert [event.ready for event in watched.events if event.kind == "ready"] == list(range(1, 21))
+    assert listed(tmp_path) == []
+    assert all(sandbox.closed for sandbox in yard.made)
+
+
+async def test_starts_keep_to_their_budget(tmp_path: Path) -> None:
+    loop, times = asyncio.get_running_loop(), []
+    yard = Yard(lambda _: times.append(loop.time()))
+    async with pool_of(yard, 12, tmp_path, starts_per_s=20.0) as (pool, watched):
+        await watched.until(lambda: pool.ready == 12)
+    assert len(times) == 12
+    yard = Yard(lambda _: times.append(loop.time()))
+    times.clear()
+    async with pool_of(yard, 6, tmp_path, starts_per_s=2.0) as (pool, watched):
+        await watched.until(lambda: pool.ready == 3)
+    assert times[1] - times[0] < 0.4 <= times[2] - times[1]
+
+
+async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> None:
+    yard = Yard()
+    async with pool_of(yard, 3, tmp_path) as (pool, watched):
+        await watched.until(lambda: pool.ready == 3)
+        dead = yard.made[1]
+        dead.die()
+        await watched.until(lambda: pool.ready == 3 and len(yard.made) == 4)
+        died = next(event for event in watched.events if event.kind == "died")
+        assert (died.id, died.ready, died.wanted) == (dead.id, 2, 3)
+        assert "status 1" in died.detail
+        assert dead.closed == 1
+        assert dead.url not in listed(tmp_path)
+        assert yard.made[3].url in listed(tmp_path)
+
+
+async def test_one_that_dies_as_soon_as_it_is_up_is_replaced_ever_more_slowly(tmp_path: Path) -> None:
+    yard = Yard()
+    async with pool_of(yard, 1, tmp_path) as (_, watched):
+        for lives in range(1, 5):
+            await watched.until(lambda lives=lives: watched.kinds().count("ready") == lives)
+            yard.made[-1].die()
+        await watched.until(lambda: watched.kinds().count("died") == 4)
+    assert [event.seconds for event in watched.events if event.kind == "died"] == [0.0, 0.01, 0.02, 0.04]
+
+
+async def test_starts_that_fail_together_are_one_failure_and_then_one_is_tried_at_a_time(tmp_path: Path) -> None:
+    together = asyncio.Barrier(10)
+
+    async def fail(begun: int) -> None:
+        if begun <= 10:
+            await together.wait()
+            raise not_ready()
+        if begun == 11:
+            raise not_ready()
+
+    yard = Yard(fail)
+    async with pool_of(yard, 10, tmp_path) as (pool, watched):
+        await watched.until(lambda: pool.ready == 10)
+        await pool.first_ready()
+    kinds = watched.kinds()
+    assert kinds[:11] == ["starting"] * 10 + ["failed"]
+    assert kinds[11:15] == ["starting", "failed", "starting", "ready"]
+
+
+async def test_where_none_comes_up_it_gives_up_with_the_first_error(tmp_path: Path) -> None:
+    together = asyncio.Barrier(5)
+
+    async def fail(begun: int) -> None:
+        if begun <= 5:
+            await together.wait()
+        raise NotReady("the first" if begun <= 5 else "a later one", stage="setup")
+
+    yard = Yard(fail)
+    async with pool_of(yard, 5, tmp_path) as (pool, watched):
+        with pytest.raises(GaveUp, match="the first"):
+            async with asyncio.timeout(LIMIT_S):
+                await pool.first_ready()
+        assert watched.kinds()[-1] == "gave_up"
+    assert yard.begun == 5 + pool_module.FAILURES - 1
+
+
+@pytest.mark.parametrize(
+    ("error", "starts"), [(Unenforceable("no such thing"), 1), (not_ready("main"), 2)], ids=["unenforceable", "broken"]
+)
+async def test_what_no_further_start_can_mend_is_told_soon(tmp_path: Path, error: SandboxError, starts: int) -> None:
+    def fail(_: int) -> None:
+        raise error
+
+    yard = Yard(fail)
+    async with pool_of(yard, 1, tmp_path) as (pool, _):
+        with pytest.raises(GaveUp) as caught:
+            await pool.first_ready()
+    assert caught.value.__cause__ is error
+    assert yard.begun == starts
+
+
+async def test_one_server_that_dies_as_it_starts_does_not_doom_the_others(tmp_path: Path) -> None:
+    dead = asyncio.Event()
+
+    async def fail(begun: int) -> None:
+        if begun == 1:
+            dead.set()
+            raise not_ready("main")
+        await dead.wait()
+
+    async with pool_of(Yard(fail), 3, tmp_path) as (pool, watched):
+        await watched.until(lambda: pool.ready == 3)
+
+
+async def test_failures_while_others_are_up_are_waited_out(tmp_path: Path) -> None:
+    failing = True
+
+    def fail(begun: int) -> None:
+        if begun > 2 and failing:
+            raise not_ready("main")
+
+    yard = Yard(fail)
+    async with pool_of(yard, 2, tmp_path) as (pool, watched):
+        await watched.until(lambda: pool.ready == 2)
+        yard.made[0].die()
+        await watched.until(lambda: watched.kinds().count("failed") >= 4)
+        failing = False
+        await watched.until(lambda: pool.ready == 2)
+
+
+async def test_a_runtime_that_takes_no_more_is_left_alone_for_as_long_as_it_says(tmp_path: Path) -> None:
+    loop, times = asyncio.get_running_loop(), []
+
+    def throttle(begun: int) -> None:
+        times.append(loop.time())
+        if begun <= 5:
+            raise Throttled("slowly", retry_after_s=0.05)
+
+    yard = Yard(throttle)
+    async with pool_of(yard, 1, tmp_path) as (pool, _):
+        await pool.first_ready()
+    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
+
+
+async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits(tmp_path: Path) -> None:
+    yard = Yard()
+    async with pool_of(yard, 6, tmp_path, idle_s=0.05) as (pool, watched):
+        await watched.until(lambda: pool.ready == 6)
+        pool.demand(2)
+        await watched.until(lambda: "shrinks" in watched.kinds())
+        await watched.until(lambda: len(listed(tmp_path)) == 2)
+        assert len(yard.up) == 6  # those that are to go come to the end of their calls
+        kept = set(listed(tmp_path))
+        for sandbox in yard.made:
+            pool.left(f"{sandbox.url}/rpc")
+        await watched.until(lambda: watched.kinds().count("ended") == 4)
+        assert {sandbox.url for sandbox in yard.up} == kept
+        pool.demand(5)
+        await watched.until(lambda: pool.ready == 5)
+        assert kept < set(listed(tmp_path))
+
+
+async def test_one_stays_when_nothing_is_to_be_done(tmp_path: Path) -> None:
+    yard = Yard()
+    async with pool_of(yard, 3, tmp_path, idle_s=0.02, retire_s=0.0) as (pool, watched):
+        await watched.until(lambda: pool.ready == 3)
+        pool.demand(0)
+        await watched.until(lambda: watched.kinds().count("ended") == 2)
+        assert pool.ready == len(yard.up) == 1
+
+
+async def test_a_moment_of_work_for_all_keeps_all(tmp_path: Path) -> None:
+    yard = Yard()
+    async with pool_of(yard, 4, tmp_path, idle_s=3600.0) as (pool, watched):
+        await watched.until(lambda: pool.ready == 4)
+        for sandboxes in (1, 4, 1):
+            pool.demand(sandboxes)
+        pool._reconsider()
+        assert pool.wanted == 4
+        pool._reconsider()
+        assert pool.wanted == 1
+
+
+async def test_those_still_being_started_are_the_first_to_go(tmp_path: Path) -> None:
+    yard = Yard(lambda begun: asyncio.Event().wait() if begun > 1 else None)
+    async with pool_of(yard, 4, tmp_path, idle_s=0.02) as (pool, watched):
+        await watched.until(lambda: yard.begun == 4)
+        pool.demand(1)
+        await watched.until(lambda: "shrinks" in watched.kinds())
+        await until(lambda: yard.cancelled == 3)
+        assert pool.ready == 1
+
+
+async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "ASK_AGAIN_S", 0.05)
+    yard = Yard()
+    async with pool_of(yard, 1, tmp_path) as (pool, _):
+        await pool.first_ready()
+        line = (tmp_path / "fleet").read_text()
+        url, token_file, proxy_file = line.split()
+        token = tmp_path / token_file.removeprefix("token-file=")
+        proxy = tmp_path / proxy_file.removeprefix("proxy-token-file=")
+        assert (token.read_text(), proxy.read_text()) == (f"token 1 of {yard.made[0].id}\n", "proxy 1\n")
+        pool.refused(f"{url}/rpc")
+        pool.refused(f"{url}/rpc")  # one question is enough for both
+        await until(lambda: proxy.read_text() == "proxy 2\n")
+        assert token.read_text() == f"token 2 of {yard.made[0].id}\n"
+        assert (tmp_path / "fleet").read_text() == line
+        assert yard.made[0].tokens == 2
+        pool.refused(url)  # soon after: it is heeded all the same, a little later
+        await until(lambda: proxy.read_text() == "proxy 3\n")
+
+
+async def test_tokens_are_their_owners_alone_and_go_with_their_sandbox(tmp_path: Path) -> None:
+    yard = Yard()
+    async with pool_of(yard, 2, tmp_path) as (pool, watched):
+        await watched.until(lambda: pool.ready == 2)
+        assert modes(tmp_path) == [0o600] * 5
+    assert modes(tmp_path) == [0o600]
+
+
+async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path: Path) -> None:
+    yard = Yard(lambda _: asyncio.Event().wait())
+    async with pool_of(yard, 8, tmp_path) as (pool, watched):
+        await watched.until(lambda: yard.begun == 8)
+        await pool.close()
+        assert yard.cancelled == 8
+        await pool.close()
+    assert yard.made == []
+
+
+async def test_a_cancelled_user_leaves_nothing_behind(tmp_path: Path) -> None:
+    yard = Yard()
+    up = asyncio.Event()
+
+    async def use() -> None:
+        async with pool_of(yard, 3, tmp_path) as (pool, watched):
+            await watched.until(lambda: pool.ready == 3)
+            up.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(use())
+    await asyncio.wait_for(up.wait(), LIMIT_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [sandbox.closed for sandbox in yard.made] == [1, 1, 1]
+
+
+async def test_one_whose_endpoint_cannot_be_told_is_freed_again(tmp_path: Path) -> None:
+    class Mute(FakeSandbox):
+        async def endpoint(self) -> Endpoint:
+            raise SandboxError("no endpoint")
+
+    mute: list[Mute] = []
+
+    async def start(number: int) -> Mute:
+        mute.append(Mute(f"m{number}"))
+        return mute[-1]
+
+    yard = Yard()
+    yard.start = start  # type: ignore[method-assign,assignment]
+    async with pool_of(yard, 1, tmp_path) as (pool, _):
+        with pytest.raises(GaveUp, match="no endpoint"):
+            await pool.first_ready()
+    assert [sandbox.closed for sandbox in mute] == [1, 1, 1]
+
+
+async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp_path: Path) -> None:
+    never = asyncio.Event()
+
+    class Stuck(FakeSandbox):
+        async def close(self) -> None:
+            await never.wait()
+
+    async def start(number: int) -> Stuck:
+        return Stuck(f"m{number}")
+
+    yard = Yard()
+    yard.start = start  # type: ignore[method-assign,assignment]
+    async with pool_of(yard, 1, tmp_path, close_s=0.02) as (pool, watched):
+        await pool.first_ready()
+    assert "did not end" in watched.events[-1].detail
+    never.set()
+
+
+async def test_the_first_is_waited_for_in_its_block_alone(tmp_path: Path) -> None:
+    pool = SandboxPool(Yard().start, 1, roster=None, told=lambda _: None)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError):
+        await pool.first_ready()

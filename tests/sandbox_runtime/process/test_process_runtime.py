@@ -1,0 +1,139 @@
+"""What the process backend does besides the suite of all: it warns, finds every process, and bounds what it can."""
+
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sandbox_runtime import Allow, Closed, Command, NotPrepared, Unavailable, Unenforceable
+from sandbox_runtime.backends.process import ISOLATES_NOTHING, ProcessRuntime
+from sandbox_runtime.backends.process.building import run_build
+from sandbox_runtime.health import reached_by
+from sandbox_runtime.owner import started_at
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.ground import Ground, process_ground
+from tests.sandbox_runtime.stand_in import SOURCE
+from tests.sandbox_runtime.suite.acting import another_process, line_of, up
+
+
+@pytest.fixture
+async def ground() -> AsyncIterator[Ground]:
+    async with process_ground() as ground:
+        yield ground
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_it_says_loudly_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with process_ground():
+            assert [record.getMessage() for record in caplog.records] == [ISOLATES_NOTHING]
+
+
+async def test_any_bound_on_what_is_reached_is_refused_with_what_to_use_instead(ground: Ground) -> None:
+    for egress in (Closed(), Allow(domains=("example.com",))):
+        with pytest.raises(Unenforceable, match="bubblewrap or modal"):
+            await ground.runtime.start(ground.spec(egress=egress))
+
+
+async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(ground: Ground) -> None:
+    hidden = "import ctypes, subprocess; ctypes.CDLL(None).prctl(4, 0)\n"  # PR_SET_DUMPABLE
+    child = "subprocess.Popen(['sleep', '60'], env={}, start_new_session=True)\n"
+    async with up(ground, main=ground.python(hidden + child + SOURCE.decode())) as sandbox:
+        server = (await sandbox.endpoint()).pid  # type: ignore[attr-defined]
+        (below,) = children(server)
+    assert started_at(server) is None
+    assert started_at(below) is None
+    assert await ground.left() == []
+
+
+async def test_one_that_forks_and_ends_without_pause_is_caught(ground: Ground) -> None:
+    async with up(ground) as sandbox:
+        hop = "import os, time\nwhile True:\n if os.fork(): os._exit(0)\n time.sleep(0.001)"
+        told = await sandbox.exec(ground.python(hop, env={"HOP": ground.run}))
+        assert told.status == 0
+        assert ground.processes("HOP") == []
+
+
+async def test_memory_and_files_of_a_process_are_bounded(ground: Ground) -> None:
+    async with up(ground, memory_mb=256, workspace_mb=8) as sandbox:
+        greedy = await sandbox.exec(ground.python("b = bytearray(400 << 20)"))
+        assert b"MemoryError" in greedy.stderr
+        assert (await sandbox.exec(ground.python("b = bytearray(100 << 20)"))).status == 0
+        too_long = await sandbox.exec(ground.shell("head -c 20000000 /dev/zero > file"))
+        assert too_long.status == 128 + 25  # SIGXFSZ
+        assert (await sandbox.exec(Command(("stat", "-c", "%s", "file")))).stdout == b"%d\n" % (8 << 20)
+
+
+async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_read(ground: Ground) -> None:
+    state, sockets, workspaces = ground.folders
+    records = Records("process", state=state.parent.parent, sockets=sockets)
+    with another_process(ground) as other:
+        id_ = await line_of(other)
+        other.kill()
+        other.wait()
+    (state / id_ / "record.json").write_text("{")
+    outside = ProcessRuntime(records=records, workspaces=workspaces)
+    assert [found.orphan for found in await outside.found()] == [True]
+    assert await outside.sweep() == [id_]
+    assert await ground.left() == []
+
+
+async def test_a_sweep_of_orphans_leaves_our_own_whatever_became_of_the_record(ground: Ground) -> None:
+    async with up(ground) as sandbox:
+        (ground.folders[0] / sandbox.id / "record.json").write_text("{")
+        assert await ground.runtime.sweep() == []
+        assert (await sandbox.exec(Command(("true",)))).status == 0
+    assert await ground.left() == []
+
+
+async def test_nothing_is_started_where_the_environment_is_gone_or_the_block_was_left(ground: Ground) -> None:
+    spec = ground.spec()
+    with pytest.raises(NotPrepared, match="/no/where"):
+        await ground.runtime.start(replace(spec, prepared=replace(spec.prepared, mounts=("/no/where",))))
+    with pytest.raises(Unavailable, match="async with"):
+        await ProcessRuntime(records=Records("process", state=ground.folders[1])).start(spec)
+    assert await ground.left() == []
+
+
+async def test_a_folder_outside_the_workspace_is_refused(ground: Ground) -> None:
+    async with up(ground) as sandbox:
+        for cwd in ("..", "/etc", "a/../.."):
+            with pytest.raises(ValueError, match="workspace"):
+                await sandbox.exec(Command(("pwd",), cwd=cwd))
+
+
+async def test_gepa_server_answers_there(ground: Ground) -> None:
+    main = Command((*ground.prepared.server, "--conformance"))
+    async with up(ground, main=main) as sandbox:
+        endpoint = await sandbox.endpoint()
+        connector, url = reached_by(endpoint.url)
+        headers = {"Authorization": f"Bearer {endpoint.token}"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "discover"}
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post(f"{url}/rpc", json=body, headers=headers) as answer,
+        ):
+            assert "program" in (await answer.json())["result"]
+
+
+async def test_building_runs_with_its_own_environment_and_leaves_nothing_behind(ground: Ground, tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin:/bin", "SUITE_RUN": ground.run}
+    status, output = await run_build(
+        ("sh", "-c", "(setsid sleep 60 &); pwd; echo err >&2; exit 3"), tmp_path, env, 10, ()
+    )
+    assert (status, output.decode()) == (3, f"{tmp_path}\nerr\n")
+    with pytest.raises(TimeoutError):
+        await run_build(("sleep", "60"), tmp_path, env, 0.2, ())
+    _, output = await run_build(
+        (sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"), tmp_path, env, 10, ()
+    )
+    assert json.loads(output).keys() - {"LC_CTYPE", "PWD"} == {*env, "EVOLVERPC_SANDBOX"}
+    assert ground.processes() == []

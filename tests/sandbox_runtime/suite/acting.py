@@ -1,0 +1,90 @@
+"""What the tests of the suite do with a sandbox, and look at."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+from sandbox_runtime import Command, Sandbox
+from tests.sandbox_runtime.ground import Ground
+
+SOON_S = 15.0
+"""How long anything is waited for that is to come soon."""
+
+
+@contextlib.asynccontextmanager
+async def up(ground: Ground, **changes: object) -> AsyncIterator[Sandbox]:
+    sandbox = await ground.runtime.start(ground.spec(**changes))
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not await condition():  # noqa: ASYNC110  what is looked at is another process's
+            await asyncio.sleep(0.02)
+
+
+async def some(ground: Ground, name: str) -> bool:
+    return bool(ground.processes(name))
+
+
+async def output(sandbox: Sandbox, argv: tuple[str, ...]) -> str:
+    told = await sandbox.exec(Command(argv))
+    assert told.status == 0, told.stderr
+    return told.stdout.decode()
+
+
+async def environment_of(sandbox: Sandbox, command: Command) -> dict[str, str]:
+    told: dict[str, str] = json.loads((await sandbox.exec(command)).stdout)
+    return told
+
+
+def command_lines() -> list[str]:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(path.read_bytes().decode("utf-8", "replace"))
+    return lines
+
+
+def records_of(ground: Ground) -> list[str]:
+    records = [path for folder in ground.folders for path in folder.glob("*/record.json")]
+    assert bool(records) == bool(ground.folders), "there is a record to look at"
+    return [path.read_text() for path in records]
+
+
+@contextlib.contextmanager
+def another_process(ground: Ground) -> "Iterator[subprocess.Popen[str]]":
+    """One that starts a sandbox, says its id, and then how it ended."""
+    spec = base64.b64encode(pickle.dumps(ground.spec())).decode()
+    code = f"""
+import asyncio, base64, pickle
+{ground.another}
+async def main():
+    async with runtime:
+        sandbox = await runtime.start(pickle.loads(base64.b64decode({spec!r})))
+        print(sandbox.id, flush=True)
+        print((await sandbox.wait()).kind, flush=True)
+
+asyncio.run(main())
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def line_of(process: "subprocess.Popen[str]") -> str:
+    """The next it says."""
+    assert process.stdout is not None
+    return (await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), SOON_S)).strip()

@@ -1,0 +1,30 @@
+"""A backend is imported when it is chosen, and never before."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sandbox_runtime import Unavailable
+from sandbox_runtime.choose import RUNTIMES, open_runtime
+
+BACKENDS = "[name.split('.')[2] for name in sys.modules if name.startswith('sandbox_runtime.backends.')]"
+
+
+@pytest.mark.parametrize("kind", RUNTIMES)
+def test_the_backend_that_is_chosen_is_imported_alone(kind: str) -> None:
+    code = f"import sys; from sandbox_runtime.choose import open_runtime; assert not {BACKENDS}\n"
+    code += f"assert open_runtime({kind!r}).name == {kind!r}; assert set({BACKENDS}) == {{{kind!r}}}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_without_its_package_modal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "sandbox_runtime.backends.modal.runtime", raising=False)
+    monkeypatch.setitem(sys.modules, "modal", None)
+    with pytest.raises(Unavailable, match=r"pip install 'evolverpc\[modal\]'"):
+        open_runtime("modal")
+
+
+def test_another_kind_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="process, bubblewrap, modal"):
+        open_runtime("docker")  # type: ignore[arg-type]

@@ -1,0 +1,87 @@
+"""A server is ready when it says so, however it is reached and however long that takes."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from sandbox_runtime import Endpoint
+from sandbox_runtime.health import until_healthy
+
+
+@asynccontextmanager
+async def answering(listening: socket.socket, *statuses: int) -> AsyncIterator[list[bytes]]:
+    """A server that answers with these, one after the other, 0 by hanging up; what it was asked."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        status = statuses[min(len(asked), len(statuses)) - 1]
+        if status:
+            where = b"Location: http://127.0.0.1:9/\r\n" if status == 302 else b""
+            writer.write(b"HTTP/1.1 %d -\r\nConnection: close\r\nContent-Length: 0\r\n%s\r\n" % (status, where))
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, sock=listening)
+    try:
+        yield asked
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+def on_unix(path: Path) -> tuple[socket.socket, str]:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+    return listening, f"http+unix://{quote(str(path), safe='')}/rpc"
+
+
+def on_tcp() -> tuple[socket.socket, str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    return listening, f"http://127.0.0.1:{listening.getsockname()[1]}/rpc"
+
+
+async def test_it_is_asked_again_until_it_answers_200() -> None:
+    listening, url = on_tcp()
+    async with answering(listening, 503, 0, 302, 200) as asked:
+        await until_healthy(Endpoint(url, "token"), 10)
+    assert len(asked) == 4
+    assert asked[0].startswith(b"GET /health HTTP/1.1\r\n")
+    assert b"token" not in b"".join(asked)
+
+
+async def test_a_request_waits_in_the_backlog_until_the_server_is_up(short: Path) -> None:
+    listening, url = on_unix(short / "server")
+    waiting = asyncio.create_task(until_healthy(Endpoint(url, "token"), 10))
+    await asyncio.sleep(0.05)
+    async with answering(listening, 200) as asked:
+        await waiting
+    assert len(asked) == 1
+
+
+async def test_whoever_stands_before_it_gets_its_own_token() -> None:
+    listening, url = on_tcp()
+    async with answering(listening, 200) as asked:
+        await until_healthy(Endpoint(url, "token", proxy_token="proxy"), 10)
+    assert b"Authorization: Bearer proxy\r\n" in asked[0]
+
+
+async def test_one_that_is_not_ready_in_time_is_told_with_its_last_fault(short: Path) -> None:
+    listening, url = on_tcp()
+    started = time.monotonic()
+    async with answering(listening, 503):
+        with pytest.raises(TimeoutError, match="503"):
+            await until_healthy(Endpoint(url, "token"), 0.2)
+    with pytest.raises(TimeoutError, match="ClientConnector"):
+        await until_healthy(Endpoint(url, "token"), 0.2)
+    silent, url = on_unix(short / "server")
+    with silent, pytest.raises(TimeoutError, match="no answer"):
+        await until_healthy(Endpoint(url, "token"), 0.2)
+    assert time.monotonic() - started < 5

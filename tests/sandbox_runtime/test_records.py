@@ -1,0 +1,132 @@
+"""Records of sandboxes: found by whoever comes later, whatever became of them."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.records import Records, is_private, private_folder, remove_tree, sockets_folder, state_folder
+
+
+@pytest.fixture
+def records(tmp_path: Path, short: Path) -> Records:
+    return Records("process", state=tmp_path / "state", sockets=short)
+
+
+def test_a_record_is_read_as_it_was_written(records: Records) -> None:
+    record = records.update(records.add({"run": "r1"}), {"main": [12, 34]})
+    (read,) = records.all()
+    assert read == record
+    assert (read.resources, read.labels, read.is_orphan) == ({"main": [12, 34]}, {"run": "r1"}, False)
+    assert all(is_private(folder) for folder in (read.folder, read.sockets))
+    assert str(os.getpid()) in read.found().owner
+
+
+def test_records_are_found_by_all_of_the_labels_asked_for(records: Records) -> None:
+    one, two = (records.add({"run": "r1", "name": name}) for name in ("one", "two"))
+    assert {record.id for record in records.all({"run": "r1"})} == {one.id, two.id}
+    assert [record.id for record in records.all({"run": "r1", "name": "two"})] == [two.id]
+    assert records.all({"run": "r2"}) == []
+
+
+def test_each_backend_has_records_of_its_own(records: Records, tmp_path: Path, short: Path) -> None:
+    records.add({})
+    assert Records("bubblewrap", state=tmp_path / "state", sockets=short).all() == []
+
+
+def test_what_is_removed_is_gone_whatever_modes_it_has(records: Records) -> None:
+    record = records.add({})
+    closed = record.folder / "closed" / "deep"
+    closed.mkdir(parents=True)
+    (closed / "file").touch()
+    (record.folder / "out").symlink_to("/usr")
+    closed.parent.chmod(0)
+    (record.sockets / "server").touch()
+    records.remove(record)
+    assert not record.folder.exists()
+    assert not record.sockets.exists()
+    assert records.all() == []
+    records.remove(record)  # somebody else was quicker
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\0", "null", json.dumps({"labels": {"A": 1}}), "[" * 100_000])
+def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: Records, text: str) -> None:
+    record = records.add({"run": "r1"})
+    (record.folder / "record.json").write_text(text)
+    (found,) = records.all()
+    assert (found.id, found.is_orphan, found.labels, found.resources) == (record.id, True, {}, {})
+    assert "cannot be read" in found.found().owner
+    assert records.all({"run": "r1"}) == []
+    records.remove(found)
+    assert not record.sockets.exists()
+    assert records.all() == []
+
+
+def test_what_is_no_record_of_ours_is_left_alone(records: Records, tmp_path: Path) -> None:
+    record = records.add({})
+    (record.folder.parent / "..odd").mkdir()
+    (record.folder.parent / "deadbeef").symlink_to(tmp_path)
+    (record.folder.parent / "feedbeef").touch()
+    assert [found.id for found in records.all()] == [record.id]
+
+
+def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(records: Records, tmp_path: Path) -> None:
+    record = records.add({})
+    path = record.folder / "record.json"
+    told = json.loads(path.read_text())
+    (tmp_path / "precious").mkdir()
+    for sockets in (str(tmp_path / "precious"), f"../{record.id}"):
+        path.write_text(json.dumps({**told, "sockets": sockets}))
+        (found,) = records.all()
+        assert found.sockets == record.sockets
+    records.remove(found)
+    assert (tmp_path / "precious").exists()
+
+
+def test_whoever_is_swept_can_see_that(records: Records) -> None:
+    record = records.add({})
+    assert not records.is_condemned(record)
+    records.condemn(record)
+    assert records.is_condemned(record)
+    records.remove(record)
+    assert records.is_condemned(record)
+    records.condemn(record)
+
+
+@pytest.mark.parametrize("labels", [{"A": "x"}, {"": "x"}, {"a/b": "x"}, {"a": "x" * 64}, {"a": "x\n"}])
+def test_labels_are_short_and_plain(records: Records, labels: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="label"):
+        records.add(labels)
+    assert records.all() == []
+
+
+def test_sockets_whose_paths_would_be_too_long_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="XDG_RUNTIME_DIR"):
+        Records("process", state=tmp_path, sockets=tmp_path / ("long" * 20)).add({})
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("open", "link"):
+        with pytest.raises(PermissionError):
+            private_folder(tmp_path / name)
+
+
+def test_the_folders_are_those_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, short: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    assert (state_folder(), sockets_folder()) == (tmp_path / "evolverpc", short / "evolverpc")
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert state_folder() == tmp_path / ".local/state/evolverpc"
+    assert sockets_folder().name == f"evolverpc-{os.getuid()}"
+
+
+def test_removing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    remove_tree(tmp_path / "nothing")
