@@ -250,6 +250,10 @@ class RemoteAdapter:
             self._tracing.reset()  # the run is over, and GEPA will not say so
             raise
 
+    def abandon(self, why: str) -> None:
+        """Once `journal.halt` is pulled: give up what programs still do, from any thread."""
+        self._bridge.run(self.fleet.cut(why))
+
     # --- state -------------------------------------------------------------------------------------------------------
 
     def get_adapter_state(self) -> dict[str, JsonValue]:

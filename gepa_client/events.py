@@ -61,7 +61,8 @@ class Phase(_Event):
 class Progress(_Event):
     """Examples evaluated so far by this process and in flight at this moment; a few times a second.
 
-    `up` of `endpoints` take work. `spent_usd`: what is known to be spent, in every process of the run.
+    `up` of `endpoints` take work, `slots` calls at once in all; `waiting`: calls that wait for one of these.
+    `spent_usd`: what is known to be spent, in every process of the run.
     """
 
     event: Literal["progress"] = "progress"
@@ -69,7 +70,47 @@ class Progress(_Event):
     in_flight: int
     up: int = 1
     endpoints: int = 1
+    slots: int = 0
+    waiting: int = 0
     spent_usd: float = 0.0
+
+
+class ModelTally(BaseModel):
+    """Calls of one model, or of all: how many, those among them that failed, what they are known to have cost."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
+
+    calls: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+
+class ModelCalls(_Event):
+    """Models that programs called through a gateway, in every process of the run; at most twice a second.
+
+    `by_model`: by `provider/model`. `refused`: how often the gateway let something not through.
+    """
+
+    event: Literal["model_calls"] = "model_calls"
+    total: ModelTally = ModelTally()
+    by_model: dict[str, ModelTally] = {}
+    refused: int = 0
+
+
+class CallRefused(_Event):
+    """A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
+
+    One that comes again is told with the `times` so far when the run ends.
+    """
+
+    event: Literal["call_refused"] = "call_refused"
+    sandbox: str
+    what: str
+    reason: str
+    times: int = 1
 
 
 class FleetChanged(_Event):
@@ -234,6 +275,8 @@ class Finalized(_Event):
 class Finished(_Event):
     """The last event. `files` are the names written into the output folder; costs are those that were reported.
 
+    `model_usd`: what programs' calls of models cost, where a gateway counted them; then no other cost of theirs is.
+
     `details`: what is known of a failure beyond its reason. `unpriced`: results whose price nobody said, by kind of
     work. `resume_with`: flags without which a resumed run would end in the same way.
     """
@@ -246,6 +289,7 @@ class Finished(_Event):
     evaluation_usd: float | None = None
     reflection_usd: float | None = None
     mutation_usd: float | None = None
+    model_usd: float | None = None
     unpriced: dict[str, int] = {}
     files: list[str] = []
     resume_with: list[str] = []
@@ -256,6 +300,8 @@ Event = (
     | Warned
     | Phase
     | Progress
+    | ModelCalls
+    | CallRefused
     | FleetChanged
     | Budget
     | CandidateFound

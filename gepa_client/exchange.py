@@ -1,17 +1,28 @@
 """One HTTP request and its answer, bounded in time and size: where the calls of the product meet aiohttp's client."""
 
+import asyncio
+import contextlib
 import errno
+from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 
-from gepa_client.address import RPC_PATH
+from gepa_client.address import RPC_PATH, http_url, socket_of
 from gepa_client.answers import Exchange
 from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, Refused
 
 CONNECT_TIMEOUT_S = 10.0
 
+NOBODY = (errno.ECONNREFUSED, errno.ENOENT)
+
 REFUSED = "connection refused. Is a server running, on this port?"
+
+NO_LISTENER = "nobody listens on this socket. Is a server running?"
+
+PROXIED_TOKEN = "X-Gepa-Token"  # noqa: S105 - the name of a header, not a token
+"""Carries the server's token where whoever stands before it wants `Authorization` for itself."""
 
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
@@ -25,36 +36,59 @@ def unconnected(url: str, error: Exception) -> str:
     if not isinstance(error, aiohttp.ClientConnectorError):
         return f"{where}: no connection within {CONNECT_TIMEOUT_S:g} s"
     if _refused(error):
-        return f"{where}: {REFUSED}"
+        return f"{where}: {REFUSED if socket_of(url) is None else NO_LISTENER}"
     return f"{where}: {error.os_error.strerror or error.os_error}"
 
 
+def connector(url: str, **options: Any) -> aiohttp.BaseConnector:
+    """What connects to an address from `rpc_url`, without a limit of its own; `options` as aiohttp takes them."""
+    path = socket_of(url)
+    if path is None:
+        return aiohttp.TCPConnector(limit=0, **options)
+    return aiohttp.UnixConnector(path, limit=0, **options)
+
+
 def _refused(error: Exception) -> bool:
-    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED
+    """Whether nobody listens; the file of a socket may go with whoever made it, or stay behind."""
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in NOBODY
+
+
+def token_headers(token: str | None, proxy_token: str | None = None) -> dict[str, str]:
+    """What proves that we may talk to a server, and to whoever stands before it."""
+    if proxy_token is None:
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+    return {"Authorization": f"Bearer {proxy_token}"} | ({} if token is None else {PROXIED_TOKEN: token})
 
 
 class Poster:
     """Posts bodies to one address over one HTTP session; requests may overlap. `open` and `close` it."""
 
-    def __init__(self, url: str, token: str | None, max_response_bytes: int) -> None:
+    def __init__(self, url: str, token: str | None, proxy_token: str | None, max_response_bytes: int) -> None:
         self._url = url
         self._bound = max_response_bytes
         self._headers = {"Content-Type": "application/json"}
         self._session: aiohttp.ClientSession | None = None
-        self.use_token(token)
+        self._under_way: set[asyncio.Timeout] = set()
+        self._cut: str | None = None
+        self.use_token(token, proxy_token)
 
-    def use_token(self, token: str | None) -> bool:
-        """Send this token from now on; False where it is the one that was sent already."""
-        before = self._headers.pop("Authorization", None)
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
-        return self._headers.get("Authorization") != before
+    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
+        """Send these from now on; False where they are what was sent already."""
+        before = self._headers
+        self._headers = {"Content-Type": "application/json"} | token_headers(token, proxy_token)
+        return self._headers != before
+
+    def cut(self, why: str) -> None:
+        """End every request under way as a connection that is lost; further ones are refused in the same way."""
+        self._cut = why
+        for request in self._under_way:
+            request.reschedule(asyncio.get_running_loop().time())
 
     def open(self) -> None:
         """Open the session, inside the event loop that uses it; safe to call twice."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+                connector=connector(self._url, keepalive_timeout=KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
 
@@ -71,13 +105,18 @@ class Poster:
             ConnectionLost: no answer, or none in time. BadResponse: one larger than accepted.
             Refused: the client is not open, or the peer's certificate is not trusted.
         """
+        if self._cut is not None:
+            raise ConnectionLost(self._cut, sent=False, refused=True)
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         try:
-            async with self._session.post(
-                self._url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
-            ) as response:
+            async with (
+                self._until_cut(),
+                self._session.post(
+                    http_url(self._url), data=body, headers=self._headers, timeout=timeout, allow_redirects=False
+                ) as response,
+            ):
                 return Exchange(
                     status=response.status,
                     retry_after=response.headers.get("Retry-After", ""),
@@ -88,9 +127,21 @@ class Poster:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectionLost(unconnected(self._url, error), sent=False, refused=_refused(error)) from error
         except TimeoutError as error:
+            if self._cut is not None:
+                raise ConnectionLost(self._cut, refused=True) from error
             raise ConnectionLost(f"no answer from {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error
+
+    @contextlib.asynccontextmanager
+    async def _until_cut(self) -> AsyncIterator[None]:
+        """Raises `TimeoutError` where `cut` comes before the end."""
+        async with asyncio.timeout(None) as request:
+            self._under_way.add(request)
+            try:
+                yield
+            finally:
+                self._under_way.discard(request)
 
     async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
         bound = self._bound

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import orjson
 
-from gepa_client.address import find_token, refused, rpc_url
+from gepa_client.address import find_proxy_token, find_token, refused, rpc_url
 from gepa_client.answers import checked, is_pending, result_of
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
 from gepa_client.exchange import CONNECT_TIMEOUT_S, Poster
@@ -55,6 +55,7 @@ class RpcClient:
     """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
 
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
+    `proxy_token`, else from `proxy_token_file`: of whoever stands before the server and wants `Authorization` alone.
     `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
     call before the server answers `pending` (capability `async`), which the client then follows up by itself.
     `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
@@ -72,6 +73,8 @@ class RpcClient:
         *,
         token: str | None = None,
         token_file: Path | str | None = None,
+        proxy_token: str | None = None,
+        proxy_token_file: Path | str | None = None,
         timeout_s: float = 60.0,
         wait_s: float = 20.0,
         allow_insecure: bool = False,
@@ -83,8 +86,13 @@ class RpcClient:
         self.timeout_s = timeout_s
         self.wait_s = wait_s
         self.discovery: DiscoverResult | None = None
-        self._poster = Poster(self.url, None if token_later else find_token(token, token_file), max_response_bytes)
-        self._when_refused = refused(token, token_file)
+        self._poster = Poster(
+            self.url,
+            None if token_later else find_token(token, token_file),
+            None if token_later else find_proxy_token(proxy_token, proxy_token_file),
+            max_response_bytes,
+        )
+        self._when_refused = refused(token, token_file, proxied=(proxy_token or proxy_token_file) is not None)
         self._elsewhere = elsewhere
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
@@ -108,9 +116,13 @@ class RpcClient:
         """Close the session; safe to call twice."""
         await self._poster.close()
 
-    def use_token(self, token: str | None) -> bool:
-        """Send this token from now on; True when it is another one than before."""
-        return self._poster.use_token(token)
+    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
+        """Send these from now on; True when they are others than before."""
+        return self._poster.use_token(token, proxy_token)
+
+    def cut(self, why: str) -> None:
+        """The server is gone for good: every call under way is lost now, and a further one is refused."""
+        self._poster.cut(why)
 
     def offers(self, capability: str) -> bool:
         """Whether the last `discover` named this capability; False before the first."""

@@ -61,7 +61,12 @@ async def check(config: RunConfig, examples: int, trying: Callable[[int], None] 
         attempt = _Attempt(config, at.url, named[number + 1 :], examples, trying)
         rpc_url(at.url, allow_insecure=at.allow_insecure)
         try:
-            client = RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure)
+            client = RpcClient(
+                at.url,
+                token_file=at.token_file,
+                proxy_token_file=at.proxy_token_file,
+                allow_insecure=at.allow_insecure,
+            )
         except Refused as error:  # its token: another server may have one
             attempt.reached = False
             attempt.failed("handshake", error)
@@ -383,7 +388,9 @@ class _Attempt:
 async def _met(at: Address, resends: int = RESENDS) -> DiscoverResult | Exception:
     """What a server says of itself, or why it cannot be asked."""
     try:
-        async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as client:
+        async with RpcClient(
+            at.url, token_file=at.token_file, proxy_token_file=at.proxy_token_file, allow_insecure=at.allow_insecure
+        ) as client:
             return await client.discover(resends=resends)
     except (ClientError, RpcError) as error:
         return error

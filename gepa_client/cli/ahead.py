@@ -18,15 +18,20 @@ def look_ahead(settings: RunConfig, *, output: Path | None) -> None:
         SettingsError: the folder for the results is in use, the reflection model can never answer, or nobody proposes.
         ClientError, RpcError: no server can be used; what the first one answered.
     """
+    look_at_output(output)
+    look_at_model(settings)
+    offered = asyncio.run(_capabilities(settings))
+    if settings.reflection_lm is None and "proposals" not in offered:
+        raise SettingsError(NOBODY_PROPOSES)
+
+
+def look_at_output(output: Path | None) -> None:
+    """Raises SettingsError where the folder for the results is in use."""
     if output is not None:
         try:
             refuse_results(output)
         except OSError as error:
             raise SettingsError(f"no folder for the results: {error}") from error
-    look_at_model(settings)
-    offered = asyncio.run(_capabilities(settings))
-    if settings.reflection_lm is None and "proposals" not in offered:
-        raise SettingsError(NOBODY_PROPOSES)
 
 
 def look_at_model(settings: RunConfig) -> None:
@@ -51,7 +56,12 @@ async def _capabilities(settings: RunConfig) -> list[str]:
     async def offered(at: Address) -> list[str] | Exception:
         rpc_url(at.url, allow_insecure=at.allow_insecure)  # what cannot be an address is no endpoint that is away
         try:
-            async with RpcClient(at.url, token_file=at.token_file, allow_insecure=at.allow_insecure) as client:
+            async with RpcClient(
+                at.url,
+                token_file=at.token_file,
+                proxy_token_file=at.proxy_token_file,
+                allow_insecure=at.allow_insecure,
+            ) as client:
                 return list((await client.discover(resends=resends)).capabilities)
         except (ClientError, RpcError) as error:
             return error

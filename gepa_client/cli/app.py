@@ -26,6 +26,7 @@ COMMANDS = {
     "import": "Take in a run that was exported.",
     "rescore": "Score the recorded outputs of a run anew.",
     "mutate": "Have a program's code changed once, by hand.",
+    "sandboxes": "List sandboxes; end those left behind.",
     "branches": "List a run's code; diff, check out or delete it.",
 }
 

@@ -16,6 +16,7 @@ from gepa_client.cli import flags
 from gepa_client.cli.ahead import look_at_model
 from gepa_client.cli.console import fail, make, safe, safe_line, say
 from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.sandboxed import sandboxed
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError, load
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 COMMAND = flags.SettingsCommand
 EXAMPLES = 15
 ERRORS_IN_FULL = 5
+CHECK = "check"
+"""Stands for the run that sandboxes are labelled with."""
+
 ENOUGH = 1000
 """Metric calls that are suggested where a limit is needed."""
 
@@ -49,7 +53,9 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
         fail(str(error))
         raise typer.Exit(USAGE) from error
     typed = flags.Typed((url,) if url else (), config, given)
-    raise typer.Exit(look(settings, typed, json_output=json_output, examples=examples))
+    with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
+        status = look(sandboxes.settings, typed, json_output=json_output, examples=examples)
+    raise typer.Exit(status)
 
 
 def look(
@@ -79,7 +85,7 @@ def look(
     elif brief and report.passed:
         _show_briefly(console, report)
     else:
-        _show(console, report)
+        _show(console, report, settings.repo or report.url)
         if report.passed:
             say(console, f"next: {safe(_next(report, typed))}")
         if brief:
@@ -112,11 +118,11 @@ def _show_briefly(console: Console, report: "CheckReport") -> None:
         say(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
 
 
-def _show(console: Console, report: "CheckReport") -> None:
+def _show(console: Console, report: "CheckReport", where: str) -> None:
     if report.program is not None:
         say(
             console,
-            f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(report.url)}",
+            f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(where)}",
         )
     if report.examples:
         console.print(_table(report))

@@ -29,6 +29,7 @@ from gepa_client.events import (
     Started,
     Warned,
 )
+from gepa_client.report.model_calls import times_refused
 from gepa_client.report.record import RunRecord
 
 PLAIN_EVERY_S = 10.0
@@ -83,7 +84,7 @@ class JsonDisplay(_Quiet):
 
     def note(self, text: str) -> None:
         """Notes are for people: stderr."""
-        print(text, file=sys.stderr, flush=True)
+        print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
 
 
 class _Rests:
@@ -244,6 +245,10 @@ def _pace(record: RunRecord) -> str:
         parts.append(f"{record.up} of {record.endpoints} servers")
     if record.spent_usd:
         parts.append(f"${record.spent_usd:.4f}")
+    if record.model_calls is not None and record.model_calls.total.calls:
+        parts.append(count(record.model_calls.total.calls, "model call"))
+    if refused := times_refused(record):
+        parts.append(f"{refused:,} refused")
     if rate:
         parts.append(f"{rate:,.1f} examples/s")
     if left is not None:

@@ -13,9 +13,11 @@ import typer
 from typer.core import TyperCommand
 
 from gepa_client.run.config import GROUPS, REPLACED, RunConfig
+from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import without_secrets
 
 CHECK_SETTINGS = (
+    *SandboxSettings.model_fields,
     "fleet",
     "token_file",
     "allow_insecure",
@@ -30,11 +32,23 @@ CHECK_SETTINGS = (
 )
 """The settings `gepa-client check` has flags for."""
 
-_WRITTEN_AS_TEXT = {"reflection_lm_kwargs", "wandb_init_kwargs", "reflection_prompt_template"}
+_JSON = ("reflection_lm_kwargs", "wandb_init_kwargs", "model_prices", "model_providers")
+_WRITTEN_AS_TEXT = {*_JSON, "reflection_prompt_template"}
 
 _METAVARS = {
     "reflection_lm_kwargs": "JSON",
     "wandb_init_kwargs": "JSON",
+    "model_prices": "JSON",
+    "model_providers": "JSON",
+    "repo": "PATH|URL",
+    "ref": "COMMIT",
+    "allow_hosts": "HOST|CIDR|*",
+    "build_hosts": "HOST|CIDR|*",
+    "pass_env": "NAME",
+    "models": "NAME",
+    "server_args": "FLAGS",
+    "gateway_url": "URL",
+    "modal_app": "NAME",
     "trainset": "FILE|SPLIT",
     "valset": "FILE|SPLIT",
     "testset": "FILE|SPLIT",
@@ -109,11 +123,12 @@ def _flag(setting: str, value: Any) -> list[str]:
     flag = f"--{setting.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag[2:]}"]
-    if setting in ("reflection_lm_kwargs", "wandb_init_kwargs"):
+    if setting in _JSON:
         value = json.dumps(without_secrets(setting, json.loads(value)))
     if setting == "store":
         value = without_secrets(setting, value)
-    return [part for item in (value if isinstance(value, list | tuple) else [value]) for part in (flag, str(item))]
+    given = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    return [part for item in given for part in ([f"{flag}={item}"] if item.startswith("-") else [flag, item])]
 
 
 def _kind(annotation: Any) -> Any:
@@ -139,4 +154,5 @@ def _metavar(kind: Any, name: str) -> str | None:
 def _help(description: str, default: Any) -> str:
     if default is None or default is False or default in ((), ""):
         return description
-    return f"{description} (default {'yes' if default is True else default})"
+    told = "yes" if default is True else ", ".join(default) if isinstance(default, tuple) else default
+    return f"{description} (default {told})"

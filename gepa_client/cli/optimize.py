@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from gepa_client.address import rpc_url
 from gepa_client.causes import summary
 from gepa_client.cli import flags
-from gepa_client.cli.ahead import look_ahead
+from gepa_client.cli.ahead import look_ahead, look_at_model, look_at_output
 from gepa_client.cli.check import look
 from gepa_client.cli.console import fail, make
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.running import Running
+from gepa_client.cli.sandboxed import Sandboxes, sandboxed
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store, open_store
@@ -30,6 +32,8 @@ COMMAND = flags.SettingsCommand
 def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
     """Improve the texts of the program behind one server or many; write its best candidate and a report.
 
+    The servers run already, and are named; or --repo has them started, in sandboxes, for as long as the run takes.
+
     Everything is recorded as it happens: a run that ends before its time goes on with `gepa-client resume`.
 
     Ends with 0 when the run is complete, 1 when it failed, 2 where it was refused before it began, 3 when it paused
@@ -40,41 +44,57 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
         settings = load(config, {"url": url, **given})
         for server in settings.url:
             rpc_url(server, allow_insecure=settings.allow_insecure)
+        if settings.repo is not None:  # what needs no server is looked at before any is started
+            look_at_output(settings.output)
+            look_at_model(settings)
+    except (SettingsError, ClientError) as error:
+        fail(str(error) if isinstance(error, SettingsError) else summary(error))
+        raise typer.Exit(USAGE) from error
+    typed = flags.Typed(tuple(url or ()), config, given)
+    run_id = new_id(settings.name)
+    with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
+        status = _go(sandboxes, run_id, typed, json_events, console)
+    raise typer.Exit(status)
+
+
+def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool, console: Console) -> int:
+    """Look at the servers, begin a run, and see it through; returns the exit status."""
+    settings = sandboxes.settings
+    try:
         look_ahead(settings, output=settings.output)
     except (SettingsError, ClientError, RpcError) as error:
         fail(str(error) if isinstance(error, SettingsError) else summary(error))
-        raise typer.Exit(USAGE) from error
+        return USAGE
     except KeyboardInterrupt:
         fail("stopped by hand")
-        raise typer.Exit(STOPPED) from None
-    typed = flags.Typed(tuple(url or ()), config, given)
+        return STOPPED
     where = default_store(settings.store)
     try:
         open_store(where).close()  # a store that cannot be used is found before anything is paid for
     except JournalError as error:
         fail(str(error))
-        raise typer.Exit(USAGE) from error
+        return USAGE
     if not settings.no_check:
         status = look(settings, typed, json_output=json_events, brief=True)
         if status != 0:
-            raise typer.Exit(status)
-    run_id = new_id(settings.name)
+            return status
     try:
         output = files.create(settings.output) if settings.output else files.create_default(run_id)
         _create(where, new_run(run_id, settings, output))
     except (OSError, JournalError) as error:
         fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))
-        raise typer.Exit(USAGE) from error
+        return USAGE
     running = Running(
         settings=settings,
         store=where,
-        store_typed=given.get("store"),
+        store_typed=typed.given.get("store"),
         run_id=run_id,
         output=output,
         json_events=json_events,
         console=console,
+        sandboxes=sandboxes,
     )
-    raise typer.Exit(running.run())
+    return running.run()
 
 
 def new_run(run_id: str, settings: RunConfig, output: Path) -> StoredRun:
@@ -100,7 +120,9 @@ def _with_flags() -> None:
             default=None,
             annotation=Annotated[
                 list[str] | None,
-                typer.Argument(metavar="URL", help="The servers; may be in the configuration file."),
+                typer.Argument(
+                    metavar="URL", help="The servers, if they run already; may be in the configuration file."
+                ),
             ],
         ),
         inspect.Parameter(

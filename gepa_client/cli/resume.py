@@ -10,11 +10,14 @@ from gepa_client.cli import flags
 from gepa_client.cli.console import fail, make, safe_line, say
 from gepa_client.cli.exit_status import PAUSED, USAGE
 from gepa_client.cli.running import Running
+from gepa_client.cli.sandboxed import sandboxed
 from gepa_client.cli.stored import RunName, command, opened_run, print_json
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store
+from gepa_client.journal.spend import Spend
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig, ServerSettings
+from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.settings import SettingsError, from_record
 
 COMMAND = flags.SettingsCommand
@@ -29,8 +32,8 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
     Ends as `gepa-client optimize` does; with 2 where it is refused, with 3 where no server or store answers.
     """
     where = default_store(given["store"])
-    with opened_run(given["store"], run, unavailable=PAUSED) as (_, found):
-        pass
+    with opened_run(given["store"], run, unavailable=PAUSED) as (kept, found):
+        spent_usd = Spend(kept.spending(found.id)).cost_usd
     try:
         settings = from_record(found.config, {**given, "url": url or None}, config)
         _refuse_less(found, settings)
@@ -41,30 +44,33 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
     except (SettingsError, OSError) as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
-    running = Running(
-        settings=settings,
-        store=where,
-        store_typed=given["store"],
-        run_id=found.id,
-        output=output,
-        json_events=json_events,
-        console=make(),
-        hash_seed=(found.identity or {}).get("hash_seed") or "0",
-        wish=found.wish,
-        seen_beat=found.claim.beat,
-    )
-    raise typer.Exit(running.run())
+    again = command("resume", found.id, store=given["store"])
+    with sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes:
+        status = Running(
+            settings=sandboxes.settings,
+            store=where,
+            store_typed=given["store"],
+            run_id=found.id,
+            output=output,
+            json_events=json_events,
+            console=make(),
+            hash_seed=(found.identity or {}).get("hash_seed") or "0",
+            wish=found.wish,
+            seen_beat=found.claim.beat,
+            sandboxes=sandboxes,
+        ).run()
+    raise typer.Exit(status)
 
 
 def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     """Whether the run is complete and nothing is asked of it that it was not asked before: a replay would tell it all.
 
-    Other servers change nothing about that; whatever else differs is for the run itself to take up, or to refuse.
+    Other servers and sandboxes change nothing about that; whatever else differs is for the run to take up, or refuse.
     """
     if run.status != "completed":
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    apart = {*ServerSettings.model_fields, "store", "output", "lease_s", "no_check"}
+    apart = {*ServerSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", "no_check"}
     return all(
         value == run.config.get(name, defaults[name])
         for name, value in settings.recorded().items()

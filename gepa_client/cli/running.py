@@ -19,6 +19,7 @@ from gepa_client.causes import summary
 from gepa_client.cli import summary as last_words
 from gepa_client.cli.console import fail
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
+from gepa_client.cli.sandboxed import Sandboxes
 from gepa_client.cli.summary import Ended
 from gepa_client.errors import JournalError
 from gepa_client.events import Finished
@@ -36,7 +37,7 @@ TICK_S = 0.125
 class Running:
     """What is to be run, and how it is shown. `store_typed`: None where no store was named.
 
-    `output`, `wish`, `seen_beat`: as in `Job`.
+    `output`, `wish`, `seen_beat`: as in `Job`. `sandboxes`: those its servers are in, None where it calls nobody.
     """
 
     settings: RunConfig
@@ -51,6 +52,7 @@ class Running:
     hash_seed: str = HASH_SEED
     wish: str | None = None
     seen_beat: int = 0
+    sandboxes: Sandboxes | None = None
 
     def run(self) -> int:
         """Run it to its end; returns the exit status."""
@@ -61,6 +63,7 @@ class Running:
             if self.console.is_terminal
             else PlainDisplay(self.console)
         )
+        sandboxes = self.sandboxes or Sandboxes(self.settings)
         job = Job(
             store=self.store,
             run_id=self.run_id,
@@ -71,21 +74,26 @@ class Running:
             until=self.until,
             wish=self.wish,
             seen_beat=self.seen_beat,
+            gateway=sandboxes.have_gateway,
         )
         record = RunRecord()
         began = time.monotonic()
         with self._log() as log, OptimizerProcess(job, log, self.hash_seed) as process:
-            with _StopOnSignals(process, display) as stops, display:
+            with _StopOnSignals(process, display) as stops, sandboxes.reporting_to(process), display:
                 try:
                     while True:
                         stops.attend()
+                        sandboxes.attend(process, display.note)
                         event = process.next(TICK_S)
                         record.seconds = time.monotonic() - began
                         if event is None:
                             display.tick(record)
                         else:
                             record.apply(event)
-                            display.event(event, record)
+                            sandboxes.event(event)
+                            shown = event if self.json_events else sandboxes.shown(event)
+                            if shown is not None:
+                                display.event(shown, record)
                 except EOFError:
                     pass
             status = process.end()

@@ -32,8 +32,12 @@ from gepa_client.journal.store import Store
 from gepa_client.recorded import discovery, row_counts, validation_rows
 from gepa_client.report import fronts
 from gepa_client.report.fates import code_record
+from gepa_client.report.model_calls import COLUMNS, refusal, rows
+from gepa_client.report.record import RunRecord
+from gepa_client.run.gateway import recorded
 
 LONGEST_FACT = 2000
+REFUSALS_SHOWN = 20
 
 WITHOUT_ANSWER = ("lost", None)
 """Outcomes of attempts that nobody heard the end of: what they cost is not known."""
@@ -70,6 +74,7 @@ def show(
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> dict[str, Any]:
     front, best = _front(run, candidates), fronts.best(candidates)
     spending = store.spending(run.id)
+    calls, refused = recorded(store, run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -80,6 +85,8 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> dict[s
         "spending": [asdict(spent) for spent in spending],
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
+        "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
+        "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
     }
 
@@ -101,6 +108,7 @@ def _show_run(
     spending = store.spending(run.id)
     if spending:
         _show_spending(console, spending, running=run.status == "running")
+    _show_gateway(console, store, run)
     if best is not None and best.index != candidates[0].index:
         say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
         show_changes(console, candidates[0], best, full=full)
@@ -150,6 +158,25 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
     if lost:
         say(console, f"[yellow]{count(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
+
+
+def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
+    """Which models programs called, and what they were refused."""
+    calls, refused = recorded(store, run.id)
+    if called := rows(RunRecord(model_calls=calls)):
+        say(console, "\n[bold]model calls[/]")
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for at, column in enumerate(COLUMNS):
+            table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
+        for name, *figures in called:
+            table.add_row(safe_line(name, 80), *figures)
+        console.print(table)
+    if refused:
+        say(console, "\n[bold]refused[/]")
+        for event in refused[:REFUSALS_SHOWN]:
+            say(console, safe_line(refusal(event)))
+        if len(refused) > REFUSALS_SHOWN:
+            say(console, f"[dim]... and {count(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
 
 
 def _outcome(outcome: str | None) -> str:

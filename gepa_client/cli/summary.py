@@ -12,6 +12,7 @@ from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.stored import command
 from gepa_client.code.named import code_of
 from gepa_client.events import Finished
+from gepa_client.report import model_calls
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
@@ -79,6 +80,8 @@ def as_json(ended: Ended) -> dict[str, Any]:
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
         "best_code": code_of(ended.record.best.texts) if ended.record.best is not None else None,
+        "model_calls": _model_calls(ended.record),
+        "refused": model_calls.times_refused(ended.record),
         "seconds": round(ended.seconds, 3),
         "output": None if ended.output is None else str(ended.output),
         "files": ended.written,
@@ -106,6 +109,14 @@ def show(ended: Ended, console: Console) -> None:
     if ended.record.mutations and ended.record.best is not None:
         lines.append(f"{'best code':<15} {safe_line(code_of(ended.record.best.texts) or '')}")
         lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
+    lines += [
+        f"{label:<15} {safe_line(text)}"
+        for label, text in (
+            ("model calls", model_calls.fact(ended.record)),
+            ("refused", _refused(ended.record)),
+        )
+        if text is not None
+    ]
     lines.append(f"{'next':<15} {safe(_next_command(ended))}")
     lines.append(score_line(ended))
     for text in lines:
@@ -127,6 +138,17 @@ def score_line(ended: Ended) -> str:
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
         f"{ended.seconds:.1f} s ({headline.rows})"
     )
+
+
+def _model_calls(record: RunRecord) -> dict[str, Any] | None:
+    return None if record.model_calls is None else record.model_calls.total.model_dump(mode="json")
+
+
+def _refused(record: RunRecord) -> str | None:
+    """How often, and the first of it."""
+    times = model_calls.refused(record)
+    first = f", the first {model_calls.refusal(record.refusals[0])}" if record.refusals else ""
+    return f"{times}{first}" if times is not None else None
 
 
 def _shown(output: Path) -> Path:

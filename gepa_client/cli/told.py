@@ -5,11 +5,13 @@ from gepa_client.cli.shown_diff import counted
 from gepa_client.code.named import code_of
 from gepa_client.events import (
     Budget,
+    CallRefused,
     CandidateFound,
     Event,
     Finalized,
     Finished,
     FleetChanged,
+    ModelCalls,
     Mutated,
     MutationProgress,
     MutationRejected,
@@ -24,6 +26,7 @@ from gepa_client.events import (
     Warned,
 )
 from gepa_client.report.code import origin
+from gepa_client.report.model_calls import refusal
 
 PHASES = {
     "connecting": "connecting",
@@ -90,7 +93,9 @@ def told_plainly(event: Event) -> str:
             return f"[yellow]the program could not be told:[/] {safe_line(event.error or '')}"
         case Finalized():
             return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
-        case Budget() | Progress() | Finished():
+        case CallRefused():
+            return f"[yellow]refused[/] {safe_line(refusal(event))}"
+        case Budget() | Progress() | ModelCalls() | Finished():
             return ""
 
 

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import aiohttp
 
-from gepa_client.address import find_token, rpc_url
+from gepa_client.address import find_token, http_url, rpc_url
 from gepa_client.causes import summary
-from gepa_client.exchange import unconnected
+from gepa_client.exchange import connector, unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20
 CHUNK_BYTES = 64 * 1024
@@ -55,7 +55,7 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            connector=connector(self.url, force_close=True),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
         )
@@ -84,7 +84,9 @@ class Transport:
         """
         if self._session is None:
             raise RuntimeError("the transport is not open")
-        url = self.url if path is None else self.url.removesuffix("/rpc") + path
+        url = http_url(self.url)
+        if path is not None:
+            url = url.removesuffix("/rpc") + path
         sent = self._headers(headers or {})
         started = time.monotonic()
         try:

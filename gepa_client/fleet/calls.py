@@ -281,6 +281,7 @@ class Call(Generic[T]):
 
     def _lost(self, endpoint: Endpoint, error: ConnectionLost, rests: int, *, idempotent: bool) -> None:
         """The attempt stays open where its process may still have the answer."""
+        self.stops.check()  # what comes of a call that is not made again is no reason to stop for another
         self.reached = self.reached or error.sent
         if isinstance(error, InstanceChanged):
             self.members.recheck(endpoint, summary(error), rests=rests)
@@ -303,6 +304,7 @@ class Call(Generic[T]):
         if isinstance(error, Unauthorized) and (news := self._news_of_token(endpoint)) is not None:
             self.members.recheck(endpoint, news, rests=rests)
             return
+        renewed = endpoint.is_renewed_after(error)
         tried_before = endpoint in self.broken_at
         self.broken_at.add(endpoint)
         # What fails another call's program fails this one's too; junk may have passed since.
@@ -311,9 +313,9 @@ class Call(Generic[T]):
         others = any(each not in self.broken_at and each.rest not in hopeless for each in able)
         pinned = self.pin if self.pin is not None and self.pin.instance == endpoint.instance else None
         held = pinned is not None and pinned.settled and not isinstance(error, JUNK)
-        if held or not others:
+        if not renewed and (held or not others):
             raise error
-        if pinned is not None:
+        if pinned is not None and not renewed:
             pinned.move(None)
         self.avoid = endpoint
         self.members.rest(endpoint, "broken", summary(error), rests=rests)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gepa_client.address import RPC_PATH, find_token
+from gepa_client.address import RPC_PATH, find_proxy_token, find_token
+from gepa_client.errors import BadResponse, Refused
 from gepa_client.fleet.roster import Address
 from gepa_client.rpc import RpcClient
 from protocol import DiscoverResult
-from protocol.errors import Overloaded
+from protocol.errors import Overloaded, Unauthorized
 
 FIRST_REST_S = 0.5
 LONGEST_REST_S = 30.0
@@ -71,6 +72,8 @@ class Endpoint:
             address.url,
             token=address.token,
             token_file=address.token_file,
+            proxy_token=address.proxy_token,
+            proxy_token_file=address.proxy_token_file,
             allow_insecure=address.allow_insecure,
             elsewhere=True,
             token_later=True,
@@ -81,17 +84,23 @@ class Endpoint:
         return f"Endpoint({self.url!r})"
 
     def read_token(self, on_token: Callable[[str], None]) -> bool:
-        """Look for the token where it comes from; True when it is another one, as after a restart of the server.
+        """Look for the tokens where they come from; True when one is another, as after a restart of the server.
 
-        `on_token`: hears of it before it is used.
+        `on_token`: hears of each before it is used.
 
         Raises:
-            Refused: its file cannot be read, or holds no usable token; the one before stays in use.
+            Refused: a file cannot be read, or holds no usable token; those before stay in use.
         """
         token = find_token(self.address.token, self.address.token_file)
-        if token is not None:
-            on_token(token)
-        return self.client.use_token(token)
+        proxy_token = find_proxy_token(self.address.proxy_token, self.address.proxy_token_file)
+        for found in (token, proxy_token):
+            if found is not None:
+                on_token(found)
+        return self.client.use_token(token, proxy_token)
+
+    def is_renewed_after(self, error: Exception) -> bool:
+        """Whether the way to it may come back: somebody stands before it, whose token is renewed from time to time."""
+        return self.address.proxy_token_file is not None and isinstance(error, Unauthorized | BadResponse | Refused)
 
     def offers(self, capability: str | None) -> bool:
         """Whether it named this capability when it last answered; True where none is wanted."""

@@ -107,6 +107,16 @@ class Fleet:
         """Calls that are with an endpoint now."""
         return self._slots.in_flight
 
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a slot."""
+        return self._slots.waiting
+
+    @property
+    def slots(self) -> int:
+        """Calls that all endpoints which are up take at once."""
+        return sum(endpoint.slots for endpoint in self._members.endpoints if endpoint.up)
+
     def offers(self, capability: str) -> bool:
         """Whether any endpoint that has answered named this capability: then `call` finds it."""
         return any(endpoint.offers(capability) for endpoint in self._members.endpoints)
@@ -148,6 +158,10 @@ class Fleet:
             needs=needs,
         )
         return await call.run()
+
+    async def cut(self, why: str) -> None:
+        """After `interrupt`: give up what is in flight, as it may never end."""
+        self._members.cut(why)
 
     def interrupt(self, interrupted: Interrupted) -> None:
         """From any thread: whoever waits raises this, and so does every later call; what is in flight goes on."""

@@ -1,6 +1,7 @@
 """The first contact with the endpoints of a fleet: who answers, who leads, and whether the others serve the same."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,11 @@ from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.rpc import RESENDS
 from protocol import DiscoverResult
 from protocol.errors import RpcError
+
+RENEWAL_S = 15.0
+"""How long the beginning waits for a token that is to be renewed."""
+
+RENEWAL_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -26,14 +32,40 @@ class Met:
         return self.answered[0][1]
 
 
-async def meet(endpoints: Sequence[Endpoint], wanted: Wanted | None, on_token: Callable[[str], None]) -> Met:
-    """Ask all at the same time what they are.
+async def meet(
+    endpoints: Sequence[Endpoint],
+    wanted: Wanted | None,
+    on_token: Callable[[str], None],
+    on_refused: Callable[[Endpoint, Exception], None],
+) -> Met:
+    """Ask all at the same time what they are; again, for a while, where all that is missing is a renewed token.
+
+    `on_refused`: told of each endpoint that is waited for so.
 
     Raises:
         Refused: those that answer do not serve the same; all differences are named.
         RpcError, ClientError: none answers; with one endpoint, its error as it came.
     """
     resends = RESENDS if len(endpoints) == 1 else 0  # what is missed now is tried again while others work
+    until = time.monotonic() + RENEWAL_S
+    told: set[Endpoint] = set()
+    while True:
+        met = await _ask(endpoints, resends, on_token)
+        waited_for = [(endpoint, error) for endpoint, error in met.silent if endpoint.is_renewed_after(error)]
+        if met.answered or not waited_for or time.monotonic() >= until:
+            break
+        for endpoint, error in waited_for:
+            if endpoint not in told:
+                told.add(endpoint)
+                on_refused(endpoint, error)
+        await asyncio.sleep(RENEWAL_LOOK_S)
+    if not met.answered:
+        raise _nobody(met.silent)
+    _agree(met, wanted)
+    return met
+
+
+async def _ask(endpoints: Sequence[Endpoint], resends: int, on_token: Callable[[str], None]) -> Met:
     met = Met([], [])
     answers = await asyncio.gather(*(_contact(endpoint, resends, on_token) for endpoint in endpoints))
     for endpoint, answer in zip(endpoints, answers, strict=True):
@@ -41,9 +73,6 @@ async def meet(endpoints: Sequence[Endpoint], wanted: Wanted | None, on_token: C
             met.silent.append((endpoint, answer))
         else:
             met.answered.append((endpoint, answer))
-    if not met.answered:
-        raise _nobody(met.silent)
-    _agree(met, wanted)
     return met
 
 

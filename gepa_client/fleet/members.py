@@ -11,6 +11,7 @@ from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
 from gepa_client.fleet.agreement import Wanted, differences, is_doubtful
 from gepa_client.fleet.endpoint import Endpoint, Rest, asked_pause_s
 from gepa_client.fleet.events import FleetEvent, FleetEventKind
+from gepa_client.fleet.leaving import see_off
 from gepa_client.fleet.meeting import meet
 from gepa_client.fleet.outage import Outage
 from gepa_client.fleet.roster import Address, read_roster, versions
@@ -68,7 +69,12 @@ class Members:
         if not found:
             raise Refused("no endpoint is given: name the address of a server, or a fleet file that lists one")
         self._allow_insecure = any(address.allow_insecure for address in addresses)
-        met = await meet(found, self._wanted, self.on_token)
+        met = await meet(
+            found,
+            self._wanted,
+            self.on_token,
+            lambda endpoint, error: self._tell("resting", endpoint, summary(error)),
+        )
         self.leader = met.leader
         for endpoint, discovery in met.answered:
             self._admit(endpoint, discovery, "joined")
@@ -86,6 +92,11 @@ class Members:
         for endpoint in [*self.endpoints, *self._leaving]:
             self._slots.stop(endpoint)
             await endpoint.client.aclose()
+
+    def cut(self, why: str) -> None:
+        """No call is answered any more: those under way are lost, at every endpoint."""
+        for endpoint in [*self.endpoints, *self._leaving]:
+            endpoint.client.cut(why)
 
     def follow(self, path: Path) -> None:
         """Take over what the fleet file says, now and whenever it changes."""
@@ -267,9 +278,9 @@ class Members:
         except Refused as error:
             self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
             return
-        wanted = {(endpoint.url, endpoint.address.token_file) for endpoint in fresh}
+        wanted = {_line(endpoint) for endpoint in fresh}
         for endpoint in [each for each in self.endpoints if each.address.listed]:
-            if (endpoint.url, endpoint.address.token_file) not in wanted:
+            if _line(endpoint) not in wanted:
                 self._leave(endpoint)
         here = {endpoint.url for endpoint in self.endpoints}
         for endpoint in fresh:
@@ -293,13 +304,15 @@ class Members:
         self._slots.give_up(endpoint)
         if endpoint.prober is not None:
             endpoint.prober.cancel()
-        self._tell("left", endpoint)
         self._availability_changed()
+        if endpoint.in_flight:
+            self._spawn(see_off(endpoint))
         self.idle(endpoint)
 
     def idle(self, endpoint: Endpoint) -> None:
-        """A call ended; an endpoint that left is closed with its last one."""
+        """A call ended; an endpoint that left is closed with its last one, and only then told of: nobody needs it."""
         if endpoint.left and endpoint.in_flight == 0:
+            self._tell("left", endpoint)
             self._spawn(self._close(endpoint))
 
     async def _close(self, endpoint: Endpoint) -> None:
@@ -329,3 +342,8 @@ class Members:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_end(error)
+
+
+def _line(endpoint: Endpoint) -> tuple[object, ...]:
+    """What the fleet file says of it: with any of that changed, it is another one."""
+    return endpoint.url, endpoint.address.token_file, endpoint.address.proxy_token_file

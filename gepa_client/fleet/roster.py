@@ -9,23 +9,28 @@ from gepa_client.address import rpc_url
 from gepa_client.causes import unreadable
 from gepa_client.errors import Refused
 
-POLL_S = 1.0
+POLL_S = 0.25
 """How often the fleet file is looked at."""
 
-TOKEN_FILE = "token-file="  # noqa: S105 - the name of a setting, not a token
+TOKEN_FILE = "token-file"  # noqa: S105 - the name of a setting, not a token
+PROXY_TOKEN_FILE = "proxy-token-file"  # noqa: S105 - the same
+LINE = f"URL [{TOKEN_FILE}=PATH] [{PROXY_TOKEN_FILE}=PATH]"
 
 
 @dataclass(frozen=True)
 class Address:
     """An endpoint and what proves that we may talk to it.
 
-    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `allow_insecure`: plain
-    http beyond this machine. `listed`: it comes from a fleet file, and leaves when the file no longer names it.
+    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token`, else from
+    `proxy_token_file`: of whoever stands before the server. `allow_insecure`: plain http beyond this machine. `listed`:
+    it comes from a fleet file, and leaves when the file no longer names it.
     """
 
     url: str
     token: str | None = None
     token_file: Path | str | None = None
+    proxy_token: str | None = None
+    proxy_token_file: Path | str | None = None
     allow_insecure: bool = False
     listed: bool = False
 
@@ -34,9 +39,9 @@ class Address:
 
 
 def read_roster(path: Path, *, allow_insecure: bool = False) -> list[Address]:
-    """The endpoints a fleet file lists, one a line: `URL [token-file=PATH]`; `#` begins a comment.
+    """The endpoints a fleet file lists, one a line: `URL [token-file=PATH] [proxy-token-file=PATH]`.
 
-    A relative PATH starts at the file's own folder. An empty file lists none.
+    `#` begins a comment. A relative PATH starts at the file's own folder. An empty file lists none.
 
     Raises:
         Refused: the file cannot be read, or a line of it cannot be used; the line is named.
@@ -55,11 +60,12 @@ def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]
         if not url:
             continue
         where = f"the fleet file {path}, line {number}"
-        token_file: Path | None = None
+        files: dict[str, Path] = {}
         for setting in settings:
-            if not setting.startswith(TOKEN_FILE) or setting == TOKEN_FILE or token_file is not None:
-                raise Refused(f"{where}: {setting!r} is not understood; a line is `URL [token-file=PATH]`")
-            token_file = path.parent / setting.removeprefix(TOKEN_FILE)
+            name, _, file = setting.partition("=")
+            if name not in (TOKEN_FILE, PROXY_TOKEN_FILE) or not file or name in files:
+                raise Refused(f"{where}: {setting!r} is not understood; a line is `{LINE}`")
+            files[name] = path.parent / file
         try:
             full = rpc_url(url, allow_insecure=allow_insecure)
         except Refused as error:
@@ -67,12 +73,18 @@ def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]
         if full in seen:
             raise Refused(f"{where}: {url} is listed twice")
         seen.add(full)
-        yield Address(url, token_file=token_file, allow_insecure=allow_insecure, listed=True)
+        yield Address(
+            url,
+            token_file=files.get(TOKEN_FILE),
+            proxy_token_file=files.get(PROXY_TOKEN_FILE),
+            allow_insecure=allow_insecure,
+            listed=True,
+        )
 
 
 async def versions(path: Path) -> AsyncIterator[None]:
     """Yields at once, and then whenever the file was changed, came or went."""
-    known: tuple[int, int] | None = None
+    known: tuple[int, ...] | None = None
     seen = False
     while True:
         state = _state(path)
@@ -82,9 +94,9 @@ async def versions(path: Path) -> AsyncIterator[None]:
         await asyncio.sleep(POLL_S)
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _state(path: Path) -> tuple[int, ...] | None:
     try:
         found = path.stat()
     except OSError:
         return None  # `read_roster` says what is wrong with it
-    return found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_mtime_ns, found.st_size  # one that is replaced twice in a tick is another file

@@ -11,10 +11,22 @@ SEARCH = "search"
 START = "start"
 """The part that holds what the run began with: discovery and rows."""
 
+GATEWAY = "gateway"
+"""The part whose attempts are calls of models that a gateway let through, and whose entries are what it refused."""
+
 EVALUATE, RETRACE, SCORE = "evaluate", "retrace", "score"
 REFLECTIVE_DATASET, COMPLETION, PROPOSAL = "reflective_dataset", "completion", "proposal"
 OUTLINE, MUTATION = "outline", "mutation"
 """Kinds of entries and of attempts: what GEPA asks for, and what is sent for it."""
+
+MODEL_CALL = "model_call"
+"""The kind of an attempt that a program made, by way of a gateway."""
+
+CLAIMED = frozenset({EVALUATE, RETRACE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
+"""Kinds whose price is a program's word: where a gateway counts the calls of models, theirs are counted already."""
+
+REFUSAL = "refusal"
+"""The kind of an entry that tells what a gateway refused a sandbox."""
 
 ROLLOUT = "rollout"
 """The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""

@@ -13,7 +13,19 @@ import orjson
 
 from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
 from gepa_client.halt import Halt
-from gepa_client.journal.entries import FAILURE, RETRACE, ROLLOUT, SEARCH, STOP, VERBATIM, Ended, Entry, Kept, Sent
+from gepa_client.journal.entries import (
+    CLAIMED,
+    FAILURE,
+    RETRACE,
+    ROLLOUT,
+    SEARCH,
+    STOP,
+    VERBATIM,
+    Ended,
+    Entry,
+    Kept,
+    Sent,
+)
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request
 from gepa_client.journal.spend import Spend
@@ -67,6 +79,7 @@ class Journal:
 
     `replays`: it tells what is recorded and never goes on, at the latest before `until`. `live` tells which of the two:
     it is asked before anything is really done. `inherited`: entries that come from the run this one was forked from.
+    `metered`: a gateway counts what programs' calls of models cost, so that what programs say of it is not counted too.
     """
 
     run_id: str
@@ -78,6 +91,7 @@ class Journal:
     replays: bool = False
     until: int | None = None
     inherited: int = 0
+    metered: bool = False
     next_number: int = field(default=0, init=False)
     _when_live: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
@@ -86,7 +100,9 @@ class Journal:
 
     def line(self, part: str) -> "Journal":
         """Another number line of the same run, from 0."""
-        line = Journal(self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays)
+        line = Journal(
+            self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays, metered=self.metered
+        )
         line._when_live = self._when_live
         return line
 
@@ -310,10 +326,14 @@ class SlotAttempts:
         examples: int = 1,
         unpriced: int = 0,
     ) -> None:
-        """What became of the attempt, and what it cost."""
+        """What became of the attempt, and what it cost, where nobody else counts that."""
         journal = self.journal
-        journal.spend.ended(self.kind, usage, unpriced)
         kept = dict(usage) if usage is not None else None
+        if journal.metered and self.kind in CLAIMED:
+            unpriced = 0
+            if kept is not None:
+                kept.pop("cost_usd", None)
+        journal.spend.ended(self.kind, kept, unpriced)
         journal.tape.write(
             Ended(journal.part, self.slot.number, self._current, outcome, seconds, kept, examples, unpriced)
         )

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gepa_client.journal.entries import (
     COMPLETION,
@@ -12,6 +12,7 @@ from gepa_client.journal.entries import (
     OUTLINE,
     PROPOSAL,
     REFLECTIVE_DATASET,
+    REFUSAL,
     ROLLOUT,
     SCORE,
     START,
@@ -29,6 +30,15 @@ class _Stop(_Strict):
     status: Literal["paused", "completed", "failed", "cancelled"]
     reason: str
     gracefully: bool
+
+
+class RefusalEntry(_Strict):
+    """What a gateway refused a sandbox, why, and how often in all that this entry tells of."""
+
+    sandbox: str
+    what: str
+    reason: str
+    times: int = Field(ge=1)
 
 
 class _RpcFailure(BaseModel):
@@ -67,6 +77,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     OUTLINE: TypeAdapter(str, config=ConfigDict(strict=True)),
     MUTATION: TypeAdapter(MutationEntry),
     STOP: TypeAdapter(_Stop),
+    REFUSAL: TypeAdapter(RefusalEntry),
     FAILURE: TypeAdapter(_Failure),
     "finalize": TypeAdapter(str | None, config=ConfigDict(strict=True)),
 }

@@ -140,14 +140,15 @@ class MongoStore:
         return [attempt_of(document) for document in self._find("attempts", where, BY_ATTEMPT)]
 
     def spending(self, run_id: str) -> list[Spending]:
-        where = {"run": self._key(run_id)}
-        sums: dict[tuple[str, str | None], list[float]] = {}
-        for document in self._find("attempts", where, fields=("kind", "outcome", *SUMMED)):
-            values = sums.setdefault((document["kind"], document["outcome"]), [0.0] * (1 + len(SUMMED)))
-            for index, value in enumerate([1, *(document[name] for name in SUMMED)]):
-                values[index] += value or 0
-        order = sorted(sums, key=lambda group: (group[0], group[1] is not None, group[1] or ""))
-        return [_spending(*group, *sums[group]) for group in order]
+        sums = self._sums({"run": self._key(run_id)}, "kind")
+        return [_spending(*group, *sums[group]) for group in sorted(sums, key=_by_name_then_outcome)]
+
+    def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
+        sums = self._sums({"run": self._key(run_id), "kind": kind}, "endpoint")
+        found: dict[str, list[Spending]] = {}
+        for endpoint, outcome in sorted(sums, key=_by_name_then_outcome):
+            found.setdefault(endpoint, []).append(_spending(kind, outcome, *sums[endpoint, outcome]))
+        return found
 
     def candidates(self, run_id: str) -> list[Kept]:
         where = {"run": self._key(run_id)}
@@ -210,6 +211,15 @@ class MongoStore:
     ) -> list[Document]:
         return self._server.tried(lambda: list(self._server[name].find(where, fields, sort=order or None, limit=limit)))
 
+    def _sums(self, where: Document, name: str) -> dict[tuple[str, str | None], list[float]]:
+        """How many attempts there are, and the sums of their figures, by a field of theirs and their outcome."""
+        sums: dict[tuple[str, str | None], list[float]] = {}
+        for document in self._find("attempts", where, fields=(name, "outcome", *SUMMED)):
+            values = sums.setdefault((document[name], document["outcome"]), [0.0] * (1 + len(SUMMED)))
+            for index, value in enumerate([1, *(document[field] for field in SUMMED)]):
+                values[index] += value or 0
+        return sums
+
     def _forget(self, key: str) -> None:
         """Take the rows of a run away that was not created after all."""
         self._drop_chunks(self._find("entries", {"run": key}) + self._find("candidates", {"run": key}))
@@ -223,6 +233,12 @@ class MongoStore:
     def _index(self) -> None:
         for name, fields in UNIQUE.items():
             self._server[name].create_index([(field, 1) for field in fields], unique=True)
+
+
+def _by_name_then_outcome(group: tuple[str, str | None]) -> tuple[str, bool, str]:
+    """As SQLite sorts."""
+    name, outcome = group
+    return name, outcome is not None, outcome or ""
 
 
 def _spending(

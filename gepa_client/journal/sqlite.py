@@ -26,6 +26,11 @@ PAGE = 512
 _SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
 _SELECT_ATTEMPTS = f"SELECT rowid, {', '.join(ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 (our own column names)
 
+_SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
+    "COUNT(*), TOTAL(examples), TOTAL(unpriced), TOTAL(cost_usd),"
+    " TOTAL(input_tokens), TOTAL(output_tokens), TOTAL(seconds)"
+)
+
 
 class SqliteStore:
     """A `Store` in the file at `path`, which is made if need be, its folder too.
@@ -151,17 +156,25 @@ class SqliteStore:
     def spending(self, run_id: str) -> list[Spending]:
         rows = self._file.read(
             lambda connection: connection.execute(
-                # TOTAL, as SUM gives up where integers grow beyond 64 bits.
-                "SELECT kind, outcome, COUNT(*), TOTAL(examples), TOTAL(unpriced), TOTAL(cost_usd),"
-                " TOTAL(input_tokens), TOTAL(output_tokens), TOTAL(seconds)"
-                " FROM attempts WHERE run = ? GROUP BY kind, outcome ORDER BY kind, outcome",
+                f"SELECT kind, outcome, {_SUMS} FROM attempts WHERE run = ?"  # noqa: S608 (constants)
+                " GROUP BY kind, outcome ORDER BY kind, outcome",
                 [self._key(connection, run_id)],
             ).fetchall()
         )
-        return [
-            Spending(kind, outcome, attempts, int(examples), int(unpriced), cost, int(read), int(written), seconds)
-            for kind, outcome, attempts, examples, unpriced, cost, read, written, seconds in rows
-        ]
+        return [_spending(row) for row in rows]
+
+    def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                f"SELECT endpoint, kind, outcome, {_SUMS} FROM attempts WHERE run = ? AND kind = ?"  # noqa: S608 (constants)
+                " GROUP BY endpoint, outcome ORDER BY endpoint, outcome",
+                [self._key(connection, run_id), kind],
+            ).fetchall()
+        )
+        found: dict[str, list[Spending]] = {}
+        for endpoint, *row in rows:
+            found.setdefault(endpoint, []).append(_spending(row))
+        return found
 
     def candidates(self, run_id: str) -> list[Kept]:
         rows = self._file.read(
@@ -217,3 +230,8 @@ class SqliteStore:
 def _set(connection: sqlite3.Connection, key: int, record: dict[str, Any]) -> None:
     assignments = ", ".join(f"{name} = ?" for name in record)
     connection.execute(f"UPDATE runs SET {assignments} WHERE key = ?", [*record.values(), key])  # noqa: S608 (checked names)
+
+
+def _spending(row: Sequence[Any]) -> Spending:
+    kind, outcome, attempts, examples, unpriced, cost, read, written, seconds = row
+    return Spending(kind, outcome, attempts, int(examples), int(unpriced), cost, int(read), int(written), seconds)

@@ -79,6 +79,10 @@ class Store(Protocol):
         """What all attempts came to, by kind and outcome."""
         ...
 
+    def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
+        """What the attempts of one kind came to, by endpoint and outcome."""
+        ...
+
     def candidates(self, run_id: str) -> list[Kept]:
         """Candidates in the pool, by index."""
         ...

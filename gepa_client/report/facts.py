@@ -4,6 +4,7 @@ import difflib
 
 from gepa_client.code.named import code_of, texts_of
 from gepa_client.events import Mutated
+from gepa_client.report import model_calls
 from gepa_client.report.record import RunRecord
 from gepa_client.text import line, plain
 
@@ -59,6 +60,9 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
     if record.mutations:
         made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
         found.append(("changes of code", f"{made} made, {len(record.mutations) - made} refused"))
+    for label, text in (("model calls", model_calls.fact(record)), ("refused", model_calls.refused(record))):
+        if text is not None:
+            found.append((label, text))
     if started is not None:
         sizes = ", ".join(f"{size} {split}" for split, size in started.splits.items())
         found.append(("rows", sizes))
@@ -68,6 +72,7 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
             ("evaluation", finished.evaluation_usd),
             ("reflection", finished.reflection_usd),
             ("changes of code", finished.mutation_usd),
+            ("models that programs called", finished.model_usd),
         )
         if known := ", ".join(f"${cost:.4f} {what}" for what, cost in costs if cost is not None):
             found.append(("cost", known))

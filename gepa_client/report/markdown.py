@@ -14,6 +14,7 @@ from gepa_client.report.code import (
     outcome,
 )
 from gepa_client.report.facts import changes, facts
+from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
 from gepa_client.text import line, plain
 
@@ -30,6 +31,11 @@ def markdown(record: RunRecord) -> str:
         )
     if record.warnings:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
+    if calls := rows(record):
+        parts += ["", "## Model calls", "", f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}"]
+        parts += [f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in calls]
+    if record.refusals:
+        parts += ["", "## Refused", "", *(f"- {_code(refusal(event))}" for event in record.refusals)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
         for component, text in texts_of(record.best.texts).items():

@@ -7,6 +7,7 @@ from gepa_client.events import CandidateFound
 from gepa_client.report import page_code
 from gepa_client.report.code import change_of
 from gepa_client.report.facts import changes, facts
+from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
 from gepa_client.text import line, plain
 
@@ -36,6 +37,8 @@ pre { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; o
 .edge.code { stroke: var(--accent); stroke-width: 3; }
 blockquote { margin: .4rem 0; padding-left: .8rem; border-left: 3px solid var(--line); white-space: pre-wrap;
   overflow-wrap: anywhere; }
+table { border-collapse: collapse; } th, td { padding: .15rem .8rem; text-align: right; border-bottom: 1px solid
+  var(--line); } th { color: var(--soft); font-weight: normal; } th:first-child, td:first-child { text-align: left; }
 summary { cursor: pointer; }
 """
 
@@ -53,6 +56,8 @@ def html(record: RunRecord) -> str:
             f"<h1>Run {title}</h1>",
             _facts(record),
             _section("Warnings", [f"<p>{_text(message)}</p>" for message in record.warnings]),
+            _section("Model calls", _model_calls(record)),
+            _section("Refused", [f"<p>{_text(refusal(event))}</p>" for event in record.refusals]),
             _section("Score over metric calls", [chart(record)] if record.candidates else []),
             _section("Where candidates came from", [tree(record)] if record.candidates else []),
             _section(f"Best candidate ({record.best.index})", _texts(record.best)) if record.best else "",
@@ -199,6 +204,15 @@ def _changes(record: RunRecord, candidate: CandidateFound) -> str:
 def _diff_line(text: str) -> str:
     kind = {"+": "add", "-": "del", "@": "at"}.get(text[:1])
     return f'<span class="{kind}">{escape(text)}</span>' if kind else escape(text)
+
+
+def _model_calls(record: RunRecord) -> list[str]:
+    called = rows(record)
+    if not called:
+        return []
+    head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
+    body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in called]
+    return [f'<div class="scroll"><table><tr>{head}</tr>', *body, "</table></div>"]
 
 
 def _failures(record: RunRecord) -> list[str]:

@@ -4,11 +4,13 @@ from dataclasses import dataclass, field
 
 from gepa_client.events import (
     Budget,
+    CallRefused,
     CandidateFound,
     Event,
     Finalized,
     Finished,
     FleetChanged,
+    ModelCalls,
     Mutated,
     MutationProgress,
     MutationRejected,
@@ -47,6 +49,9 @@ class RunRecord:
     mutations: list[Mutated | MutationRejected] = field(default_factory=list)
     mutating: dict[int, str] = field(default_factory=dict)
     """What is said of each change of code that is being made, by its number."""
+    model_calls: ModelCalls | None = None
+    refusals: list[CallRefused] = field(default_factory=list)
+    """What a gateway refused, each different thing once."""
     failures: list[StepFailed] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     tested: dict[int, Tested] = field(default_factory=dict)
@@ -85,6 +90,14 @@ class RunRecord:
                     self._searched = event.evaluated
                 self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
+            case ModelCalls():
+                self.model_calls = event
+            case CallRefused():
+                again = [(each.what, each.reason) == (event.what, event.reason) for each in self.refusals]
+                if any(again):
+                    self.refusals[again.index(True)] = event
+                else:
+                    self.refusals.append(event)
             case Budget():
                 self.budget_used = event.metric_calls
             case CandidateFound():

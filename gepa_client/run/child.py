@@ -1,8 +1,8 @@
 """The optimizer's own process: settings in on stdin, events out on stdout, whatever libraries print into the log.
 
 Started as `python -P -m gepa_client.run.child` with `PYTHONHASHSEED=0`: GEPA's merge walks sets of names, so that a run
-can be repeated only under a fixed hash seed. The first line of stdin is a `Job` as JSON; a further line, or the end of
-stdin, which is also what a parent's death looks like, asks the run to stop.
+can be repeated only under a fixed hash seed. The first line of stdin is a `Job` as JSON; further lines are as
+`gepa_client.run.lines` says. The end of stdin, which is also what a parent's death looks like, asks the run to stop.
 """
 
 import gc
@@ -11,8 +11,14 @@ import signal
 import sys
 import threading
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # they take a second to import, and are when the job is known
+    from gepa_client.errors import Interrupted
+    from gepa_client.run.gateway import GatewayRecord
 
 ENDED = 0
+BY_HAND = "stopped by hand"
 
 
 def main() -> int:
@@ -27,17 +33,18 @@ def main() -> int:
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
     from gepa_client.run.folder import EVENTS
+    from gepa_client.run.gateway import GatewayRecord
     from gepa_client.run.job import Job
 
     job = Job.model_validate_json(line)
     gc.freeze()  # what the imports left stays: looking through it again and again holds up every example
     gc.set_threshold(50_000, 20, 50)
     writer = EventWriter(events_fd, None if job.output is None else job.output / EVENTS)
-    stopping = _Stopping()
+    stopping, gateway = _Stopping(), GatewayRecord()
     signal.signal(signal.SIGINT, stopping.on_signal)
     try:
-        threading.Thread(target=_listen, args=(stopping,), name="stdin", daemon=True).start()
-        drive(job, writer.emit, stopping.halt, stopping.drainable)
+        threading.Thread(target=_listen, args=(stopping, gateway), name="stdin", daemon=True).start()
+        drive(job, writer.emit, stopping.halt, stopping.drainable, gateway)
     except Interrupted as stopped:  # before the driving had begun
         writer.emit(Finished(status=stopped.status, reason=stopped.reason, metric_calls=0))
     finally:
@@ -50,11 +57,10 @@ class _Stopping:
     """A wish to stop: what is in flight comes to its end where it is worth waiting for, else the main thread raises."""
 
     def __init__(self) -> None:
-        from gepa_client.errors import Interrupted
         from gepa_client.halt import Halt
 
         self.halt = Halt()
-        self._reason = Interrupted("paused", "stopped by hand")
+        self._reason: Interrupted | None = None
         self._main_thread = threading.get_ident()
         self._drains = False
 
@@ -62,23 +68,38 @@ class _Stopping:
         """From now on the work comes to its end by itself, and with it the record."""
         self._drains = True
 
-    def wish(self) -> None:
-        """Stop; may be called from any thread, and again."""
+    def wish(self, reason: "Interrupted") -> None:
+        """Stop; may be called from any thread, and again: the first reason stays."""
+        self._reason = self._reason or reason
         self.halt.pull(self._reason)
         signal.pthread_kill(self._main_thread, signal.SIGINT)
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """In the main thread."""
-        if not self._drains:
+        if not self._drains and self._reason is not None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # once: what follows is putting things in order
             raise self._reason
 
 
-def _listen(stopping: _Stopping) -> None:
-    """A wish for each line, and at the end of stdin."""
-    while sys.stdin.readline():
-        stopping.wish()
-    stopping.wish()
+def _listen(stopping: _Stopping, gateway: "GatewayRecord") -> None:
+    """Takes each line as it comes, so that whoever writes them never waits; at the end of stdin the run stops."""
+    from gepa_client.errors import Interrupted
+    from gepa_client.run.lines import Cap, Stop, from_line
+
+    while text := sys.stdin.readline():
+        try:
+            told = from_line(text)
+        except ValueError as error:
+            stopping.wish(Interrupted("failed", f"what was said to the optimizer's process is not understood: {error}"))
+            continue
+        match told:
+            case Stop():
+                stopping.wish(Interrupted("paused", told.reason or BY_HAND))
+            case Cap():
+                gateway.capped(told.reason)
+            case _:
+                gateway.heard(told)
+    stopping.wish(Interrupted("paused", BY_HAND))
 
 
 if __name__ == "__main__":

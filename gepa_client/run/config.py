@@ -3,16 +3,15 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from gepa_client.code import Evolve
 from gepa_client.code.template import missing_marks
+from gepa_client.run.group import Group, NumberOrText, PositiveFloat, PositiveInt, Texts
 from gepa_client.run.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
 from gepa_client.run.paths import rooted
+from gepa_client.run.sandbox_settings import SANDBOX_ONLY, SandboxSettings, contradiction
 from gepa_client.run.secrets import without_secrets
-
-PositiveInt = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` states it",
@@ -37,28 +36,10 @@ NOBODY_PROPOSES = (
 )
 
 
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+class ServerSettings(Group):
+    """The servers: at least one, by its URL or in a fleet file, or in sandboxes that are started from a `repo`."""
 
-
-def _as_text(value: Any) -> Any:
-    return str(value) if type(value) is int else value
-
-
-Urls = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-"""Given as one text or as several."""
-
-
-class _Group(BaseModel):
-    """Settings that belong together, in the order of `--help`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ServerSettings(_Group):
-    """The servers: at least one, by its URL or in a fleet file."""
-
-    url: Urls = Field(
+    url: Texts = Field(
         (), description="The servers, for instance http://127.0.0.1:8000 (`/rpc` may be left out): a text or several."
     )
     fleet: Path | None = Field(
@@ -72,7 +53,7 @@ class ServerSettings(_Group):
     max_outage_s: PositiveFloat = Field(
         600.0, description="Seconds without any server that answers, after which the run is paused."
     )
-    score_with: Urls = Field(
+    score_with: Texts = Field(
         (), description="A server that scores what the program's leaves unscored; may be given again."
     )
     score_token_file: Path | None = Field(
@@ -80,7 +61,7 @@ class ServerSettings(_Group):
     )
 
 
-class RowSettings(_Group):
+class RowSettings(Group):
     """Rows: files (.json, .jsonl, .csv) or names of splits the server holds."""
 
     trainset: str | None = Field(None, description="Rows to learn from; without it the server's split `train`.")
@@ -91,7 +72,7 @@ class RowSettings(_Group):
     failure_score: float = Field(0.0, description="Score of an example on which the program fails or times out.")
 
 
-class BudgetSettings(_Group):
+class BudgetSettings(Group):
     """When to stop: at least one of these."""
 
     max_metric_calls: PositiveInt | None = Field(None, description="Examples evaluated in all, checked per iteration.")
@@ -119,7 +100,7 @@ class BudgetSettings(_Group):
     )
 
 
-class ReflectionSettings(_Group):
+class ReflectionSettings(Group):
     """Reflection: who proposes new texts."""
 
     reflection: Literal["program", "model"] | None = Field(
@@ -146,7 +127,7 @@ class ReflectionSettings(_Group):
     module_selector: Literal["round_robin", "all"] = Field("round_robin", description="Components changed at once.")
 
 
-class CodeSettings(_Group):
+class CodeSettings(Group):
     """Code: whether the program's code evolves too, and when."""
 
     evolve: Evolve | None = Field(
@@ -169,7 +150,7 @@ class CodeSettings(_Group):
     )
 
 
-class SearchSettings(_Group):
+class SearchSettings(Group):
     """Search: which candidates are tried and kept."""
 
     candidate_selection_strategy: Literal["pareto", "current_best", "epsilon_greedy", "top_k_pareto"] = Field(
@@ -178,7 +159,7 @@ class SearchSettings(_Group):
     frontier_type: Literal["instance", "objective", "hybrid", "cartesian"] = Field(
         "instance", description="What the Pareto front is kept over; all but `instance` need objective scores."
     )
-    proposals: Annotated[str, BeforeValidator(_as_text)] | None = Field(
+    proposals: NumberOrText | None = Field(
         None,
         description="Proposals per iteration: P from P parents, or PxN from P parents with N each; "
         "short for `sampling_strategy`.",
@@ -202,7 +183,7 @@ class SearchSettings(_Group):
     raise_on_exception: bool = Field(True, description="End the run at the first exception of an iteration.")
 
 
-class TrackingSettings(_Group):
+class TrackingSettings(Group):
     """Experiment trackers."""
 
     use_wandb: bool = Field(False, description="Log to Weights & Biases (must be installed).")
@@ -214,7 +195,7 @@ class TrackingSettings(_Group):
     tracking_key_prefix: str = Field("", description="Put before every metric's name.")
 
 
-class OutputSettings(_Group):
+class OutputSettings(Group):
     """Output."""
 
     name: str | None = Field(None, description="The run's name, put before its last line and into its folder's name.")
@@ -232,8 +213,9 @@ class OutputSettings(_Group):
     no_check: bool = Field(False, description="Start without trying the server on a few training rows first.")
 
 
-GROUPS: tuple[type[_Group], ...] = (
+GROUPS: tuple[type[Group], ...] = (
     ServerSettings,
+    SandboxSettings,
     RowSettings,
     BudgetSettings,
     ReflectionSettings,
@@ -250,6 +232,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "prompts_per_code": ("decay_factor", "decay_every"),
     "decay_factor": ("decay_every",),
     "decay_every": ("decay_factor",),
+    "repo": SANDBOX_ONLY,
 }
 """Settings that mean something only where another one is on."""
 
@@ -278,6 +261,7 @@ class RunConfig(
     ReflectionSettings,
     BudgetSettings,
     RowSettings,
+    SandboxSettings,
     ServerSettings,
 ):
     """One run. Every key of a configuration file, and every flag of `gepa-client optimize`, is a field of this."""
@@ -332,8 +316,12 @@ class RunConfig(
         return self.sampling_strategy if self.proposals is None else sampling_of(self.proposals)
 
     def _names_servers(self) -> None:
-        if not self.url and self.fleet is None:
-            raise ValueError("url, fleet: neither is given, so there is no server")
+        if not self.url and self.fleet is None and self.repo is None:
+            raise ValueError("url, fleet, repo: none is given, so there is no server")
+        if self.url and self.repo is not None:
+            raise ValueError("url and repo are given: servers that run, or a repository to start them from, not both")
+        if self.repo is not None and (impossible := contradiction(self)):
+            raise ValueError(impossible)
         for key, urls in (("url", self.url), ("score_with", self.score_with)):
             bare = [url.rstrip("/").removesuffix("/rpc") for url in urls]
             twice = [url for at, url in enumerate(urls) if bare[at] in bare[:at]]
@@ -364,6 +352,11 @@ class RunConfig(
         return [] if given is None else list(given.values()) if isinstance(given, dict) else [given]
 
     def recorded(self) -> dict[str, Any]:
-        """The settings as JSON for the run's own record: whatever may be a secret left out, paths absolute."""
+        """The settings as JSON for the run's own record: whatever may be a secret left out, paths absolute.
+
+        With a `repo` the fleet file is that of this process's sandboxes, which nobody finds again.
+        """
         values = rooted(self.model_dump(mode="json"), Path.cwd())
+        if self.repo is not None:
+            values["fleet"] = None
         return {key: without_secrets(key, value) for key, value in values.items()}

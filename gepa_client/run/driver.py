@@ -10,7 +10,7 @@ import orjson
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
-from gepa_client.events import Emit, Finished, FleetChanged, Phase, Started, Warned
+from gepa_client.events import CallRefused, Emit, Finished, FleetChanged, ModelCalls, Phase, Started, Warned
 from gepa_client.fleet import FleetEvent
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
@@ -25,10 +25,12 @@ from gepa_client.recorded import end_of
 from gepa_client.run import beginning as beginnings
 from gepa_client.run import folder as files
 from gepa_client.run import splits as rows_of
+from gepa_client.run.abandoning import Abandoning
 from gepa_client.run.beginning import Beginning
 from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
+from gepa_client.run.gateway import REFUSALS_TOLD, GatewayRecord, recorded
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
@@ -46,8 +48,8 @@ Drainable = Callable[[], None]
 """Told when a stop must let the work come to its end: what is in flight, and then the record."""
 
 
-def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable) -> None:
-    """Do what the job says; the last event is always `finished`."""
+def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable, gateway: GatewayRecord) -> None:
+    """Do what the job says; the last event is always `finished`. `gateway`: hears of what a gateway does meanwhile."""
     finished: Finished | None = None
     try:
         secrets = Secrets() if job.replays else Secrets(known_secrets(RunConfig(**job.config), job.store))
@@ -57,7 +59,7 @@ def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable) -> None:
             if job.replays:
                 finished = _replay(job, store, emit, halt)
             else:
-                finished = _Drive(job, store, emit, halt, drainable, secrets).go()
+                finished = _Drive(job, store, emit, halt, drainable, secrets, gateway).go()
         finally:
             drainable()
             store.close()
@@ -96,8 +98,18 @@ TAKEN = "another process drives this run now; this one has let go of it and wrot
 
 
 class _Drive:
-    def __init__(self, job: Job, store: Store, emit: Emit, halt: Halt, drainable: Drainable, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        job: Job,
+        store: Store,
+        emit: Emit,
+        halt: Halt,
+        drainable: Drainable,
+        secrets: Secrets,
+        gateway: GatewayRecord,
+    ) -> None:
         self.job = job
+        self.gateway = gateway
         self.store = store
         self.emit = emit
         self.halt = halt
@@ -202,20 +214,35 @@ class _Drive:
 
     def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
         tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
-        journal = Journal(run.id, tape, spend, self.halt, self.secrets, inherited=_inherited(run))
+        journal = Journal(
+            run.id, tape, spend, self.halt, self.secrets, inherited=_inherited(run), metered=self.job.gateway
+        )
         failure_stop = FailureStop(run.id, self.config.failure_stop, self.halt)
         self.emit(Phase(phase="connecting"))
         try:
             with (
                 self._adapter(journal, failure_stop.done) as adapter,
-                Pulse(adapter, self.emit),
-                BetweenExamples(self.config, journal, counters),
+                Pulse(adapter, self.emit, self.gateway),
+                Abandoning(adapter, self.gateway) as abandoning,
+                BetweenExamples(
+                    self.config, journal, counters, abandoning.spent if self.job.gateway else lambda: None
+                ) as between,
             ):
+                self.gateway.begin(journal, self.store, self.emit)
+                self.gateway.when_capped(between.capped)
                 beginning = self._begin(run, journal, adapter)
                 failure_stop.begin(evolve_of(self.config, beginning.discovery))
                 kept = {candidate.index: candidate for candidate in self.store.candidates(run.id)}
                 optimization = Optimization(
-                    self.config, self.job.output, self.emit, adapter, beginning, counters, kept, self._owned
+                    self.config,
+                    self.job.output,
+                    self.emit,
+                    adapter,
+                    beginning,
+                    counters,
+                    kept,
+                    self._owned,
+                    self.gateway.settle if self.job.gateway else lambda: None,
                 )
                 reflection = optimization.reflection()
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
@@ -223,6 +250,7 @@ class _Drive:
                 return optimization.go(reflection)
         finally:
             self.drainable()
+            self.gateway.end()
             tape.close()
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
@@ -313,7 +341,14 @@ def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
         optimization = Optimization(config, job.output, emit, adapter, beginning, Counters({}, spend))
         reflection = optimization.reflection()
         emit_started(emit, job, store, config, optimization, resumed=True)
+        for told in _of_gateway(store, run.id):
+            emit(told)
         return optimization.go(reflection)
+
+
+def _of_gateway(store: Store, run_id: str) -> list[ModelCalls | CallRefused]:
+    calls, refusals = recorded(store, run_id)
+    return [*([calls] if calls != ModelCalls() else []), *refusals[:REFUSALS_TOLD]]
 
 
 def budget_warnings(config: RunConfig, beginning: Beginning) -> list[str]:
@@ -339,7 +374,7 @@ def emit_started(
             run_id=job.run_id,
             store=store.url,
             resumed=resumed,
-            url=", ".join(config.url) or str(config.fleet),
+            url=", ".join(config.url) or config.repo or str(config.fleet),
             program=discovery.program.name,
             program_version=discovery.program.version,
             server=f"{discovery.server.name} {discovery.server.version} ({discovery.server.language})",

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from gepa_client.causes import unreadable
-from gepa_client.events import Event, Started, Warned
+from gepa_client.events import Event, Finished, Started, Warned
 
 
 class EventWriter:
@@ -36,13 +36,17 @@ class EventWriter:
 
     def _write(self) -> None:
         parent_listens = True
+        totals: bytes | None = None  # of which the last ones are the story
         while (event := self._events.get()) is not None:
             line = event.model_dump_json().encode() + b"\n"
             if parent_listens:
                 parent_listens = self._send(line)
-            if self._story is not None and event.event != "progress":
+            if event.event == "model_calls":
+                totals = line
+            elif self._story is not None and event.event != "progress":
+                last = totals if isinstance(event, Finished) and totals is not None else b""
                 try:
-                    self._story.add(line, begins=isinstance(event, Started))
+                    self._story.add(last + line, begins=isinstance(event, Started))
                 except OSError as error:  # the run is worth more than its story
                     self._story = None
                     self.emit(Warned(message=f"events are no longer written: {unreadable('events.jsonl', error)}"))

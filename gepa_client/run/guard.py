@@ -16,7 +16,7 @@ from gepa_client.causes import details, summary
 from gepa_client.errors import Interrupted, RecordedFailure
 from gepa_client.events import Emit, StepFailed, Warned
 from gepa_client.failures import Failures
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, RETRACE, SCORE
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.reflection import WHERE as REFLECTION
 from gepa_client.run.config import RunConfig
@@ -29,6 +29,7 @@ WORK = {
     SCORE: "scores made elsewhere",
     RETRACE: "examples traced again",
     MUTATION: "changes of code",
+    MODEL_CALL: "models that programs call",
 }
 """Kinds of attempts, in words."""
 

@@ -12,7 +12,8 @@ class Job(BaseModel):
     `output`: the folder for results; None writes none. `replays`: tell the recorded run again, without server or model,
     and only up to `until` where that is given. `seen_beat`: of the
     run's claim when this command read it. `wish`: what had been asked of whoever drove the run before this command
-    began, which is over.
+    began, which is over. `gateway`: whoever starts this has one, and tells of the models that programs call:
+    what those say of their costs is not counted then.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,3 +27,4 @@ class Job(BaseModel):
     until: int | None = None
     wish: str | None = None
     seen_beat: int = 0
+    gateway: bool = False

@@ -39,7 +39,8 @@ def _left_out(value: Any, recorded: Any) -> Iterator[str]:
 
 
 def _tokens(addresses: list[Address]) -> Iterator[str]:
-    for file in {address.token_file for address in addresses}:
+    proxies = {address.proxy_token_file for address in addresses} - {None}
+    for file in {address.token_file for address in addresses} | proxies:
         try:
             token = find_token(None, file)
         except Refused:

@@ -14,7 +14,7 @@ from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, RETRACE, SCORE, Kept
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, Kept
 from gepa_client.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
@@ -67,6 +67,7 @@ class Optimization:
 
     `owned`: raises `Interrupted` where the run is another process's by now, whose results must not be written over.
     `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
+    `settled`: waits for what comes to be known of money just after the work has ended.
     """
 
     config: RunConfig
@@ -77,6 +78,7 @@ class Optimization:
     counters: Counters
     kept: Mapping[int, Kept] = field(default_factory=dict)
     owned: Callable[[], None] = lambda: None
+    settled: Callable[[], None] = lambda: None
 
     def go(self, reflection: Any) -> Finished:
         """Search, test and tell the program; everything but the last event is emitted here.
@@ -95,6 +97,7 @@ class Optimization:
                 self._finalize(ending.result)
         elif ending.status == "completed" and ending.result is not None and splits.test is not None:
             self.emit(Warned(message=CUT_SHORT))
+        self.settled()
         spend = self.adapter.journal.spend
         return Finished(
             status=ending.status,
@@ -105,6 +108,7 @@ class Optimization:
             evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,
             mutation_usd=spend[MUTATION].cost_usd or None,
+            model_usd=spend[MODEL_CALL].cost_usd or None,
             unpriced=spend.unpriced,
             files=written,
         )

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PATHS = ("token_file", "fleet", "score_token_file", "output")
+from gepa_client.run.sandbox_settings import is_remote
+
+PATHS = ("token_file", "fleet", "score_token_file", "output", "git_token_file", "github_app_key_file")
 ROWS = ("trainset", "valset", "testset")
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 
@@ -28,6 +30,8 @@ def rooted(values: Mapping[str, Any], root: Path) -> dict[str, Any]:
 def _is_path(key: str, value: str) -> bool:
     if key in ROWS:
         return is_file(value)
+    if key == "repo":
+        return not is_remote(value)
     return key in PATHS or (key == "store" and "://" not in value)
 
 

@@ -6,6 +6,7 @@ from typing import Self
 
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.events import Emit, Progress
+from gepa_client.run.gateway import GatewayRecord
 
 EVERY_S = 0.1
 
@@ -13,11 +14,13 @@ EVERY_S = 0.1
 class Pulse:
     """Emits a `progress` event a few times a second, as long as the figures change; none after its `with` block.
 
-    A reading taken as examples finish would be of the one moment when their places in the window are empty.
+    A reading taken as examples finish would be of the one moment when their places in the window are empty. `gateway`:
+    what it has heard is told along with it.
     """
 
-    def __init__(self, adapter: RemoteAdapter, emit: Emit) -> None:
+    def __init__(self, adapter: RemoteAdapter, emit: Emit, gateway: GatewayRecord) -> None:
         self._adapter = adapter
+        self._gateway = gateway
         self._emit = emit
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
@@ -43,8 +46,12 @@ class Pulse:
                 in_flight=self._adapter.in_flight,
                 up=sum(not endpoint.resting for endpoint in endpoints),
                 endpoints=len(endpoints),
+                slots=self._adapter.fleet.slots,
+                waiting=self._adapter.fleet.waiting,
                 spent_usd=round(self._adapter.journal.spend.cost_usd, 6),
             )
             if reading != told:
                 told = reading
                 self._emit(reading)
+            if (news := self._gateway.news(at_once=over)) is not None:
+                self._emit(news)

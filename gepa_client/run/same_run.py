@@ -3,6 +3,7 @@
 from typing import Any
 
 from gepa_client.run.config import OutputSettings, RunConfig, TrackingSettings
+from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import NOT_RECORDED
 
 MAY_CHANGE = frozenset(
@@ -10,6 +11,7 @@ MAY_CHANGE = frozenset(
         # who does the work: answers come from the same program wherever it is
         *("url", "fleet", "token_file", "allow_insecure", "max_attempts", "max_outage_s"),
         *("score_with", "score_token_file"),
+        *SandboxSettings.model_fields,
         # where the rows are; that they are the same rows is seen in the rows themselves
         *("trainset", "valset", "testset"),
         # when to stop

@@ -7,10 +7,16 @@ NOT_RECORDED = "(not recorded)"
 """Stands in a record where the value may have been a secret."""
 
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.IGNORECASE)
-_NOT_SECRET = frozenset({"token_file", "score_token_file", "tracking_key_prefix"})
+_NOT_SECRET = frozenset(
+    {
+        *("token_file", "score_token_file", "tracking_key_prefix", "git_token_file", "github_app_key_file"),
+        *("key_env", "key_header"),  # names, not what they hold
+    }
+)
 _COUNT = re.compile(r"tokens$", re.IGNORECASE)
-_TEXTS = frozenset({"reflection_prompt_template"})
-"""Settings whose inner keys are names of components: one called `key_points` is no secret."""
+_TEXTS = frozenset({"reflection_prompt_template", "repo"})
+"""Settings whose inner keys are names of components (one called `key_points` is no secret), and an address that is
+refused with a password in it: the user of `ssh://git@host/...` is none."""
 
 _URL_WITH_CREDENTIALS = re.compile(r"[\w+.-]+://[^/\s]*@\S*")
 

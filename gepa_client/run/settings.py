@@ -13,16 +13,23 @@ from pydantic import ValidationError
 from gepa_client.causes import unreadable
 from gepa_client.run.config import DEPENDS, MODEL_ONLY, REPLACED, RunConfig
 from gepa_client.run.paths import rooted
+from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import NOT_RECORDED, left_out
 
-NO_SERVER = "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000`, or give --fleet FILE"
+NO_SERVER = (
+    "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000`, or give --fleet FILE, or start "
+    "servers in sandboxes with --repo FOLDER"
+)
 NO_SERVER_RECORDED = (
     "no URL: the run's record names no server (one that was imported never does); give one after the run, "
-    "as in `gepa-client resume RUN http://127.0.0.1:8000`, or --fleet FILE"
+    "as in `gepa-client resume RUN http://127.0.0.1:8000`, or --fleet FILE, or --repo FOLDER"
 )
 NOBODY = "nobody"
 """Stands for the servers of a run that calls none."""
 
+REPO_AND_FLEET = (
+    "repo and fleet are given: a repository to start servers from, or the file of servers that run, not both"
+)
 NO_END = (
     "nothing says when to stop: give --max-metric-calls N "
     "(or --max-cost-usd, --max-seconds, --patience, --target-score, --max-reflection-cost, --stop-callbacks)"
@@ -30,13 +37,19 @@ NO_END = (
 RECORD = "the run's record"
 
 REPLACES: dict[str, tuple[str, ...]] = {
-    "url": ("fleet",),
-    "fleet": ("url", "token_file"),
+    "url": ("fleet", *SandboxSettings.model_fields),
+    "fleet": ("url", "token_file", *SandboxSettings.model_fields),
+    "repo": ("url", "fleet", "token_file"),
+    "git_token_file": ("github_app_id", "github_app_key_file", "github_installation_id"),
+    "github_app_id": ("git_token_file",),
     "proposals": ("sampling_strategy",),
     "sampling_strategy": ("proposals",),
     "reflection_lm": ("reflection",),
 }
 """What a flag takes the place of, besides the setting of its own name: other ways to say the same."""
+
+SERVERS = ("url", "fleet", "repo")
+"""Settings each of which says where servers are, or come from."""
 
 FROM_FILES = ("reflection_prompt_template", "code_prompt_template", "wandb_api_key")
 """Settings whose text may be given as @file."""
@@ -102,7 +115,7 @@ def from_record(
                 del values[key]
             else:
                 values[key] = _rest_of(value)
-    if not values.get("url") and not values.get("fleet") and not newer.get("url") and not newer.get("fleet"):
+    if not any(found.get(name) for found in (values, newer) for name in SERVERS):
         if calls:
             raise SettingsError(NO_SERVER_RECORDED)
         values["url"] = [NOBODY]
@@ -147,8 +160,10 @@ def _settings(values: Mapping[str, Any], given: Mapping[str, Any], where: str, *
     """`values`, which come from `where`, with `given` over them."""
     void = _replaced(given)
     merged = {**{key: value for key, value in values.items() if key not in void}, **given}
-    if not merged.get("url") and merged.get("fleet") is None:
+    if not any(merged.get(name) for name in SERVERS):
         raise SettingsError(NO_SERVER)
+    if merged.get("repo") and merged.get("fleet"):
+        raise SettingsError(REPO_AND_FLEET)
     try:
         config = RunConfig(**merged)
     except ValidationError as error:
@@ -192,7 +207,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _from_flag(name: str, value: Any) -> Any:
     if name == "wandb_api_key" and not str(value).startswith("@"):
         raise SettingsError("--wandb-api-key: arguments can be read by others; give @file, or set WANDB_API_KEY")
-    if name in ("reflection_lm_kwargs", "wandb_init_kwargs"):
+    if name in ("reflection_lm_kwargs", "wandb_init_kwargs", "model_prices", "model_providers"):
         return _json_object(name, value)
     if name == "reflection_prompt_template" and str(value).lstrip().startswith("{"):
         return _contents(name, _json_object(name, value), Path.cwd())

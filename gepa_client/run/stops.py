@@ -81,12 +81,18 @@ def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> l
 class BetweenExamples:
     """Stops a run as soon as its money or its time is spent: what is in flight ends, nothing new begins.
 
-    It looks from when the run goes live on: what is recorded is told again however much was spent.
+    It looks from when the run goes live on: what is recorded is told again however much was spent. `on_spent`: the
+    money is, and what is in flight may wait for more of it.
     """
 
-    def __init__(self, config: RunConfig, journal: Journal, counters: Counters) -> None:
+    def __init__(
+        self, config: RunConfig, journal: Journal, counters: Counters, on_spent: Callable[[], None] = lambda: None
+    ) -> None:
         self._journal = journal
         self._counters = counters
+        self._on_spent = on_spent
+        self._capped: str | None = None
+        self._live = False
         self._max_cost_usd = config.max_cost_usd
         self._max_seconds = config.max_seconds
         self._timer: threading.Timer | None = None
@@ -95,10 +101,17 @@ class BetweenExamples:
         self._journal.when_live(self._begin)
         return self
 
+    def capped(self, reason: str) -> None:
+        """Whoever pays for the models says that the money is spent; from any thread."""
+        self._capped = reason
+        if self._live:
+            self._look()
+
     def _begin(self) -> None:
+        self._live = True
         if self._max_cost_usd is not None:
             self._journal.spend.watch(self._look)
-            self._look()
+        self._look()
         if self._max_seconds is not None:
             reason = Interrupted("completed", f"max_seconds of {self._max_seconds:g} is reached")
             left = self._max_seconds - self._counters.active_seconds
@@ -117,9 +130,12 @@ class BetweenExamples:
 
     def _look(self) -> None:
         spent = self._journal.spend.cost_usd
+        reason = self._capped
         if self._max_cost_usd is not None and spent >= self._max_cost_usd:
             reason = f"max_cost_usd of ${self._max_cost_usd:g} is reached: ${spent:.4f} spent"
+        if reason is not None:
             self._journal.halt.pull(Interrupted("completed", reason))
+            self._on_spent()
 
 
 class FailureStop:

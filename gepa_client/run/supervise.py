@@ -7,6 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -44,10 +45,13 @@ class OptimizerProcess:
                 env=environment,
                 start_new_session=True,
             )
+        self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, args=(self._process.stdin,), name="lines", daemon=True)
+        self._writer.start()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="events", daemon=True)
         self._reader.start()
-        self._say(job.model_dump(mode="json"))
+        self._lines.put(job.model_dump(mode="json"))
 
     def __enter__(self) -> Self:
         return self
@@ -56,6 +60,11 @@ class OptimizerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
 
     def next(self, timeout_s: float) -> Event | None:
         """The next event, or None after `timeout_s` without one.
@@ -71,9 +80,13 @@ class OptimizerProcess:
             raise EOFError
         return event
 
-    def stop(self) -> None:
-        """Ask it to stop and write what it has; its events go on until `finished`."""
-        self._say("stop")
+    def tell(self, line: Mapping[str, object]) -> None:
+        """Tell it something, as `gepa_client.run.lines` says; from any thread, and never waiting for it."""
+        self._lines.put(dict(line))
+
+    def stop(self, reason: str | None = None) -> None:
+        """Ask it to stop and write what it has; its events go on until `finished`, paused for this reason."""
+        self.tell({"stop": {"reason": reason}})
 
     def kill(self) -> None:
         """End it at once; what it had written is there."""
@@ -81,14 +94,13 @@ class OptimizerProcess:
 
     def end(self) -> int:
         """Wait for it to end, with force if it does not; returns its exit status (negative: the signal)."""
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has ended already
-                self._process.stdin.close()
+        self._lines.put(None)
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._writer.join(END_TIMEOUT_S)
         self._reader.join(END_TIMEOUT_S)
         if self._process.stdout is not None:
             self._process.stdout.close()
@@ -102,12 +114,13 @@ class OptimizerProcess:
             lines = log.read().decode("utf-8", "replace").splitlines()
         return "\n".join(_cut(plain(line)) for line in lines[-TAIL_LINES:])
 
-    def _say(self, message: object) -> None:
-        if self._process.stdin is None or self._process.stdin.closed:
-            return
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its events, or their absence, tell
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+    def _write(self, stdin: IO[bytes]) -> None:
+        """What is queued, to the end of it; then stdin is closed, which tells it that nothing more will come."""
+        with contextlib.suppress(BrokenPipeError), stdin:  # it has ended; its events, or their absence, tell
+            while (message := self._lines.get()) is not None:
+                stdin.write(json.dumps(message).encode() + b"\n")
+                if self._lines.empty():
+                    stdin.flush()
 
     def _read(self, lines: IO[bytes]) -> None:
         for line in lines:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gepa_client.run.config import ServerSettings, TrackingSettings
+from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import NOT_RECORDED, left_out
 from gepa_client.run.settings import from_record
 
@@ -11,6 +12,8 @@ STAY = frozenset(
     {
         # whoever is named here gets this user's token and rows
         *(key for key in ServerSettings.model_fields if key not in ("max_attempts", "max_outage_s")),
+        # what is started here, with which of the user's variables and credentials
+        *SandboxSettings.model_fields,
         # and here the user's keys, in files and accounts of the user's
         *TrackingSettings.model_fields,
         *("output", "store", "lease_s"),

@@ -4,7 +4,9 @@ import asyncio
 import threading
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from aiohttp import web
@@ -45,6 +47,7 @@ class ScriptedServer:
         self.instance_id = "first"
         self.version: str | None = None  # the program's
         self.token = TOKEN
+        self.proxy_token: str | None = None  # of whoever stands before it
         self.keeps_alive = True  # otherwise each request has a connection of its own
         self.cuts = 0  # how many answers of `evaluate` and `get_result` are lost on their way
         self.rows = {"val": [{"n": number} for number in range(5)]}
@@ -72,7 +75,10 @@ class ScriptedServer:
         message = orjson.loads(await request.read())
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
-            if request.headers.get("Authorization") != f"Bearer {self.token}":
+            if self.proxy_token is not None and request.headers.get("Authorization") != f"Bearer {self.proxy_token}":
+                return web.Response(status=401, text="Unauthorized")
+            own = request.headers.get("X-Gepa-Token") if self.proxy_token is not None else None
+            if (f"Bearer {own}" if own else request.headers.get("Authorization")) != f"Bearer {self.token}":
                 return web.json_response(status=401)
             answer["result"] = await self.answer(message["method"], message["params"])
         except RpcError as error:
@@ -211,19 +217,25 @@ class Host:
 
     def stop(self, url: str) -> None:
         """Close every connection of what is served there, and listen no more; `serve` takes the same port again."""
-        runner = next(runner for runner in self.runners if str(runner.addresses[0][1]) in url)
+        runner = next(runner for runner in self.runners if _place(runner) in url)
         self.runners.remove(runner)
         self.run(runner.cleanup())
 
-    async def _serve(self, handler: Handler, path: str, port: int) -> str:
+    def serve_on_socket(self, handler: Handler, socket: Path) -> str:
+        """The same where only this machine's processes come."""
+        return str(self.run(self._serve(handler, "/rpc", 0, socket)))
+
+    async def _serve(self, handler: Handler, path: str, port: int, socket: Path | None = None) -> str:
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", path, handler)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
+        site: web.BaseSite = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
+        if socket is not None:
+            site = web.UnixSite(runner, socket)
         await site.start()
         self.runners.append(runner)
-        return f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
+        return f"http{'' if socket is None else '+unix'}://{_place(runner)}{path}"
 
     def close(self) -> None:
         async def stop() -> None:
@@ -236,3 +248,8 @@ class Host:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(5)
         self.loop.close()
+
+
+def _place(runner: web.AppRunner) -> str:
+    address = runner.addresses[0]
+    return quote(address, safe="") if isinstance(address, str) else f"127.0.0.1:{address[1]}"

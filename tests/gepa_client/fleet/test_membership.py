@@ -174,10 +174,11 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
         path.write_text(f"{leader.url}\n{url_of(second)}  # one more\n", encoding="utf-8")
         await until(lambda: second._running == 2)
         path.write_text(f"{second.url}\n", encoding="utf-8")
-        await until(lambda: watch.of("left"))
-        assert watch.of("left")[0].url == url_of(leader)
+        await until(lambda: len(fleet.endpoints) == 1)
+        assert not watch.of("left"), "it has calls"
         cluster.let_go(leader)
         await until(lambda: sum(task.done() for task in tasks) == 2)  # what was in flight has ended there
+        assert [event.url for event in watch.of("left")] == [url_of(leader)]
         cluster.let_go(second)
         await results(*tasks)
         assert sum(leader.runs.values()) == 2

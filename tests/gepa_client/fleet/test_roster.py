@@ -14,12 +14,19 @@ def test_a_fleet_file_lists_one_endpoint_a_line(tmp_path):
         "",
         "  https://far.example.org/gepa/rpc   token-file=secrets/far  # in the other room",
         "http://localhost:8002 token-file=/run/token",
+        "http+unix://%2Frun%2Fsandbox proxy-token-file=p token-file=t",
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
     assert read_roster(path) == [
         Address("http://127.0.0.1:8001", listed=True),
         Address("https://far.example.org/gepa/rpc", token_file=tmp_path / "secrets/far", listed=True),
         Address("http://localhost:8002", token_file=Path("/run/token"), listed=True),
+        Address(
+            "http+unix://%2Frun%2Fsandbox",
+            token_file=tmp_path / "t",
+            proxy_token_file=tmp_path / "p",
+            listed=True,
+        ),
     ]
 
 
@@ -37,6 +44,8 @@ def test_an_empty_fleet_file_lists_nobody(tmp_path):
         "http://localhost:1 token=secret",
         "http://localhost:1 token-file=",
         "http://localhost:1 token-file=a token-file=b",
+        "http://localhost:1 proxy-token-file=a proxy-token-file=b",
+        "http+unix://relative",
         "http://localhost:1 http://localhost:2",
         "http://127.0.0.1:8000/rpc",
     ],

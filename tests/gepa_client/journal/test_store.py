@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,7 @@ def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -
         lambda store: store.drop("x", SEARCH, "stop"),
         lambda store: store.attempts("x", SEARCH),
         lambda store: store.spending("x"),
+        lambda store: store.spending_at("x", "evaluate"),
         lambda store: store.candidates("x"),
         lambda store: list(store.rows("x")),
     ],
@@ -277,6 +279,29 @@ def test_spending_adds_up_what_was_said(store: Store) -> None:
         Spending("evaluate", "ok", 2, 4, 3, 0.25, many, 4, 0.75),
         Spending("score", "ok", 1, 1, 0, 1.0, 0, 0, 0),
     ]
+
+
+def test_spending_of_one_kind_is_told_by_endpoint(store: Store) -> None:
+    driven(store)
+    calls: dict[str, Any] = {"part": "gateway", "kind": "model_call"}
+    rows: list[Row] = [
+        sent(0),
+        *(sent(number, endpoint=f"m-{number % 2}", **calls) for number in range(5)),
+        *(ended(number, part="gateway", usage={"cost_usd": 0.5, "input_tokens": 2}) for number in range(3)),
+        ended(3, outcome="error", part="gateway", examples=0),
+    ]
+    store.write(RUN.id, OWNER, rows)
+    assert store.spending_at(RUN.id, "model_call") == {
+        "m-0": [
+            Spending("model_call", None, 1, 0, 0, 0, 0, 0, 0),
+            Spending("model_call", "ok", 2, 2, 0, 1.0, 4, 0, 0),
+        ],
+        "m-1": [
+            Spending("model_call", "error", 1, 0, 0, 0, 0, 0, 0),
+            Spending("model_call", "ok", 1, 1, 0, 0.5, 2, 0, 0),
+        ],
+    }
+    assert store.spending_at(RUN.id, "mutation") == {}
 
 
 def test_candidates_are_kept_by_index_and_replaced(store: Store) -> None:

@@ -57,6 +57,10 @@ def test_the_tokens_of_files_and_the_password_of_a_store_are_known(tmp_path: Pat
     found = known_secrets(config, "mongodb+srv://me:p%40ssword9@host/database")
     assert {"the-token-itself", "p%40ssword9", "p@ssword9"} <= set(found)
     assert known_secrets(config, "runs/a:b@c.db")[-1] == "the-token-itself"
+    (tmp_path / "proxy").write_text("the-token-of-the-proxy")
+    (tmp_path / "fleet").write_text("http://127.0.0.1:1 token-file=token proxy-token-file=proxy")
+    found = known_secrets(RunConfig(fleet=tmp_path / "fleet"), "runs/x.db")
+    assert {"the-token-itself", "the-token-of-the-proxy"} <= set(found)
 
 
 def test_a_token_whose_file_cannot_be_used_yet_is_not_among_them(tmp_path: Path) -> None:

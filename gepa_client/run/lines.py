@@ -1,0 +1,105 @@
+"""What whoever started the optimizer's process tells it while it runs: a line of JSON each."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+STOP = "stop"
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Amount = Annotated[FiniteFloat, Field(ge=0, le=1e15)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ModelCall(_Line):
+    """A program called a model through the gateway. What nobody said is None.
+
+    `sandbox`: its name. `status`: HTTP's, 0 or None where no answer came. `seconds`: until its end.
+    """
+
+    sandbox: str
+    provider: str
+    model: str | None = None
+    path: str = ""
+    status: int | None = None
+    seconds: Amount = 0.0
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cost_usd: Amount | None = None
+    streamed: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, `error` for an answer that is one, `lost` where none came."""
+        if not self.status:
+            return "lost"
+        return "ok" if 200 <= self.status < 300 else "error"
+
+    @property
+    def usage(self) -> dict[str, int | float] | None:
+        """As the contract's `Usage`; None where nothing was said."""
+        said = {"cost_usd": self.cost_usd, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        return {name: value for name, value in said.items() if value is not None} or None
+
+    @property
+    def is_free(self) -> bool:
+        """It failed, and nobody says that it cost anything."""
+        return self.outcome != "ok" and self.usage is None
+
+
+class Refusal(_Line):
+    """The gateway did not let something through: `what` was asked for in `sandbox`, and why not."""
+
+    sandbox: str
+    what: str
+    reason: str
+
+
+class Stop(_Line):
+    """Come to an end; what is in flight is finished. `reason`: None where somebody did it by hand."""
+
+    reason: str | None = None
+
+
+class Cap(_Line):
+    """The gateway lets nothing more through, as the money is spent: what still needs a model never ends."""
+
+    reason: str
+
+
+class _Tagged(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model_call: ModelCall | None = None
+    refusal: Refusal | None = None
+    stop: Stop | None = None
+    cap: Cap | None = None
+
+
+Line = ModelCall | Refusal | Stop | Cap
+
+_ADAPTER: TypeAdapter[_Tagged | str] = TypeAdapter(_Tagged | str)
+
+
+def from_line(text: str) -> Line:
+    """What a line says: `"stop"`, or an object with one key that says what it is.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    try:
+        told = _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the line itself'}") from None
+    if told == STOP:
+        return Stop()
+    found = (
+        [] if isinstance(told, str) else [each for each in (told.model_call, told.refusal, told.stop, told.cap) if each]
+    )
+    if len(found) != 1:
+        raise ValueError("a line says one thing")
+    return found[0]

@@ -1,0 +1,113 @@
+"""A small program in a repository of its own, and `gepa-client` starting sandboxes from it."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
+
+PROGRAM = """
+import time
+
+seed_candidate = {"text": ""}
+
+def run(example, candidate):
+    time.sleep(0.005)
+    return candidate["text"]
+
+def score(example, output):
+    return float(example["word"] in output.split()), example["word"]
+
+def propose_new_texts(candidate, reflective_dataset, components_to_update):
+    wanted = [record["Feedback"] for record in reflective_dataset["text"]]
+    missing = [word for word in wanted if word not in candidate["text"].split()]
+    return {"text": " ".join([*candidate["text"].split(), *missing[:1]])}
+"""
+
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with `repo` and rows in it, and where commands keep their state."""
+
+    folder: Path
+    state: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        home = {name: str(self.state / name[4:-5].lower()) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME")}
+        return {**environment(), **home, "XDG_RUNTIME_DIR": str(self.state), "TMPDIR": str(self.state)}
+
+    def start(self, *arguments: object) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            command(*arguments),
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: object) -> Ran:
+        process = self.start(*arguments)
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+        return Ran(process.returncode, out, err)
+
+    def optimize(self, output: str, program: str = "program") -> list[object]:
+        """The arguments of a run, of a hundred calls or so."""
+        rows = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--max-metric-calls", 90)
+        where = ("--repo", f"repo/{program}", "--sandbox", "process", "--sandboxes", 2)
+        return ["optimize", *where, *rows, "--no-check", "--json", "--output", output]
+
+    def result(self, output: str) -> dict[str, Any]:
+        """What a run found, without what tells one run from another."""
+        found = json.loads((self.folder / output / "result.json").read_text())
+        return {name: value for name, value in found.items() if name not in ("run_id", "run_dir")}
+
+    def sandboxes(self) -> list[dict[str, Any]]:
+        return self.run("sandboxes", "--json").events
+
+    def processes(self) -> list[int]:
+        """Those of sandboxes that were started from here."""
+        here = f"{self.state}/".encode()
+        found = []
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                told = environ.read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended, or is somebody else's
+            if any(each.startswith(b"EVOLVERPC_SANDBOX=") for each in told) and any(here in each for each in told):
+                found.append(int(environ.parent.name))
+        return found
+
+
+@contextmanager
+def place(folder: Path) -> Iterator[Place]:
+    programs = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": "import nothing_of_that_name\n"}
+    for name, text in programs.items():
+        program = folder / "repo" / name
+        program.mkdir(parents=True)
+        (program / "words.py").write_text(text)
+        (program / "gepa.toml").write_text('program = "words.py"\nversion = "1"\nworkers = 1\n')
+    for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
+        subprocess.run([*GIT, *arguments], cwd=folder / "repo", check=True, capture_output=True)
+    for split, words in (("train", "abcdefghijkl"), ("val", "acegik")):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps({"word": word}) + "\n" for word in words))
+    state = Path(tempfile.mkdtemp(prefix="gepa-"))  # short, as sockets are in it
+    found = Place(folder, state)
+    try:
+        yield found
+    finally:
+        shutil.rmtree(state, ignore_errors=True)

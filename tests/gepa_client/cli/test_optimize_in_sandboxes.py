@@ -1,0 +1,97 @@
+"""`gepa-client` starts its own servers, and nothing of them is left, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gepa_client.cli.sandboxed_program import Place, place
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Place]:
+    with place(tmp_path) as found:
+        yield found
+        left = found.processes()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert left == []
+
+
+def until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def read_until(process: "subprocess.Popen[str]", event: str, **holding: object) -> None:
+    """Up to the event of this name, with these fields."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        told = json.loads(line)
+        if told["event"] == event and holding.items() <= told.items():
+            return
+    pytest.fail(f"it ended before {event}: {process.stderr.read() if process.stderr else ''}")
+
+
+@pytest.mark.timeout(300)  # five commands, one after the other
+def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undisturbed_run(here: Place) -> None:
+    undisturbed = here.run(*here.optimize("undisturbed"))
+    assert undisturbed.status == 0, undisturbed.stderr
+    assert "isolates nothing" in undisturbed.stderr
+    assert here.processes() == []
+
+    disturbed = here.start(*here.optimize("disturbed"))
+    try:
+        read_until(disturbed, "candidate", index=1)
+        os.kill(here.processes()[0], signal.SIGKILL)
+        read_until(disturbed, "candidate", index=2)
+    finally:
+        disturbed.kill()
+        disturbed.communicate(timeout=LIMIT_S)
+    found = here.run("sandboxes", "--json")
+    assert found.status == 0
+    assert here.processes() != []
+    assert {(each["sandbox"], each["orphan"]) for each in found.events} == {("process", True)}
+    run = found.events[0]["run"]
+
+    swept = here.run("sandboxes", "--sweep")
+    assert swept.status == 0, swept.stderr
+    assert f"{len(found.events)} sandboxes ended, 0 left" in swept.stdout
+    assert here.processes() == []
+    assert list(here.state.glob("evolverpc/*/*")) == []
+
+    resumed = here.run("resume", run, "--json")
+    assert resumed.status == 0, resumed.stderr
+    assert here.result("disturbed") == here.result("undisturbed")
+    assert here.processes() == []
+
+
+def test_ctrl_c_while_they_are_started_leaves_nothing_and_is_prompt(here: Place) -> None:
+    starting = here.start(*here.optimize("out", "slow"))
+    until(lambda: len(here.processes()) >= 2)
+    began = time.monotonic()
+    os.killpg(starting.pid, signal.SIGINT)
+    out, err = starting.communicate(timeout=LIMIT_S)
+    assert (starting.returncode, out) == (130, "")
+    assert "stopped by hand" in err
+    assert "Traceback" not in err
+    assert time.monotonic() - began < 10
+    assert list(here.state.glob("evolverpc/*/*")) == []
+    assert not (here.folder / "out").exists()
+
+
+def test_a_program_that_cannot_start_is_told_of_with_its_own_words_and_the_next_command(here: Place) -> None:
+    refused = here.run(*here.optimize("out", "broken"))
+    assert refused.status == 2
+    assert "nothing_of_that_name" in refused.stderr
+    assert "next: gepa-client optimize --repo repo/broken" in refused.stderr
+    assert refused.stdout == ""

@@ -1,0 +1,183 @@
+"""What a gateway tells a run: into its journal, its sums and its events, and on after a pause."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gepa_client.events import CallRefused, Event, ModelCalls, ModelTally
+from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
+from gepa_client.journal.requests import other_request
+from gepa_client.journal.sqlite import SqliteStore
+from gepa_client.journal.transfer import export_run, import_run
+from gepa_client.run import gateway as module
+from gepa_client.run.gateway import GatewayRecord, recorded
+from gepa_client.run.lines import Cap, ModelCall, Refusal, Stop, from_line
+from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.taped import Watched, recording, watched
+
+
+def call(number: int = 0, **given: Any) -> ModelCall:
+    told = {"provider": "openai", "model": "small", "status": 200, "seconds": 0.5, "cost_usd": 0.25}
+    return ModelCall.model_validate(
+        {"sandbox": f"sandbox-{number}", "input_tokens": 7, "output_tokens": 2} | told | given
+    )
+
+
+def refusal(what: str = "CONNECT far.example.org:443", reason: str = "not allowed", sandbox: str = "s-1") -> Refusal:
+    return Refusal(sandbox=sandbox, what=what, reason=reason)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Watched]:
+    with watched(tmp_path) as found:
+        yield found
+
+
+def heard(
+    store: Watched, *messages: ModelCall | Refusal, **options: Any
+) -> tuple[list[Event], ModelCalls | None, float]:
+    """As one process of the run hears them, the first before it has a journal; what it told, and the run's money."""
+    events: list[Event] = []
+    record = GatewayRecord()
+    for message in messages[:1]:
+        record.heard(message)
+    with recording(store, **options) as journal:
+        record.begin(journal, store, events.append)
+        for message in messages[1:]:
+            record.heard(message)
+        news = record.news(at_once=True)
+        record.end()
+        return events, news, journal.spend.cost_usd
+
+
+def test_calls_are_attempts_with_their_price_and_their_numbers_go_on(store: Watched) -> None:
+    _, news, spent = heard(store, call(), call(1, model="large", cost_usd=None), call(status=500, cost_usd=None))
+    assert spent == 0.25
+    assert news is not None
+    assert news.by_model["openai/large"] == ModelTally(calls=1, input_tokens=7, output_tokens=2, unpriced=1)
+    _, news, spent = heard(
+        store, call(2), call(3, provider="anthropic", status=0, cost_usd=None, input_tokens=None, output_tokens=None)
+    )
+    assert spent == 0.5
+    made = store.attempts(RUN.id, GATEWAY)
+    assert [(attempt.number, attempt.attempt, attempt.kind) for attempt in made] == [
+        (number, 1, MODEL_CALL) for number in range(5)
+    ]
+    assert [(attempt.endpoint, attempt.instance, attempt.outcome) for attempt in made] == [
+        ("openai/small", "sandbox-0", "ok"),
+        ("openai/large", "sandbox-1", "ok"),
+        ("openai/small", "sandbox-0", "error"),
+        ("openai/small", "sandbox-2", "ok"),
+        ("anthropic/small", "sandbox-3", "lost"),
+    ]
+    assert news is not None
+    assert news.total == ModelTally(calls=5, failed=2, input_tokens=28, output_tokens=8, cost_usd=0.5, unpriced=2)
+    assert recorded(store, RUN.id) == (news, [])
+
+
+def test_refusals_are_written_once_each_and_counted(store: Watched) -> None:
+    again = [refusal()] * 1000
+    events, news, _ = heard(store, refusal(), *again, refusal("openai/huge", "no such model is allowed"))
+    first = CallRefused(sandbox="s-1", what="CONNECT far.example.org:443", reason="not allowed")
+    other = CallRefused(sandbox="s-1", what="openai/huge", reason="no such model is allowed")
+    assert events == [first, other, first.model_copy(update={"times": 1001})]
+    assert news == ModelCalls(refused=1002)
+    assert len(store.entries(RUN.id, GATEWAY)) == 3
+    events, news, _ = heard(store, refusal())
+    assert events[-1] == first.model_copy(update={"times": 1002})
+    assert recorded(store, RUN.id)[1] == [first.model_copy(update={"times": 1002}), other]
+
+
+def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_path: Path) -> None:
+    heard(store, refusal(), refusal(), call(), call(1, model="large"))
+    other = SqliteStore(tmp_path / "other.db")
+    try:
+        document = orjson.loads(orjson.dumps(export_run(store, RUN.id)))
+        import_run(other, {**document, "run": {**document["run"], "config": {}}})
+        assert recorded(other, RUN.id) == recorded(store, RUN.id)
+        assert recorded(other, RUN.id)[0].total.calls == 2
+    finally:
+        other.close()
+
+
+def test_a_flood_of_what_is_refused_or_fails_does_not_fill_the_journal(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REFUSALS_KEPT", 5)
+    monkeypatch.setattr(module, "FAILURES_KEPT", 5)
+    monkeypatch.setattr(module, "MODELS_KEPT", 3)
+    flood = [refusal(f"CONNECT {number}.example.org:443") for number in range(50)]
+    nothing = {"cost_usd": None, "input_tokens": None, "output_tokens": None}
+    failing = [call(status=500, **nothing) for _ in range(50)]
+    many = [call(model=f"model-{number}") for number in range(9)]
+    _, news, spent = heard(store, *flood, *failing, *many)
+    assert news is not None
+    assert (news.refused, news.total.calls, news.total.failed, spent) == (50, 59, 50, 9 * 0.25)
+    assert len(store.entries(RUN.id, GATEWAY)) == 7
+    assert len(store.attempts(RUN.id, GATEWAY)) == 14
+    assert set(news.by_model) == {"openai/small", "openai/model-0", "openai/model-1", "others"}
+
+
+def test_a_secret_in_what_a_program_asks_for_is_not_written(store: Watched) -> None:
+    secret = "sk-0123456789"
+    events, news, _ = heard(
+        store, refusal(f"CONNECT {secret}.example.org:443"), call(model=secret, sandbox=secret), secrets=[secret]
+    )
+    written = [*store.rows(RUN.id), *events, news]
+    assert len(written) == 5
+    assert secret not in repr(written)
+    assert "[redacted]" in repr(written)
+
+
+def test_what_programs_say_of_their_costs_is_not_counted_where_a_gateway_counts(store: Watched) -> None:
+    with recording(store) as journal:
+        journal.metered = True
+        for kind in (EVALUATE, SCORE):
+            [slot] = journal.line(kind).ask([other_request(kind, "do it")])
+            attempts = journal.line(kind).attempts(slot, kind)
+            attempts.begin("http://127.0.0.1:1")
+            attempts.ended("ok", usage={"cost_usd": 0.5, "input_tokens": 3}, examples=2, unpriced=1)
+        assert (journal.spend.cost_usd, journal.spend.unpriced) == (0.5, {SCORE: 1})
+    assert store.spending(RUN.id) == [
+        Spending(EVALUATE, "ok", 1, 2, 0, 0.0, 3, 0, 0.0),
+        Spending(SCORE, "ok", 1, 2, 1, 0.5, 3, 0, 0.0),
+    ]
+
+
+def test_a_record_that_cannot_be_written_stops_nobody_who_tells(store: Watched) -> None:
+    record = GatewayRecord()
+    with recording(store) as journal:
+        record.begin(journal, store, lambda _event: None)
+    record.heard(call())
+    record.heard(refusal())
+    record.end()
+    assert store.attempts(RUN.id, GATEWAY) == []
+
+
+def test_lines_say_one_thing_each() -> None:
+    assert from_line('"stop"') == Stop()
+    assert from_line('{"stop": {"reason": "enough"}}') == Stop(reason="enough")
+    assert from_line('{"cap": {"reason": "spent"}}') == Cap(reason="spent")
+    assert from_line(f'{{"model_call": {call().model_dump_json()}}}') == call()
+    assert from_line(f'{{"refusal": {refusal().model_dump_json()}}}') == refusal()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        '"go"',
+        "{}",
+        "[]",
+        '{"model_call": {"sandbox": 1}}',
+        '{"stop": {}, "cap": {"reason": "x"}}',
+        '{"pause": {}}',
+    ],
+)
+def test_a_line_that_says_nothing_known_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        from_line(line)

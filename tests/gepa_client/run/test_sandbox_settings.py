@@ -1,0 +1,110 @@
+"""Settings of sandboxes: what contradicts is named, what is recorded starts them again, and no secret is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.run.config import RunConfig
+from gepa_client.run.sandbox_settings import SANDBOX_ONLY, SandboxSettings
+from gepa_client.run.settings import SettingsError, from_record, load
+from gepa_client.run.taken_in import taken_in
+
+URL = "http://127.0.0.1:1"
+
+
+def loaded(**given: Any) -> RunConfig:
+    return load(None, {"repo": "https://example.com/owner/name", "max_metric_calls": 10, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": [URL]}, "not both"),
+        ({"fleet": Path("f")}, "not both"),
+        ({"repo": "https://me:hush@example.com/owner/name"}, "git_token_file"),
+        ({"repo": "https://hush@example.com/owner/name"}, "git_token_file"),
+        ({"sandbox": "process", "allow_hosts": ["example.com"]}, "allow_hosts"),
+        ({"allow_hosts": ["example.com", "*"]}, "every host"),
+        ({"modal_app": "mine"}, "for Modal"),
+        ({"gateway_port": 8000, "gateway_url": "https://gateway.example.com"}, "for Modal"),
+        ({"sandbox": "modal", "gateway_port": 8000}, "belong together"),
+        ({"sandbox": "modal", "models": ["gpt-*"]}, "gateway_url"),
+        ({"github_app_id": "1"}, "belong together"),
+        ({"github_installation_id": 1}, "github_app_id"),
+        ({"git_token_file": "t", "github_app_id": "1", "github_app_key_file": "k"}, "leave one of them out"),
+        ({"model_prices": '{"m": [1]}'}, "--model-prices"),
+        ({"model_prices": '{"m": [1, -1]}'}, "--model-prices"),
+        ({"model_providers": '{"p": {"key": "hush"}}'}, "--model-providers"),
+        ({"model_calls_per_minute": 0}, "--model-calls-per-minute"),
+        ({"sandboxes": 0}, "--sandboxes"),
+        ({"starts_per_s": 0.0}, "--starts-per-s"),
+    ],
+)
+def test_what_cannot_be_is_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        loaded(**given)
+    assert said in str(caught.value)
+    assert "hush@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(SANDBOX_ONLY))
+def test_what_is_for_sandboxes_alone_is_refused_without_a_repository(name: str) -> None:
+    told: dict[str, Any] = {
+        "sandbox": "process",
+        "model_prices": '{"m": [1, 2]}',
+        "model_providers": '{"p": {"base_url": "http://127.0.0.1:1"}}',
+    }
+    given = told.get(name, ["a"] if SandboxSettings.model_fields[name].default == () else 7)
+    if name in ("ref", "server_args", "gateway_url", "modal_app", "git_token_file", "github_app_key_file"):
+        given = "a"
+    if name == "build_hosts":
+        given = ["a"]
+    with pytest.raises(SettingsError, match=f"{name} is given but repo is not"):
+        load(None, {"url": [URL], "max_metric_calls": 10, name: given})
+
+
+def test_a_record_starts_the_sandboxes_again_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = loaded(
+        repo="program",
+        ref="main",
+        sandbox="process",
+        sandboxes=3,
+        git_token_file="token",
+        pass_env=["MY_KEY"],
+        model_prices='{"m": [0.5, 1.5]}',
+        model_providers='{"mine": {"base_url": "http://127.0.0.1:1/v1", "key_env": "MY_KEY"}}',
+    )
+    started = settings.model_copy(update={"fleet": tmp_path / "gone", "ref": "a" * 40})
+    recorded = json.loads(json.dumps(RunConfig(**started.model_dump(exclude_unset=True)).recorded()))
+    assert recorded["fleet"] is None
+    monkeypatch.chdir("/")
+    again = from_record(recorded, {})
+    assert (again.repo, again.ref, again.sandboxes) == (str(tmp_path / "program"), "a" * 40, 3)
+    assert (again.fleet, again.git_token_file, again.pass_env) == (None, tmp_path / "token", ("MY_KEY",))
+    assert again.model_prices == {"m": (0.5, 1.5)}
+    assert again.model_providers is not None
+    assert again.model_providers["mine"].key_env == "MY_KEY"
+
+
+@pytest.mark.parametrize(
+    "repo", ["https://example.com/o/n#folder", "git@example.com:o/n", "ssh://git@example.com/o/n", "file:///r"]
+)
+def test_an_address_elsewhere_is_no_path_and_no_secret(repo: str) -> None:
+    assert loaded(repo=repo).recorded()["repo"] == repo
+
+
+def test_other_servers_take_the_place_of_recorded_sandboxes() -> None:
+    recorded = loaded(sandboxes=3, models=["a*"]).recorded()
+    for given in ({"url": [URL]}, {"fleet": Path("/f")}):
+        settings = from_record(recorded, given)
+        assert (settings.repo, settings.sandboxes, settings.models) == (None, 1, ())
+    again = from_record(load(None, {"url": [URL], "max_metric_calls": 9}).recorded(), {"repo": "r"})
+    assert (again.url, again.repo) == ((), "r")
+
+
+def test_a_run_from_elsewhere_does_not_choose_what_is_started_here() -> None:
+    taken = taken_in(loaded(pass_env=["MY_KEY"], allow_hosts=["*"]).recorded())
+    assert not set(SandboxSettings.model_fields) & set(taken)

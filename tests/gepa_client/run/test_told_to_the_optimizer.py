@@ -1,0 +1,290 @@
+"""The optimizer's process, told of models that programs call while it drives a run."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client import report
+from gepa_client.adapter import RemoteAdapter
+from gepa_client.errors import Interrupted
+from gepa_client.events import Event, Finished, Progress
+from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH
+from gepa_client.journal.opening import open_store
+from gepa_client.journal.records import begun
+from gepa_client.report.record import RunRecord
+from gepa_client.rows import Row
+from gepa_client.run import abandoning
+from gepa_client.run.abandoning import Abandoning
+from gepa_client.run.config import RunConfig
+from gepa_client.run.gateway import GatewayRecord
+from gepa_client.run.job import Job
+from gepa_client.run.supervise import OptimizerProcess
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.taped import recording, watched
+from tests.gepa_client.run_folder import until
+from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
+from tests.gepa_client.words import Script, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+TIMEOUT_S = 60.0
+NASTY = "<img src=x>`|\x1b[2J"
+
+
+@pytest.fixture(autouse=True)
+def _token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEPA_TOKEN", TOKEN)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    (tmp_path / "out").mkdir()
+    return Job(
+        store=str(tmp_path / "store.db"),
+        run_id="r-1",
+        owner="first",
+        config={},
+        output=tmp_path / "out",
+        gateway=True,
+    )
+
+
+def created(job: Job, **settings: Any) -> Job:
+    """The job with a run to drive."""
+    config = RunConfig(**settings)
+    store = open_store(job.store)
+    store.create(begun(job.run_id, name=None, config=config.recorded(), output=str(job.output)))
+    store.close()
+    return job.model_copy(update={"config": config.model_dump(mode="json", exclude_unset=True)})
+
+
+def model_call(number: int, **given: Any) -> dict[str, Any]:
+    told = {"sandbox": f"s-{number % 3}", "provider": "openai", "model": "small", "path": "/v1/chat/completions"}
+    figures = {
+        "status": 200,
+        "seconds": 0.1,
+        "input_tokens": 10,
+        "output_tokens": 1,
+        "cost_usd": 0.01,
+        "streamed": False,
+    }
+    return {"model_call": told | figures | given}
+
+
+def driven(job: Job, heard: Callable[[Event, OptimizerProcess], None] = lambda *_: None) -> RunRecord:
+    """The run's story."""
+    record = RunRecord()
+    assert job.output is not None
+    deadline = time.monotonic() + TIMEOUT_S
+    with OptimizerProcess(job, job.output / "log.txt") as process:
+        try:
+            while time.monotonic() < deadline:
+                event = process.next(0.1)
+                if event is not None:
+                    record.apply(event)
+                    heard(event, process)
+        except EOFError:
+            pass
+    assert record.finished is not None, process.log_tail()
+    return record
+
+
+def calling(words: Script) -> list[OptimizerProcess]:
+    """A program that calls a model for each example, and claims a price of its own; tell it who hears of the calls."""
+    hearing: list[OptimizerProcess] = []
+    numbers = iter(range(10**6))
+
+    def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        for process in hearing:
+            process.tell(model_call(next(numbers)))
+        return {**scored(row, candidate), "usage": {"cost_usd": 5.0, "input_tokens": 2}}
+
+    words.evaluate, words.delay_s, words.max_concurrency = evaluate, 0.01, 4
+    return hearing
+
+
+def test_money_that_programs_spend_on_models_ends_a_run_and_a_resumed_one_goes_on(
+    serve: Serve, cli: Cli, words: Script, job: Job
+) -> None:
+    hearing = calling(words)
+    job = created(job, url=[serve(words)], max_cost_usd=0.3, max_metric_calls=5000)
+
+    def heard(_event: Event, process: OptimizerProcess) -> None:
+        hearing[:] = [process]
+
+    record = driven(job, heard)
+    finished = record.finished
+    assert isinstance(finished, Finished)
+    assert (finished.status, finished.evaluation_usd) == ("completed", None)
+    assert finished.reason is not None
+    assert finished.reason.startswith("max_cost_usd of $0.3 is reached: $0.3")
+    spent = finished.model_usd
+    assert spent is not None
+    assert 0.3 <= spent <= 0.4
+    assert record.model_calls is not None
+    assert record.model_calls.total.cost_usd == pytest.approx(spent)
+    more = {**job.config, "max_cost_usd": 0.6}
+    again = driven(job.model_copy(update={"owner": "second", "config": more}), heard)
+    assert again.finished is not None
+    assert again.finished.model_usd is not None
+    assert 0.6 <= again.finished.model_usd <= 0.7
+    store = open_store(job.store)
+    try:
+        numbers = [attempt.number for attempt in store.attempts(job.run_id, GATEWAY)]
+        assert numbers == list(range(round(again.finished.model_usd * 100)))
+        kinds = {spending.kind: spending for spending in store.spending(job.run_id) if spending.outcome == "ok"}
+        assert (kinds[EVALUATE].cost_usd, kinds[EVALUATE].unpriced) == (0.0, 0)
+        assert kinds[EVALUATE].input_tokens == 2 * kinds[EVALUATE].attempts
+        assert kinds[MODEL_CALL].cost_usd == pytest.approx(again.finished.model_usd)
+        assert store.run(job.run_id).counters["spent_usd"] == pytest.approx(again.finished.model_usd)
+    finally:
+        store.close()
+
+
+def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, words: Script, job: Job) -> None:
+    job = created(job, url=[serve(words)], max_metric_calls=60)
+    told: list[OptimizerProcess] = []
+
+    def heard(event: Event, process: OptimizerProcess) -> None:
+        if not told:
+            told.append(process)
+            process.tell(model_call(0))
+            process.tell(model_call(1, model=NASTY, cost_usd=None))
+            for _ in range(3):
+                process.tell({"refusal": {"sandbox": "s-1", "what": NASTY, "reason": "not allowed"}})
+
+    record = driven(job, heard)
+    assert job.output is not None
+    assert record.model_calls is not None
+    assert record.model_calls.total.unpriced == 1
+    assert [(event.reason, event.times) for event in record.refusals] == [("not allowed", 3)]
+    story = (job.output / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert sum('"event":"model_calls"' in line for line in story) == 1
+    page, text = report.html(record), report.markdown(record)
+    assert "<h2>Model calls</h2>" in page
+    assert "<h2>Refused</h2>" in page
+    assert "<img" not in page
+    assert "## Model calls\n\n| model | calls | failed |" in text
+    assert "- refused: `3 times`" in text
+    shown = cli("show", "last", "--store", job.store)
+    assert "openai/small" in shown.stdout
+    assert "not allowed (3 times)" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    as_json = cli("show", "last", "--store", job.store, "--json").stdout
+    assert '"openai/small": {' in as_json
+    replayed = cli("replay", "last", "--store", job.store)
+    assert "refused         3 times, the first" in replayed.stdout
+    assert "model calls     2, 20 tokens in, 2 out, $0.0100 + 1 unpriced" in replayed.stdout
+
+
+def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script, job: Job) -> None:
+    words.delay_s = 0.02
+    job = created(job, url=[serve(words)], max_metric_calls=200)
+    threads: list[threading.Thread] = []
+
+    def tell(process: OptimizerProcess, first: int) -> None:
+        for number in range(first, first + 500):
+            process.tell(model_call(number, model="m" * 100, cost_usd=0.0001))
+
+    def heard(_event: Event, process: OptimizerProcess) -> None:
+        if threads:
+            return
+        os.kill(process.pid, signal.SIGSTOP)  # it reads nothing, and no pipe holds so much
+        try:
+            threads.extend(threading.Thread(target=tell, args=(process, first * 500)) for first in range(4))
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(TIMEOUT_S)
+            assert not any(thread.is_alive() for thread in threads)
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+
+    record = driven(job, heard)
+    assert record.model_calls is not None
+    assert record.model_calls.total.calls == 2000
+
+
+@pytest.mark.parametrize(("line", "status"), [("stop", "paused"), ("cap", "completed")])
+def test_a_stop_and_a_cap_have_the_reason_they_were_given(
+    serve: Serve, words: Script, job: Job, line: str, status: str
+) -> None:
+    words.delay_s, words.max_concurrency = 0.2, 2
+    job = created(job, url=[serve(words)], max_metric_calls=5000)
+    readings: list[Progress] = []
+
+    def heard(event: Event, process: OptimizerProcess) -> None:
+        if isinstance(event, Progress):
+            readings.append(event)
+            if event.evaluated:
+                process.tell({line: {"reason": "there is no more"}})
+
+    record = driven(job, heard)
+    assert record.finished is not None
+    assert (record.finished.status, record.finished.reason) == (status, "there is no more")
+    assert max(reading.slots for reading in readings) == 2
+    assert max(reading.waiting for reading in readings) > 0
+
+
+@pytest.mark.parametrize("line", [{"pause": {}}, {"model_call": {"sandbox": "s"}}])
+def test_a_line_that_nobody_understands_fails_the_run(
+    serve: Serve, words: Script, job: Job, line: dict[str, Any]
+) -> None:
+    words.delay_s = 0.02
+    job = created(job, url=[serve(words)], max_metric_calls=5000)
+
+    def heard(event: Event, process: OptimizerProcess) -> None:
+        if isinstance(event, Progress) and event.evaluated:
+            process.tell(line)
+
+    record = driven(job, heard)
+    assert record.finished is not None
+    assert record.finished.status == "failed"
+    assert "is not understood" in (record.finished.reason or "")
+
+
+def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abandoning, "QUIET_S", 0.2)
+    monkeypatch.setattr(abandoning, "LOOK_S", 0.02)
+    server = ScriptedServer()
+    gate = threading.Event()
+
+    async def held(*_: Any) -> dict[str, Any]:
+        if server.runs.total() <= 3:
+            return server.ok()
+        await asyncio.to_thread(gate.wait, TIMEOUT_S)
+        return server.failed("timeout")
+
+    server.evaluate_one = held
+    server.url = host.serve(server.handle)
+    gateway = GatewayRecord()
+    with watched(tmp_path) as store:
+        try:
+            with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+                gateway.begin(journal, store, lambda _event: None)
+                stopper = threading.Thread(target=_at_the_cap, args=(server, journal))
+                with Abandoning(adapter, gateway) as abandoned:
+                    journal.halt.listen(lambda _reason: abandoned.spent())
+                    stopper.start()
+                    with pytest.raises(Interrupted, match="the money is spent") as caught:
+                        adapter.evaluate([Row(str(number), {}) for number in range(6)], {"system": "s", "style": "t"})
+                stopper.join(TIMEOUT_S)
+            assert caught.value.status == "completed"
+            assert len(store.entries(RUN.id, SEARCH)) == 3
+        finally:
+            gate.set()
+
+
+def _at_the_cap(server: ScriptedServer, journal: Any) -> None:
+    until(lambda: server.runs.total() == 6)
+    journal.halt.pull(Interrupted("completed", "the money is spent"))
