@@ -6,13 +6,14 @@ TS := clients/typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test faults conformance bench setup tools clean
+.PHONY: help demo demo-sandbox test faults conformance bench setup tools bubblewrap clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
 help:
 	@echo "make demo         optimise the tickets example in Python and in TypeScript; needs no key"
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
+	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
 	@echo "make faults       30 rounds of every accident: killed processes, bad networks, full disks, jumping clocks"
@@ -25,6 +26,9 @@ help:
 
 demo: .venv/.installed $(TS)/dist/.built
 	@$(BIN)/python examples/tickets/demo.py $(ARGS)
+
+demo-sandbox: bubblewrap .venv/.installed-sandbox
+	@$(BIN)/python examples/tickets/demo_sandbox.py $(ARGS)
 
 test: .venv/.installed-dev $(TS)/dist/.built
 	@$(BIN)/python scripts/gates.py $(ARGS)
@@ -50,6 +54,9 @@ tools:
 	@command -v npm >/dev/null || { echo "npm is needed: it comes with Node" >&2; exit 1; }
 	@command -v git >/dev/null || { echo "git is needed: no 'git' on PATH" >&2; exit 1; }
 
+bubblewrap:
+	@command -v bwrap >/dev/null || { echo "bubblewrap is needed: no 'bwrap' on PATH; on Debian and Ubuntu: apt install bubblewrap" >&2; exit 1; }
+
 .venv/bin/python: | tools
 	@echo "Making .venv"
 	@$(PYTHON) -m venv .venv || { echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
@@ -62,6 +69,11 @@ tools:
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what the tests need (about half a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@ .venv/.installed .venv/.installed-sandbox
+
+.venv/.installed-sandbox: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing the server, the client and what sandboxes need (about half a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,client,sandbox]'
 	@touch $@ .venv/.installed
 
 # Beside the environment, without what it requires (datasets, instructor, ...): only its adapter is used, which needs

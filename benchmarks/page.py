@@ -213,6 +213,41 @@ def _trees(figures: Figures) -> str:
 """
 
 
+def _sandboxes(figures: Figures) -> str:
+    kinds = (("plain processes", "plain"), ("`process`", "process"), ("`bubblewrap`", "bubblewrap"))
+    rows = [
+        (
+            title,
+            f"{figures[f'{kind}_1_warm_s'] * 1000:.0f} ms",
+            f"{figures[f'{kind}_20_cold_s']:.2f} s",
+            f"{figures[f'{kind}_20_warm_s']:.2f} s",
+            f"{figures[f'{kind}_exec_s'] * 1000:.1f} ms",
+        )
+        for title, kind in kinds
+    ]
+    return f"""
+The tickets example in {figures["at_once"]} sandboxes, asked for at once, until each answers: its repository unpacked,
+its server and its program started. Environments were installed before. `cold` is the first time in a fresh runtime.
+Plain processes are the same server without any of that, started in turn with the others.
+
+{table(("", "one start", "20 at once, cold", "20 at once, warm", "a command"), rows)}
+
+Bubblewrap's sandboxes take {figures["bubblewrap_vs_plain"]:g} times as long as plain processes, because their servers
+are forked from a process that has imported them; the others import anew.
+"""
+
+
+def _gateway(figures: Figures) -> str:
+    return f"""
+A model's streamed answer of {figures["events"]} events, straight and through the gateway in turn: {figures["pairs"]}
+pairs.
+
+- `streamed_added_ms` {figures["streamed_added_ms"]:g}: what the gateway adds to the whole of it, the median over pairs
+  ({figures["streamed_straight_ms"]:g} ms straight), {figures["streamed_first_added_ms"]:g} ms of it before the first.
+- An answer in one piece: {figures["whole_added_ms"]:g} ms more than {figures["whole_straight_ms"]:g} ms.
+"""
+
+
 SECTIONS: dict[str, Callable[[Figures], str]] = {
     "call_overhead": _call_overhead,
     "banking77": _banking77,
@@ -221,6 +256,8 @@ SECTIONS: dict[str, Callable[[Figures], str]] = {
     "scale": _scale,
     "resume": _resume,
     "trees": _trees,
+    "sandboxes": _sandboxes,
+    "gateway": _gateway,
 }
 """By the benchmark's name, in the order they run."""
 

@@ -41,7 +41,10 @@ GATES = (
     Gate("format", (tool("ruff"), "format", "--check", ".")),
     Gate("lint", (tool("ruff"), "check", ".")),
     Gate("types", (tool("mypy"),)),
-    Gate("types of scripts", (tool("mypy"), "scripts", "benchmarks", "examples/tickets/demo.py")),
+    Gate(
+        "types of scripts",
+        (tool("mypy"), "scripts", "benchmarks", "examples/tickets/demo.py", "examples/tickets/demo_sandbox.py"),
+    ),
     Gate("imports", (tool("lint-imports"), "--no-cache")),
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),

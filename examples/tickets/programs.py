@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,18 @@ def optimize(language: str, endpoint: Endpoint, folder: Path, flags: Sequence[st
     Raises:
         subprocess.CalledProcessError: it failed, and has said why.
     """
-    command = [str(BIN / "gepa-client"), "optimize", endpoint.url, "--name", language, "--output", str(folder), *flags]
+    return _run(language, folder, [endpoint.url, *flags], {"GEPA_TOKEN": endpoint.token})
+
+
+def optimize_in_sandboxes(count: int, folder: Path, flags: Sequence[str]) -> Run:
+    """The same with the Python program in so many bubblewrap sandboxes. Raises as `optimize`."""
+    sandboxes = ["--repo", str(HERE / "python"), "--sandbox", "bubblewrap", "--sandboxes", str(count)]
+    return _run("sandboxes", folder, [*sandboxes, *flags], {})
+
+
+def _run(name: str, folder: Path, flags: Sequence[str], variables: Mapping[str, str]) -> Run:
+    command = [str(BIN / "gepa-client"), "optimize", "--name", name, "--output", str(folder), *flags]
     started = time.monotonic()
-    subprocess.run(command, env={**os.environ, "GEPA_TOKEN": endpoint.token}, check=True)  # noqa: S603  ours
+    subprocess.run(command, env={**os.environ, **variables}, check=True)  # noqa: S603  ours
     seconds = time.monotonic() - started
-    return Run(language, folder, seconds, json.loads((folder / "result.json").read_text(encoding="utf-8")))
+    return Run(name, folder, seconds, json.loads((folder / "result.json").read_text(encoding="utf-8")))
