@@ -146,18 +146,25 @@ class Cell:
         return words
 
 
-async def open_jail(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ()) -> Jail:
-    """A jail that has been tried out.
+def open_jail(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ()) -> Jail:
+    """A jail, which has not been tried out: see `check`, for where nothing starts in it.
 
     Raises:
         SettingsError: there can be none here; what is missing, and what to do.
     """
-    jail = Jail(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
+    return Jail(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
+
+
+async def check(jail: Jail) -> None:
+    """Try it out.
+
+    Raises:
+        SettingsError: none can be made here; why, and what to do.
+    """
     trial = jail.cell().jailed(("true",), folder=Path("/"), environment=os.environ)
     told = await asyncio.to_thread(_tried, trial)
     if told is not None:
         raise SettingsError(f"`jail`: bubblewrap (0.8 or newer) cannot make one here: {told}; {_ALLOWED}")
-    return jail
 
 
 def _bwrap() -> str:

@@ -16,7 +16,7 @@ from rpc_server.cli.tokens import Token, token_for
 from rpc_server.code import Commits, Mutations
 from rpc_server.config import SettingsError
 from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
-from rpc_server.jail import Jail, keep_to_oneself, open_jail
+from rpc_server.jail import Jail, check, keep_to_oneself, open_jail
 from rpc_server.program import Program
 from rpc_server.program_rows import rows_of
 from rpc_server.programs.launch import environment
@@ -82,15 +82,19 @@ class _Opened:
     mutations: Mutations | None = None
 
 
-async def _jail_of(settings: Settings, token: Token) -> Jail | None:
-    if not settings.jail:
-        return None
-    keep_to_oneself()
-    return await open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
-
-
 async def _opened(settings: Settings, announce: Announcer, token: Token) -> _Opened:
-    jail = await _jail_of(settings, token)
+    if not settings.jail:
+        return await _opened_in(None, settings, announce)
+    keep_to_oneself()
+    jail = open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
+    try:
+        return await _opened_in(jail, settings, announce)
+    except ProgramFailed:
+        await check(jail)  # it may be the jail that did not start; each trial costs as much as a start
+        raise
+
+
+async def _opened_in(jail: Jail | None, settings: Settings, announce: Announcer) -> _Opened:
     if not settings.has_trees:
         cell = None if jail is None else jail.cell(settings.root, kept=(settings.root / ".git",))
         return _Opened(await open_program(settings, cell=cell))

@@ -57,9 +57,10 @@ class Commit:
         objects = await git("rev-list", "--objects", "--no-object-names", "--no-walk", self.id, folder=self.folder)
         with tempfile.TemporaryDirectory(dir=tar.parent, prefix="packing-") as made:
             base = str(Path(made) / "pack")
-            name = await git(
-                "pack-objects", "--quiet", "--threads=1", base, folder=self.folder, stdin=objects, timeout_s=PACK_S
-            )
+            # Neither deltas nor compression: it is written once and unpacked in every sandbox.
+            plain = ("--window=0", "--compression=0", "--no-reuse-delta", "--no-reuse-object")
+            pack = ("pack-objects", "--quiet", "--threads=1", *plain, base)
+            name = await git(*pack, folder=self.folder, stdin=objects, timeout_s=PACK_S)
             stem = f"{base}-{name.decode().strip()}"
             await to_the_end(self._write, branch, Path(stem), Path(made) / "tar")
             (Path(made) / "tar").replace(tar)

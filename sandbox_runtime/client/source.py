@@ -123,7 +123,7 @@ class Source:
         return await remote_origin(self._address, self._ref, self._cache / "mirrors", self._credentials, told)
 
     def _tar(self, origin: Origin) -> Path:
-        return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}.tar"
+        return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
 
     def _sweep(self) -> None:
         """Remove what no sandbox was started with for `KEPT_DAYS`; Blocks."""

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from rpc_server.config import SettingsError
-from rpc_server.jail import open_jail
+from rpc_server.jail import check, open_jail
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.mutation.served import SCRIPTED
 
@@ -144,7 +144,7 @@ async def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
 @pytest.fixture(scope="session")
 def _a_jail_can_be() -> None:
     try:
-        asyncio.run(open_jail())
+        asyncio.run(check(open_jail()))
     except SettingsError as error:
         pytest.skip(str(error))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rpc_server.config import SettingsError
-from rpc_server.jail import open_jail
+from rpc_server.jail import check, open_jail
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import second
@@ -64,7 +64,7 @@ async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
     own, other = tmp_path / "outer" / "inner" / "own", tmp_path / "outer" / "other"
     for folder in (own, other):
         folder.mkdir(parents=True)
-    jail = (await open_jail()).knowing(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
+    jail = open_jail().knowing(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
     command = ("sh", "-c", 'touch "$0/made" && ls "$1"; exit 3', str(own), str(own.parents[1]))
     jailed = jail.cell(own).jailed(command, folder=own, environment={})
     process = await asyncio.create_subprocess_exec(*jailed, stdout=PIPE)
@@ -117,4 +117,4 @@ async def test_where_there_can_be_no_jail_the_server_says_why(
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(fake=tmp_path))
     with pytest.raises(SettingsError, match=told):
-        await open_jail()
+        await check(open_jail())
