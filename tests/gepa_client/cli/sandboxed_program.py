@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,13 +93,17 @@ class Place:
         return found
 
 
+TEXTS = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": "import nothing_of_that_name\n"}
+
+
 @contextmanager
-def place(folder: Path) -> Iterator[Place]:
-    programs = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": "import nothing_of_that_name\n"}
-    for name, text in programs.items():
+def place(folder: Path, further: Mapping[str, Mapping[str, str]] | None = None) -> Iterator[Place]:
+    """`further`: programs by their names, each with its files."""
+    for name, files in {**{name: {"words.py": text} for name, text in TEXTS.items()}, **(further or {})}.items():
         program = folder / "repo" / name
         program.mkdir(parents=True)
-        (program / "words.py").write_text(text)
+        for file, text in files.items():
+            (program / file).write_text(text)
         (program / "gepa.toml").write_text('program = "words.py"\nversion = "1"\nworkers = 1\n')
     for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
         subprocess.run([*GIT, *arguments], cwd=folder / "repo", check=True, capture_output=True)

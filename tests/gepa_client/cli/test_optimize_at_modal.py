@@ -1,0 +1,78 @@
+"""Whole runs in sandboxes at a Modal on loopback: whatever happens there, the result is right or the run can go on."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from grpclib import Status
+
+from tests.gepa_client.cli.sandboxed_program import Place, place
+from tests.gepa_client.cli.test_optimize_in_sandboxes import read_until
+from tests.modal_cloud import Cloud, loopback_modal_beside
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    with loopback_modal_beside() as cloud:
+        for name, value in cloud.env.items():
+            monkeypatch.setenv(name, value)
+        cloud.control.has_every_image = True
+        yield cloud
+        assert cloud.running == [], "nothing outlives its command"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Place]:
+    with place(tmp_path) as found:
+        yield found
+
+
+def at_modal(here: Place, output: str) -> list[object]:
+    """The arguments of a run in two sandboxes there."""
+    arguments = here.optimize(output)
+    arguments[arguments.index("process")] = "modal"
+    return arguments
+
+
+@pytest.mark.timeout(300)  # two runs
+def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result(here: Place, cloud: Cloud) -> None:
+    undisturbed = here.run(*at_modal(here, "undisturbed"))
+    assert undisturbed.status == 0, undisturbed.stderr
+    assert cloud.running == []
+
+    cloud.faults.fail("SandboxCreateV2", Status.UNAVAILABLE, times=1)
+    disturbed = here.start(*at_modal(here, "disturbed"))
+    try:
+        read_until(disturbed, "candidate", index=1)
+        cloud.expire_connect_tokens()
+        read_until(disturbed, "candidate", index=2)
+        cloud.kill(cloud.running[0])
+        _, said = disturbed.communicate(timeout=120)
+    finally:
+        disturbed.kill()
+    assert disturbed.returncode == 0, said
+    assert here.result("disturbed") == here.result("undisturbed")
+
+
+@pytest.mark.timeout(300)  # a run in two parts
+def test_where_no_sandbox_can_be_had_the_run_pauses_and_goes_on_later(here: Place, cloud: Cloud) -> None:
+    paused = here.start(*at_modal(here, "out"), "--max-outage-s", "3")
+    try:
+        read_until(paused, "candidate", index=1)
+        cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED)
+        for sandbox in cloud.running:
+            cloud.kill(sandbox)
+        _, said = paused.communicate(timeout=120)
+    finally:
+        paused.kill()
+    assert paused.returncode == 3, said
+    cloud.faults.heal()
+
+    resumed = here.run("resume", "last", "--json")
+
+    assert resumed.status == 0, resumed.stderr
+    assert here.run(*here.optimize("plain")).status == 0
+    assert here.result("out") == here.result("plain")

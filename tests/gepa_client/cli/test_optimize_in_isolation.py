@@ -1,0 +1,135 @@
+"""Whole runs in bubblewrap's sandboxes: hostile programs change nothing, keys stay outside, and money has an end."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
+from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
+from tests.sandbox_runtime.hostile.ground import PROGRAM as ATTEMPTS
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+
+HOSTILE = """
+import os
+
+import floods
+import forging
+import network
+import privileges
+import processes
+import reading
+import writing
+from registry import ATTEMPTS
+
+NAMES = [name for name in sorted(ATTEMPTS) if name not in ("public_network", "dns", "private_network", "link_local")]
+
+
+def attempt():
+    told = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
+    try:
+        name = NAMES[int.from_bytes(os.urandom(2), "big") % len(NAMES)]
+        ATTEMPTS[name]({**told, "abstract": "-", "rebound": "-", "port": 1})
+    except Exception:
+        pass
+"""
+
+CALLS = """
+import json, os, urllib.request
+
+
+def ask():
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps({"model": "stub", "max_tokens": 1000, "messages": [{"role": "user", "content": "hi"}]}).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
+    )
+    return json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"]
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Place]:
+    hostile = PROGRAM.replace("    time.sleep(0.005)\n", "    attempt()\n")
+    calling = PROGRAM.replace("    time.sleep(0.005)\n", "    assert ask() == 'hello'\n")
+    files = {
+        path.name: path.read_text() for path in ATTEMPTS.glob("*.py") if path.name not in ("program.py", "keys.py")
+    }
+    programs = {"hostile": {"words.py": HOSTILE + hostile, **files}, "calling": {"words.py": CALLS + calling}}
+    with place(tmp_path, programs) as found:
+        yield found
+
+
+def isolated(here: Place, output: str, program: str, *more: object) -> list[object]:
+    """The arguments of a run in two bubblewrap sandboxes."""
+    arguments = here.optimize(output, program)
+    arguments[arguments.index("process")] = "bubblewrap"
+    return [*arguments, *more]
+
+
+@pytest.mark.timeout(300)  # two runs, one of which does all the damage it can
+def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> None:
+    honest = here.run(*isolated(here, "honest", "program"))
+    assert honest.status == 0, honest.stderr
+
+    hostile = here.run(*isolated(here, "hostile", "hostile", "--sandbox-memory-mb", 512, "--sandbox-workspace-mb", 128))
+
+    assert hostile.status == 0, hostile.stderr
+    assert here.result("hostile") == here.result("honest")
+    assert here.sandboxes() == []
+
+
+@contextlib.contextmanager
+def provider() -> Iterator[StubProvider]:
+    """A model provider beside the test, whose every call costs a cent at a dollar per thousand tokens."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stub = StubProvider()
+    stub.answer = completion(5, 5)
+    asyncio.run_coroutine_threadsafe(stub.__aenter__(), loop).result(10)
+    try:
+        yield stub
+    finally:
+        asyncio.run_coroutine_threadsafe(stub.__aexit__(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+@pytest.mark.timeout(300)  # two runs
+def test_the_spend_cap_stops_a_run_within_one_call_and_the_key_is_seen_by_the_provider_alone(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = json.dumps({"stub": [1000, 1000]})
+    with provider() as stub:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{stub.url}/v1")
+        capped = here.run(*isolated(here, "capped", "calling", "--model-prices", prices, "--max-cost-usd", 0.2))
+        assert capped.status == 0, capped.stderr
+        called = len(stub.seen)
+        assert called in (20, 21), "a cent each"
+        finished = capped.events[-1]
+        assert finished["event"] == "summary", finished
+        run = here.run("runs", "--json").events[0]["id"]
+
+        resumed = here.run("resume", run, "--max-cost-usd", 100, "--model-prices", prices, "--json")
+        assert resumed.status == 0, resumed.stderr
+        assert {seen.headers["Authorization"] for seen in stub.seen} == {f"Bearer {KEY}"}
+
+    plain = here.run(*isolated(here, "plain", "program"))
+    assert plain.status == 0, plain.stderr
+    found, wanted = here.result("capped"), here.result("plain")
+    assert [found[key] for key in ("candidates", "parents")] == [wanted[key] for key in ("candidates", "parents")]
+    assert here.sandboxes() == []
+    for ran in (capped, resumed):
+        assert KEY not in ran.stdout + ran.stderr
+    written = [path for folder in (here.folder, here.state) for path in folder.rglob("*") if path.is_file()]
+    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+    assert "stub" in (here.folder / "capped" / "report.md").read_text()
