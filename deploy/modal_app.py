@@ -79,7 +79,7 @@ def publish(repo: str, arguments: list[str]) -> None:
 
 @app.local_entrypoint()
 def main(*words: str) -> None:
-    """`modal run --detach deploy/modal_app.py --repo URL ...`: the flags of `gepa-client optimize`, and `--data`."""
+    """`modal run --detach deploy/modal_app.py::main --repo URL ...`: those of `gepa-client optimize`, and `--data`."""
     name, arguments, files = planned(words)
     print(f"run {name}; its store is what GEPA_STORE says in the secret {SECRET!r}, its results are in {RUNS}/{name}")
     status = optimize.remote(name, arguments, files)

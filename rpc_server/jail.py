@@ -45,7 +45,7 @@ _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     *("--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
 )
-_DEVICES = (*("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),)
+_ROOT = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
 _OF_THE_MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "driver", "mtrr", "latency_stats")
 """What in `/proc` is not about processes: root, where the server is root's, would need no privilege to write there."""
 
@@ -103,7 +103,7 @@ class Cell:
         """
         # Descriptors 0 to 2 are held by bubblewrap too, until it ends: with the command.
         return (
-            *(self.jail.bwrap, *_NAMESPACES, *_DEVICES),
+            *(self.jail.bwrap, *_NAMESPACES, *_ROOT),
             *("--size", str(_tmp_bytes()), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108  # the jail's own
             *(word for name in _OF_THE_MACHINE for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
             *self._mounts(command, environment),
@@ -200,7 +200,10 @@ def _tried(command: Sequence[str]) -> str | None:
 
 
 def _tmp_bytes() -> int:
-    """Both are memory: in a sandbox, whose disk is memory too, they must not use up what the server lives on."""
+    """How many bytes a jail's `/tmp` holds, and its `/dev/shm`.
+
+    Both are memory: in a sandbox, whose disk is memory too, they must not use up what the server lives on.
+    """
     disk = os.statvfs(tempfile.gettempdir())
     return min(TMP_BYTES, disk.f_blocks * disk.f_frsize // _TMP_SHARE)
 

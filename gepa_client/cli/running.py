@@ -21,13 +21,15 @@ from gepa_client.cli.console import fail
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.cli.sandboxed import Sandboxes
 from gepa_client.cli.summary import Ended
-from gepa_client.errors import JournalError
+from gepa_client.errors import ClientError, JournalError
 from gepa_client.events import Finished
 from gepa_client.journal.opening import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
 from gepa_client.run.job import Job
+from gepa_client.run.known_secrets import known_secrets
+from gepa_client.run.late_calls import record_late
 from gepa_client.run.supervise import HASH_SEED, OptimizerProcess
 
 TICK_S = 0.125
@@ -102,6 +104,7 @@ class Running:
                 finished = self._died(job, status, stops.received, process.log_tail(), record)
                 record.apply(finished)
                 display.event(finished, record)
+        self._record_late(sandboxes, record)
         written = self._report(record, finished)
         ended = Ended(
             settings=self.settings,
@@ -120,6 +123,18 @@ class Running:
         else:
             last_words.show(ended, self.console)
         return ended.exit_status
+
+    def _record_late(self, sandboxes: Sandboxes, record: RunRecord) -> None:
+        """Calls that were under way when the optimizer ended have their end with the sandboxes."""
+        if not sandboxes.have_gateway:
+            return
+        try:
+            secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
+            if told := sandboxes.end():
+                for event in record_late(self.store, self.run_id, secrets, told):
+                    record.apply(event)
+        except ClientError as error:
+            fail(f"the last calls of models are not in the run's record: {summary(error)}")
 
     def _report(self, record: RunRecord, finished: Finished) -> list[str]:
         """Both reports, where the run is ours to tell of; without them the last words still come."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import queue
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gepa_client.cli.console import safe
+from gepa_client.run import lines
 from gepa_client.run.config import RunConfig
 from sandbox_runtime import SandboxError
 from sandbox_runtime.gateway import ModelCall, Refusal
@@ -19,7 +21,6 @@ from sandbox_runtime.pool import GaveUp, Member, PoolEvent, RosterFile, SandboxP
 
 CLOSE_S = 60.0
 """Seconds that ending everything may take; what is left then, a sweep ends."""
-
 
 LONGEST_EXAMPLE_S = 900.0
 """Seconds that a sandbox nobody needs any more has to come to the end of its calls, changes of code apart."""
@@ -103,6 +104,16 @@ def line_of(told: ModelCall | Refusal) -> Mapping[str, object]:
     return {"model_call": {**asdict(told), **counted}}
 
 
+def untold(told: "queue.SimpleQueue[Told]") -> list[lines.ModelCall | lines.Refusal]:
+    """Of what nobody has read, the calls and refusals, as the optimizer would have been told of them."""
+    found = []
+    while not told.empty():
+        message = told.get()
+        if isinstance(message, ModelCall | Refusal):
+            found.append(lines.from_line(json.dumps(line_of(message))))
+    return [each for each in found if isinstance(each, lines.ModelCall | lines.Refusal)]
+
+
 class SandboxThread:
     """`size` sandboxes in a thread of their own. Every method is for the main thread; `told` is what it should read."""
 
@@ -125,7 +136,7 @@ class SandboxThread:
         self._thread.start()
         self._begun.wait()
 
-    def report_to(self, optimizer: "Optimizer | None") -> None:
+    def report_to(self, optimizer: Optimizer | None) -> None:
         """From now on it is told of calls of models as they end, without a detour through `told`."""
         self._optimizer = optimizer
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import typer
 from rich.console import Console
 
+from gepa_client.address import socket_of
 from gepa_client.cli.console import fail, make, safe, say
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.shown_sandboxes import Waiting, during, publishing, why
@@ -21,6 +21,7 @@ from gepa_client.run.config import RunConfig
 
 if TYPE_CHECKING:
     from gepa_client.cli.sandbox_thread import OpenGround, Optimizer, SandboxThread, Told
+    from gepa_client.run.lines import ModelCall, Refusal
 
 CAP_GRACE_S = 70.0
 """Seconds after which the sandboxes are ended where the spend cap is reached; longer than the optimizer needs to end
@@ -28,9 +29,6 @@ the run by itself, which gives up calls that are held."""
 
 ASK_EVERY_S = 15.0
 """How often a sandbox that takes no calls is asked for a new token."""
-
-SOCKET = "http+unix://"
-"""How the address of a server begins that answers on a socket, in a folder that has its sandbox's name."""
 
 SWEEP = "gepa-client sandboxes --sweep"
 
@@ -62,9 +60,10 @@ class Sandboxes:
             return event
         if event.kind in ("joined", "left"):
             return None
-        if not event.url.startswith(SOCKET):
+        path = socket_of(event.url)
+        if path is None:
             return event
-        name = f"sandbox {PurePath(unquote(event.url.removeprefix(SOCKET))).parent.name}"
+        name = f"sandbox {PurePath(path).parent.name}"  # the socket's folder has the sandbox's name
         return event.model_copy(update={"url": name, "detail": event.detail.replace(event.url, "it")})
 
     @contextlib.contextmanager
@@ -78,6 +77,16 @@ class Sandboxes:
             yield
         finally:
             self._thread.report_to(None)
+
+    def end(self) -> "list[ModelCall | Refusal]":
+        """End them, before the block does; what of calls and refusals the optimizer was not there to be told of."""
+        if self._thread is None:
+            return []
+        from gepa_client.cli.sandbox_thread import untold
+
+        with undisturbed():
+            self._thread.close()  # that it did not end in time is told where the block ends
+        return untold(self._thread.told)
 
     def attend(self, process: "Optimizer", note: Note) -> None:
         """Hand on what has happened since the last time."""
@@ -183,7 +192,7 @@ def sandboxed(
                 raise typer.Exit(STOPPED) from None
             yield Sandboxes(found, thread)
         finally:
-            with _undisturbed():
+            with undisturbed():
                 if not thread.close():
                     fail(f"not all sandboxes have ended; this ends what is left: {SWEEP}")
 
@@ -251,7 +260,7 @@ def _terminable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Signals wait: what follows is bounded, and leaves nothing behind only if it comes to its end."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -25,7 +25,7 @@ from gepa_client.run.settings import SettingsError, load
 if TYPE_CHECKING:
     from sandbox_runtime import Found
 
-KINDS: tuple[SandboxKind, ...] = ("bubblewrap", "process", "modal")
+KINDS: tuple[SandboxKind, ...] = get_args(SandboxKind)
 
 RUN = "run"
 """The label that holds the run's id."""
@@ -88,7 +88,8 @@ def sandboxes(
 
     Sandboxes at Modal are started from images, which --publish --repo REPO makes once for each set of requirements.
 
-    Ends with 0 when all that was asked for was done, 2 for a usage error, 3 where one kind could not be looked at.
+    Ends with 0 when all that was asked for was done, 2 for a usage error, 3 where one kind could not be looked at or
+    nothing could be built.
     """
     if every and not sweep:
         refuse("--all says what --sweep ends: give both")

@@ -11,6 +11,8 @@ QUIET_S = 5.0
 """Seconds without a call of a model that ended, after which those that are left are held."""
 
 LONGEST_S = 60.0
+"""Seconds after which they are given up although calls keep ending."""
+
 LOOK_S = 0.2
 
 

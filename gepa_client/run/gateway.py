@@ -25,6 +25,7 @@ STRAGGLERS_S = 0.2
 """Silence after which no call of what has ended is expected any more: its answer and its price come on two ways."""
 
 LONGEST_S = 2.0
+"""Seconds that `settle` takes at most, however many calls keep ending."""
 
 REFUSALS_KEPT = 200
 """Different refusals that are written down; more of them are counted, as programs may ask for anything, for ever."""
@@ -206,9 +207,10 @@ class GatewayRecord:
         told = (what, reason)
         if told not in self._refused and len(self._refused) >= REFUSALS_KEPT:
             told, sandbox = (OTHERS, "different refusals, more than are told apart"), OTHERS
+        known = told in self._refused
         refused = self._refused.setdefault(told, _Refused(sandbox))
-        refused.times += 1
-        if refused.times > 1:
+        refused.times += refusal.times
+        if known:
             return None
         self._write_refusal(journal, told, refused)
         if len(self._refused) > REFUSALS_TOLD:

@@ -4,8 +4,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
-STOP = "stop"
-
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[FiniteFloat, Field(ge=0, le=1e15)]
 
@@ -17,19 +15,17 @@ class _Line(BaseModel):
 class ModelCall(_Line):
     """A program called a model through the gateway. What nobody said is None.
 
-    `sandbox`: its name. `status`: HTTP's, 0 or None where no answer came. `seconds`: until its end.
+    `sandbox`: its name. `status`: HTTP's, None where no answer came. `seconds`: until its end.
     """
 
     sandbox: str
     provider: str
     model: str | None = None
-    path: str = ""
     status: int | None = None
     seconds: Amount = 0.0
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     cost_usd: Amount | None = None
-    streamed: bool = False
 
     @property
     def outcome(self) -> str:
@@ -51,11 +47,12 @@ class ModelCall(_Line):
 
 
 class Refusal(_Line):
-    """The gateway did not let something through: `what` was asked for in `sandbox`, and why not."""
+    """The gateway did not let something through: `what` was asked for in `sandbox`, so many `times`, and why not."""
 
     sandbox: str
     what: str
     reason: str
+    times: Annotated[int, Field(ge=1, le=2**53)] = 1
 
 
 class Stop(_Line):
@@ -81,11 +78,11 @@ class _Tagged(BaseModel):
 
 Line = ModelCall | Refusal | Stop | Cap
 
-_ADAPTER: TypeAdapter[_Tagged | str] = TypeAdapter(_Tagged | str)
+_ADAPTER = TypeAdapter(_Tagged)
 
 
 def from_line(text: str) -> Line:
-    """What a line says: `"stop"`, or an object with one key that says what it is.
+    """What a line says: it is an object with one key, which says what it is.
 
     Raises:
         ValueError: it is none of these.
@@ -95,11 +92,7 @@ def from_line(text: str) -> Line:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the line itself'}") from None
-    if told == STOP:
-        return Stop()
-    found = (
-        [] if isinstance(told, str) else [each for each in (told.model_call, told.refusal, told.stop, told.cap) if each]
-    )
+    found = [each for each in (told.model_call, told.refusal, told.stop, told.cap) if each is not None]
     if len(found) != 1:
         raise ValueError("a line says one thing")
     return found[0]

@@ -10,7 +10,6 @@ from gepa_client.run.group import Group, NumberOrText, PositiveFloat, PositiveIn
 
 SandboxKind = Literal["bubblewrap", "process", "modal"]
 
-
 REGISTRIES = (
     *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "nodejs.org"),
     *("github.com", "*.githubusercontent.com"),  # releases of Python
@@ -118,6 +117,10 @@ def contradiction(settings: SandboxSettings) -> str | None:
         return "repo: a token does not belong in a URL, where others can read it: give git_token_file"
     if settings.sandbox == "process" and settings.allow_hosts not in ((), ("*",)):
         return "sandbox is `process`, which cannot keep the program from any host: leave allow_hosts out"
+    if settings.sandbox != "bubblewrap" and "build_hosts" in settings.model_fields_set:
+        return f"build_hosts is for bubblewrap, which builds in a sandbox, but sandbox is `{settings.sandbox}`"
+    if settings.sandbox == "process" and "sandbox_cpu" in settings.model_fields_set:
+        return "sandbox is `process`, which bounds no processor: leave sandbox_cpu out"
     for name in MODAL_ONLY:
         if getattr(settings, name) is not None and settings.sandbox != "modal":
             return f"{name} is for Modal, but sandbox is `{settings.sandbox}`"

@@ -41,7 +41,7 @@ async def open_program(settings: Settings, *, known_by: Settings | None = None, 
             first = await start_process(launcher, settings.start_timeout_s)
             try:
                 digest = first.discovery.program.digest or await asyncio.to_thread(command_digest, settings, stated)
-                return Pool(launcher, first, _plan(settings, launcher, first, digest))
+                return Pool(launcher, first, _plan(settings, launcher, first, digest, jailed=cell is not None))
             except BaseException:
                 await first.process.end(polite_s=0)
                 raise
@@ -103,7 +103,7 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
     return seed
 
 
-def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | None) -> PoolPlan:
+def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | None, *, jailed: bool) -> PoolPlan:
     said = first.discovery
     capabilities = frozenset(said.capabilities)
     single = "refs" in capabilities  # what it keeps for its refs is in that one process
@@ -119,7 +119,7 @@ def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | 
         single=single,
         splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
-        fresh_after_deadline=settings.jail,
+        fresh_after_deadline=jailed,
         max_line_bytes=said.limits.max_request_bytes if settings.is_a == "command" else None,
         start_timeout_s=settings.start_timeout_s,
         call_timeout_s=settings.call_timeout_s,

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gepa_client.errors import JournalError
 from gepa_client.events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
 from gepa_client.journal.requests import other_request
@@ -14,8 +15,9 @@ from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.transfer import export_run, import_run
 from gepa_client.run import gateway as module
 from gepa_client.run.gateway import GatewayRecord, recorded
+from gepa_client.run.late_calls import record_late
 from gepa_client.run.lines import Cap, ModelCall, Refusal, Stop, from_line
-from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.rows_of_runs import OWNER, RUN
 from tests.gepa_client.journal.taped import Watched, recording, watched
 
 
@@ -158,7 +160,6 @@ def test_a_record_that_cannot_be_written_stops_nobody_who_tells(store: Watched) 
 
 
 def test_lines_say_one_thing_each() -> None:
-    assert from_line('"stop"') == Stop()
     assert from_line('{"stop": {"reason": "enough"}}') == Stop(reason="enough")
     assert from_line('{"cap": {"reason": "spent"}}') == Cap(reason="spent")
     assert from_line(f'{{"model_call": {call().model_dump_json()}}}') == call()
@@ -181,3 +182,22 @@ def test_lines_say_one_thing_each() -> None:
 def test_a_line_that_says_nothing_known_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         from_line(line)
+
+
+def test_calls_that_end_after_the_optimizer_are_recorded_while_nobody_drives_the_run(store: Watched) -> None:
+    heard(store, call(), refusal())
+    store.release(RUN.id, OWNER)
+
+    news = record_late(store.url, RUN.id, ["a-secret-of-the-run"], [call(1), refusal().model_copy(update={"times": 3})])
+
+    calls = [event for event in news if isinstance(event, ModelCalls)]
+    assert calls[-1].total == ModelTally(calls=2, input_tokens=14, output_tokens=4, cost_usd=0.5)
+    assert sum(spent.cost_usd for spent in store.spending(RUN.id)) == 0.5
+    assert [refused.times for refused in recorded(store, RUN.id)[1]] == [4]
+
+
+def test_calls_that_end_while_somebody_else_drives_the_run_are_not_written(store: Watched) -> None:
+    store.release(RUN.id, OWNER)
+    assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 1")
+    with pytest.raises(JournalError):
+        record_late(store.url, RUN.id, [], [call()])
