@@ -226,10 +226,16 @@ def _named(command: Sequence[str], environment: Mapping[str, str]) -> list[Path]
 
 
 def _with_what_it_needs(path: Path) -> Path:
-    """A Python environment for what is in its `bin`; a link's folder for the link, which must be there too."""
+    """A Python environment for what is in its `bin`, a Node package for what is in it.
+
+    Else a link's folder for the link, which must be there too.
+    """
     folder = path if path.is_dir() else path.parent
     if (folder.parent / "pyvenv.cfg").is_file():
         return folder.parent
+    package = next((parent for parent in (folder, *folder.parents) if (parent / "package.json").is_file()), None)
+    if package is not None:
+        return package
     return folder if path.is_symlink() else path
 
 

@@ -28,8 +28,6 @@ from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
 from gepa_client.run.job import Job
-from gepa_client.run.known_secrets import known_secrets
-from gepa_client.run.late_calls import record_late
 from gepa_client.run.supervise import HASH_SEED, OptimizerProcess
 
 TICK_S = 0.125
@@ -128,6 +126,9 @@ class Running:
         """Calls that were under way when the optimizer ended have their end with the sandboxes."""
         if not sandboxes.have_gateway:
             return
+        from gepa_client.run.known_secrets import known_secrets
+        from gepa_client.run.late_calls import record_late
+
         try:
             secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
             if told := sandboxes.end():

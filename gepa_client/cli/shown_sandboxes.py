@@ -25,6 +25,11 @@ def during(event: "PoolEvent") -> str:
         case "failed":
             later = f"; the next try is in {event.seconds:.0f} s" if event.seconds else ""
             return f"[yellow]a sandbox could not be started:[/] {detail}{later}"
+        case "unasked":
+            return f"[yellow]sandbox {safe(event.id or '')} refuses its token, and no new one could be had:[/] {detail}"
+        case "not_freed":
+            which = "not all sandboxes" if event.id is None else f"not all of sandbox {safe(event.id)}"
+            return f"[yellow]{which} could be freed:[/] {detail}; gepa-client sandboxes --sweep ends what is left"
         case "shrinks":
             return f"[dim]there is work for fewer sandboxes: {event.wanted} stay[/]"
         case "grows":

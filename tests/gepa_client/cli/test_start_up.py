@@ -81,6 +81,7 @@ from gepa_client.halt import Halt
 from gepa_client.journal.opening import open_store
 from gepa_client.run.config import RunConfig
 from gepa_client.run.driver import drive
+from gepa_client.run.gateway import GatewayRecord
 from gepa_client.run.job import Job
 events = []
 config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
@@ -91,7 +92,7 @@ with tempfile.TemporaryDirectory() as folder:
     store.close()
     settings = config.model_dump(mode="json", exclude_unset=True)
     job = Job(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
-    drive(job, events.append, Halt(), lambda: None)
+    drive(job, events.append, Halt(), lambda: None, GatewayRecord())
 assert events[-1].status == "completed", events[-1]
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """

@@ -14,6 +14,7 @@ from gepa_client.events import CandidateFound, Emit, Event, Finished, Started, W
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.driver import drive
+from gepa_client.run.gateway import GatewayRecord
 from gepa_client.run.job import Job
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
@@ -53,7 +54,7 @@ def driven(folder: Path, halt: Halt | None = None, on: Emit = lambda _: None, **
     config = settings(run, **more.pop("config", {}))
     where = str(folder / "runs" / "evolverpc.db")
     job = Job(store=where, run_id=run.id, owner="me", config=config, output=Path(str(run.output)), **more)
-    drive(job, emit, halt or Halt(), lambda: None)
+    drive(job, emit, halt or Halt(), lambda: None, GatewayRecord())
     return told
 
 
