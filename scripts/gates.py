@@ -1,4 +1,6 @@
-"""Run every gate in turn, saying what each took; the first that fails stops, with the command to repeat it alone.
+"""Run every gate, saying what each took; the first that fails stops, with the command to repeat it alone.
+
+All but the last run two at a time, each shown when it has ended.
 
 `python scripts/gates.py` runs all; `python scripts/gates.py types "python tests"` runs those named.
 """
@@ -8,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,21 +69,54 @@ def main(names: list[str]) -> int:
         print(f"no gate {unknown[0]!r}; there are: {', '.join(gate.name for gate in GATES)}", file=sys.stderr)
         return 2
     started = time.monotonic()
-    for gate in GATES:
-        if names and gate.name not in names:
-            continue
-        began = time.monotonic()
-        print(f"== {gate.name}", flush=True)
-        environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
-        status = subprocess.run(gate.command, cwd=ROOT / gate.folder, env=environment, check=False).returncode  # noqa: S603  the commands are the table's
-        if status != 0:
-            print(
-                f"== {gate.name} failed; again alone: (cd {gate.folder} && {shlex.join(gate.command)})", file=sys.stderr
-            )
-            return 1
-        print(f"== {gate.name}: {time.monotonic() - began:.1f} s", flush=True)
+    *first, last = [gate for gate in GATES if not names or gate.name in names]
+    with ThreadPoolExecutor(2) as lanes:
+        running = [lanes.submit(run, gate, shown=False) for gate in first]
+        for gate, result in zip(first, running, strict=True):
+            if not passed(gate, result.result()):
+                lanes.shutdown(cancel_futures=True)
+                return 1
+    if not passed(last, run(last, shown=True)):
+        return 1
     print(f"All gates passed in {time.monotonic() - started:.0f} s. Next: make demo", flush=True)
     return 0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a gate ended, after so many seconds; `output`: what it said, where that was not shown."""
+
+    status: int
+    seconds: float
+    output: bytes
+
+
+def run(gate: Gate, *, shown: bool) -> Ran:
+    """Run it; `shown`: what it says is shown as it comes."""
+    began = time.monotonic()
+    if shown:
+        print(f"== {gate.name}", flush=True)
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run(  # noqa: S603  the commands are the table's
+        gate.command,
+        cwd=ROOT / gate.folder,
+        env=environment,
+        stdout=None if shown else subprocess.PIPE,
+        stderr=None if shown else subprocess.STDOUT,
+        check=False,
+    )
+    return Ran(done.returncode, time.monotonic() - began, done.stdout or b"")
+
+
+def passed(gate: Gate, ran: Ran) -> bool:
+    """Show how it ended; whether that was well."""
+    if ran.output:
+        print(f"== {gate.name}\n{ran.output.decode('utf-8', 'replace').rstrip()}", flush=True)
+    if ran.status != 0:
+        print(f"== {gate.name} failed; again alone: (cd {gate.folder} && {shlex.join(gate.command)})", file=sys.stderr)
+        return False
+    print(f"== {gate.name}: {ran.seconds:.1f} s", flush=True)
+    return True
 
 
 if __name__ == "__main__":
