@@ -1,6 +1,5 @@
 """Which runtime: the backend that was chosen is imported, and no other."""
 
-from pathlib import Path
 from typing import Literal, get_args
 
 from sandbox_runtime.passage import Passage
@@ -14,15 +13,13 @@ RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
 def open_runtime(
     kind: RuntimeKind,
     *,
-    environments: Path | None = None,
     build_way_out: Passage | None = None,
     app_name: str | None = None,
 ) -> Runtime:
     """A runtime of this kind, to be used in an `async with` block.
 
-    `environments`: where `process` and `bubblewrap` keep the environments that they build; by default this user's
-    cache. `build_way_out`: what `bubblewrap` lets their building reach. `app_name`: the app of `modal` that the
-    sandboxes belong to; by default that backend's own.
+    `build_way_out`: what `bubblewrap` lets the building of environments reach. `app_name`: the app of `modal` that the
+    sandboxes belong to; by default that backend's own. Other kinds have no use for them.
 
     Raises:
         Unavailable: what it needs is not installed.
@@ -31,11 +28,11 @@ def open_runtime(
     if kind == "process":
         from sandbox_runtime.backends.process import ProcessRuntime
 
-        return ProcessRuntime(environments=environments)
+        return ProcessRuntime()
     if kind == "bubblewrap":
         from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 
-        return BubblewrapRuntime(environments=environments, build_way_out=build_way_out)
+        return BubblewrapRuntime(build_way_out=build_way_out)
     if kind == "modal":
         try:
             from sandbox_runtime.backends.modal.runtime import ModalRuntime

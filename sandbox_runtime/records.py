@@ -20,10 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from sandbox_runtime.owner import Owner
 from sandbox_runtime.sandbox import Found
+from sandbox_runtime.trees import remove_tree
+
+VERSION = 1
+"""Of what is written in `record.json`: higher where an older program would take it for something else."""
 
 SOCKET_PATH_BYTES = 103
 """The longest path of a unix socket on every system."""
@@ -39,6 +43,7 @@ class Record:
     """One sandbox on disk. `folder`: its own, with the record in it. `sockets`: its folder for sockets.
 
     `owner`: None where the record cannot be read; then nothing but `id`, the folders and `created` is known of it.
+    `unknown`: why it cannot be read although it may be whole; such a one is nobody's to sweep.
     `resources`: what its backend needs to free it; never a secret.
     """
 
@@ -49,15 +54,18 @@ class Record:
     owner: Owner | None
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
+    unknown: str = ""
 
     @property
     def is_orphan(self) -> bool:
-        """Whether whoever started it is certainly gone; so it is where the record cannot be read."""
+        """Whether whoever started it is certainly gone; so it is where what the record holds makes no sense."""
+        if self.unknown:
+            return False
         return self.owner is None or self.owner.is_gone()
 
     def found(self) -> Found:
         """The same as `Runtime.found` lists it."""
-        owner = "unknown: its record cannot be read" if self.owner is None else str(self.owner)
+        owner = str(self.owner) if self.owner is not None else f"unknown: {self.unknown or 'its record cannot be read'}"
         return Found(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
 
@@ -86,10 +94,15 @@ class Records:
         )
         # Made under another name and renamed, so that nobody ever lists a folder without its record.
         making = root / f".{id_}"
-        making.mkdir(mode=0o700)
-        _write(record, making)
-        making.rename(record.folder)
-        sockets.mkdir(mode=0o700)
+        try:
+            making.mkdir(mode=0o700)
+            _write(record, making)
+            making.rename(record.folder)
+            sockets.mkdir(mode=0o700)
+        except BaseException:
+            for folder in (making, record.folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         return record
 
     def update(self, record: Record, resources: Mapping[str, Any]) -> Record:
@@ -123,10 +136,10 @@ class Records:
         remove_tree(self._root / record.id)
 
     def _read_all(self) -> Iterator[Record]:
-        try:
-            entries = sorted(os.scandir(self._root), key=lambda entry: entry.name)
-        except FileNotFoundError:
+        if not self._root.exists():
             return
+        # Whoever may write there could have us kill and remove what is not a sandbox's.
+        entries = sorted(os.scandir(private_folder(self._root)), key=lambda entry: entry.name)
         for entry in entries:
             if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 record = self._read(entry.name)
@@ -136,22 +149,40 @@ class Records:
     def _read(self, id_: str) -> Record | None:
         folder = self._root / id_
         try:
-            told = _OnDisk.model_validate_json((folder / "record.json").read_bytes())
+            content = (folder / "record.json").read_bytes()
+            version = _Version.model_validate_json(content).version
+            if version > VERSION:
+                return self._unread(id_, f"a later version of this program wrote its record ({version})")
+            told = _OnDisk.model_validate_json(content)
             check_labels(told.labels)
-        except (OSError, ValidationError, ValueError):
-            try:
-                return Record(id_, folder, self._sockets / id_, folder.lstat().st_mtime, None)
-            except FileNotFoundError:
-                return None  # removed between the listing and now
+        except (FileNotFoundError, IsADirectoryError, ValueError):
+            return self._unread(id_)
+        except OSError as error:
+            return self._unread(id_, f"its record cannot be read: {error.strerror}")
         sockets = Path(told.sockets)
         if sockets.name != id_ or not sockets.is_absolute():
             sockets = self._sockets / id_
         return Record(id_, folder, sockets, told.created, told.owner, told.labels, told.resources)
 
+    def _unread(self, id_: str, unknown: str = "") -> Record | None:
+        folder = self._root / id_
+        try:
+            created = folder.lstat().st_mtime
+        except FileNotFoundError:
+            return None  # removed between the listing and now
+        return Record(id_, folder, self._sockets / id_, created, None, unknown=unknown)
+
+
+class _Version(BaseModel):
+    """What every version of `record.json` says, but the first, which had none."""
+
+    version: int = VERSION
+
 
 class _OnDisk(BaseModel):
     """`record.json`."""
 
+    version: int = VERSION
     owner: Owner
     labels: dict[str, str]
     created: float
@@ -196,21 +227,6 @@ def is_private(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
-def remove_tree(folder: Path) -> None:
-    """Delete a folder, whatever modes the folders in it were given; nothing where it is not there."""
-    for _ in range(3):
-        try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:
-            if not folder.exists():
-                return  # somebody else removes it too
-        except OSError:
-            _open_up(folder)
-        else:
-            return
-    shutil.rmtree(folder)  # its error says what is in the way
-
-
 def check_labels(labels: Mapping[str, str]) -> None:
     """Raises `ValueError` where a label is not as `SandboxSpec.labels` says."""
     for key, value in labels.items():
@@ -232,12 +248,3 @@ def _write(record: Record, folder: Path) -> None:
     new = folder / f".{secrets.token_hex(4)}"
     new.write_text(json.dumps(told.model_dump(), indent=1))
     new.replace(folder / "record.json")
-
-
-def _open_up(folder: Path) -> None:
-    folder.chmod(0o700)
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            inner = Path(parent, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -47,23 +48,40 @@ def running_server(
         )
         try:
             ready = _ready_event(process, log, ready_s)
+            url = ready.get("url")
+            if not (isinstance(url, str) and url):
+                raise ServerFailed(f"{process.args!r} said that it is ready, but no url: a ready line has one")
             token = ready.get("token") or environment.get("GEPA_TOKEN")
             if not token:
                 raise ServerFailed(f"{process.args!r} said no token, and none was given in GEPA_TOKEN")
-            yield ProcessEndpoint(url=ready["url"], token=token, pid=process.pid)
+            yield ProcessEndpoint(url=url, token=token, pid=process.pid)
         finally:
             _end(process)
 
 
 def _ready_event(process: "subprocess.Popen[bytes]", log: IO[bytes], ready_s: float) -> dict[str, Any]:
     ready: Future[dict[str, Any]] = Future()
+    deadline = time.monotonic() + ready_s
     threading.Thread(target=_read_all, args=(process.stdout, ready), daemon=True).start()
     try:
         return ready.result(ready_s)
     except TimeoutError:
-        raise ServerFailed(f"{process.args!r} was not ready in time\n{_tail(log)}") from None
+        late = f"was not ready within {ready_s:g} s: give it longer, or see what it waits for"
+        raise ServerFailed(f"{process.args!r} {late}\n{_tail(log)}") from None
     except EOFError:
-        raise ServerFailed(f"{process.args!r} ended with status {process.wait()}\n{_tail(log)}") from None
+        became = _became(process, max(0.0, deadline - time.monotonic()), ready_s)
+        raise ServerFailed(f"{process.args!r} {became}\n{_tail(log)}") from None
+
+
+def _became(process: "subprocess.Popen[bytes]", within_s: float, ready_s: float) -> str:
+    """What a server does whose stdout has come to its end."""
+    try:
+        return f"ended with status {process.wait(within_s)}"
+    except subprocess.TimeoutExpired:
+        return (
+            f"closed its stdout without saying that it is ready, and still ran after {ready_s:g} s: it must print its"
+            " ready line there, as GEPA_READY_JSON=1 asks"
+        )
 
 
 def _read_all(stdout: IO[bytes], ready: "Future[dict[str, Any]]") -> None:

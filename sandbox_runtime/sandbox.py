@@ -2,7 +2,7 @@
 
 SandboxError
 ├── Unavailable      this runtime cannot be used here: what is missing, and how to get it
-├── Unenforceable    the spec asks for what this backend cannot enforce; nothing was started
+├── Unenforceable    this backend cannot enforce the spec's egress; nothing was started
 ├── NotPrepared      the recipe's environment is not ready, and `start` builds none
 ├── NotReady         it was started and did not become ready; everything of it is freed. `stage`, `log_tail`
 ├── Throttled        the runtime takes no more for now. `retry_after_s`
@@ -33,7 +33,7 @@ class Unavailable(SandboxError):
 
 
 class Unenforceable(SandboxError):
-    """The spec asks for what this backend cannot enforce; it never starts something weaker instead."""
+    """This backend cannot enforce the spec's egress; it never starts something that reaches more instead."""
 
 
 class NotPrepared(SandboxError):
@@ -131,7 +131,11 @@ class Sandbox(Protocol):
         ...
 
     async def close(self) -> None:
-        """End it and free everything of it. Safe to call twice; a cancellation waits until it is done."""
+        """End it and free everything of it. Safe to call twice; a cancellation waits until it is done.
+
+        Raises:
+            SandboxError: not all of it could be freed; a sweep tries again.
+        """
         ...
 
 
@@ -148,7 +152,11 @@ class Runtime(Protocol):
         ...
 
     async def __aexit__(self, *_: object) -> None:
-        """End every sandbox that was started and not closed."""
+        """End every sandbox that was started and not closed.
+
+        Raises:
+            SandboxError: when all were tried: not all could be freed; how many, and what was in the way of the first.
+        """
         ...
 
     async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
@@ -171,5 +179,9 @@ class Runtime(Protocol):
         ...
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """End those among `found` that nobody owns any more, or all of them; their ids."""
+        """End those among `found` that nobody owns any more, or all of them; their ids.
+
+        Raises:
+            SandboxError: when all were tried: some could not be ended; which, and why.
+        """
         ...

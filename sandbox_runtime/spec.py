@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sandbox_runtime.egress import Closed, Egress
 from sandbox_runtime.passage import Passage
@@ -14,12 +14,18 @@ PROCESSES = 512
 LIFETIME_S = 4 * 3600.0
 READY_S = 120.0
 
+OWN_VARIABLES = frozenset({"PATH", "HOME", "TMPDIR"})
+"""Those that a runtime alone sets for every command: they name folders of the sandbox."""
+
 
 @dataclass(frozen=True)
 class Command:
     """A command in a sandbox. `cwd`: relative to the workspace. `stdin`: all of its input, or the file that holds it.
 
     `env`: for this command alone, and never shown: it may hold secrets.
+
+    Raises:
+        ValueError: `cwd` is absolute or has `..` in it.
     """
 
     argv: tuple[str, ...]
@@ -27,6 +33,11 @@ class Command:
     stdin: bytes | Path = field(default=b"", repr=False)
     timeout_s: float = 60.0
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        folder = PurePosixPath(self.cwd)
+        if folder.is_absolute() or ".." in folder.parts:
+            raise ValueError(f"{self.cwd!r} is not a folder of the workspace: it must be relative, and without '..'")
 
 
 @dataclass(frozen=True)
@@ -41,8 +52,12 @@ class SandboxSpec:
     also who enforces it where the sandbox has no network of its own. `env`: variables of every command; `secrets`: the
     same, never shown or written down. `labels`: how it is found again: `[a-z0-9-]` keys, values of up to 63 characters.
 
-    Bounds: `cpu` in cores; `memory_mb`; `workspace_mb`, what it may write; `processes` at once; `lifetime_s` from its
-    start, after which it is ended; `ready_s` for all of `setup` and `main` to be ready.
+    Bounds, of which each runtime's own text says what it holds to: `cpu` in cores; `memory_mb`; `workspace_mb`, what it
+    may write; `processes` at once; `lifetime_s` from its start, after which it is ended; `ready_s` for all of `setup`
+    and `main` to be ready.
+
+    Raises:
+        ValueError: `env` or `secrets` has one of `OWN_VARIABLES`.
     """
 
     main: Command
@@ -59,3 +74,11 @@ class SandboxSpec:
     processes: int = PROCESSES
     lifetime_s: float = LIFETIME_S
     ready_s: float = READY_S
+
+    def __post_init__(self) -> None:
+        taken = sorted(OWN_VARIABLES.intersection({*self.env, *self.secrets}))
+        if taken:
+            raise ValueError(
+                f"{', '.join(taken)} cannot be set for a sandbox: they name its own folders. Put executables into bin/"
+                " of the workspace, or set a variable in the command that needs it"
+            )

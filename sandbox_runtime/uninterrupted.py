@@ -1,10 +1,12 @@
 """Work that is never left half done: whoever is cancelled meanwhile waits for its end first."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 async def to_the_end(work: Callable[..., T], *arguments: object) -> T:
@@ -27,6 +29,6 @@ async def all_of(work: Coroutine[Any, Any, T]) -> T:
             cancelled = True
     if not cancelled:
         return running.result()
-    if not running.cancelled():
-        running.exception()  # looked at, so that nobody complains that it was not
+    if not running.cancelled() and (error := running.exception()) is not None:
+        logger.warning("what was to be ended although it was cancelled has failed: %s: %s", type(error).__name__, error)
     raise asyncio.CancelledError

@@ -55,6 +55,8 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
     typed = flags.Typed((url,) if url else (), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
         status = look(sandboxes.settings, typed, json_output=json_output, examples=examples)
+        for words in sandboxes.why_not_begun():
+            say(make(stderr=True), words)
     raise typer.Exit(status)
 
 

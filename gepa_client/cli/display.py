@@ -1,6 +1,7 @@
 """Three ways to watch a run: a live display on a terminal, plain lines elsewhere, and its events as JSON."""
 
 import sys
+import time
 from collections import deque
 from types import TracebackType
 from typing import Protocol, Self
@@ -136,6 +137,10 @@ class PlainDisplay(_Quiet):
         say(self._console, text)
 
 
+DRAW_S = 0.1
+"""Seconds between two pictures of the frame, at least."""
+
+
 class LiveDisplay:
     """A frame that is redrawn in place, with the latest events below it."""
 
@@ -146,10 +151,12 @@ class LiveDisplay:
         self._record = RunRecord()
         self._latest: deque[str] = deque(maxlen=self.LINES)
         self._rests = _Rests()
-        self._live = Live(console=console, get_renderable=self._frame, refresh_per_second=8)
+        # Drawn by whoever prints: a thread of its own would draw in the middle of a line.
+        self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
+        self._drawn_s = 0.0
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._live.start(refresh=True)
         return self
 
     def __exit__(
@@ -169,10 +176,17 @@ class LiveDisplay:
             say(self._console, told)
         elif told and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {told}")
+        self._draw()
 
     def tick(self, record: RunRecord) -> None:
         """Keep the clock going while nothing arrives."""
         self._record = record
+        self._draw()
+
+    def _draw(self) -> None:
+        if time.monotonic() - self._drawn_s > DRAW_S:
+            self._drawn_s = time.monotonic()
+            self._live.refresh()
 
     def note(self, text: str) -> None:
         """Print a line above the frame."""

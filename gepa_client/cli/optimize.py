@@ -12,7 +12,7 @@ from gepa_client.causes import summary
 from gepa_client.cli import flags
 from gepa_client.cli.ahead import look_ahead, look_at_model, look_at_output
 from gepa_client.cli.check import look
-from gepa_client.cli.console import fail, make
+from gepa_client.cli.console import fail, make, say
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.running import Running
 from gepa_client.cli.sandboxed import Sandboxes, sandboxed
@@ -77,6 +77,8 @@ def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool
     if not settings.no_check:
         status = look(settings, typed, json_output=json_events, brief=True)
         if status != 0:
+            for words in sandboxes.why_not_begun():
+                say(make(stderr=True), words)
             return status
     try:
         output = files.create(settings.output) if settings.output else files.create_default(run_id)

@@ -41,7 +41,8 @@ async def ground(settings: RunConfig, run_id: str, tell: Callable[[Told], None])
         gateway = None
         if settings.sandbox != "modal" or settings.gateway_url is not None:
             gateway = await stack.enter_async_context(_gateway(settings, tell))
-        runtime = await stack.enter_async_context(_runtime(settings, gateway))
+        builds = await stack.enter_async_context(_way_out_of_builds(settings, tell))
+        runtime = await stack.enter_async_context(_runtime(settings, builds))
         if left := [found for found in await runtime.found() if found.orphan]:
             told(f"{len(left)} sandboxes of processes that are gone are still there; this ends them: {SWEEP}")
         checkout = await source.ready(told=told)
@@ -72,14 +73,25 @@ async def publish(settings: RunConfig, told: Callable[[str], None]) -> None:
     """
     source = source_of(settings)
     async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(_gateway(settings, lambda _: None))
-        runtime = await stack.enter_async_context(_runtime(settings, gateway))
+        builds = await stack.enter_async_context(_way_out_of_builds(settings, lambda _: None))
+        runtime = await stack.enter_async_context(_runtime(settings, builds))
         checkout = await source.ready(told=told)
         await runtime.prepare(ClientSettings().recipe(checkout.needs), told=told, afresh=True)
 
 
-def _runtime(settings: RunConfig, gateway: Gateway | None) -> Runtime:
-    builds = gateway.passage("environment", allowing(settings.build_hosts)) if gateway is not None else None
+@asynccontextmanager
+async def _way_out_of_builds(settings: RunConfig, tell: Callable[[Told], None]) -> AsyncIterator[Passage | None]:
+    """What somebody's code may reach while an environment is built, where that is bounded: hosts, and no models."""
+    if settings.sandbox != "bubblewrap":
+        yield None
+        return
+    async with Gateway(
+        providers=(), policy=Policy(), on_call=tell, on_refusal=tell, on_cap=lambda: tell(Capped())
+    ) as gateway:
+        yield gateway.passage("environment", allowing(settings.build_hosts))
+
+
+def _runtime(settings: RunConfig, builds: Passage | None) -> Runtime:
     return open_runtime(settings.sandbox, build_way_out=builds, app_name=settings.modal_app)
 
 
@@ -168,7 +180,9 @@ class _ModelsAlone:
 def source_of(settings: RunConfig) -> Source:
     """The program's repository. Raises `ValueError`, `SandboxError` or `OSError` where it cannot be named or read."""
     assert settings.repo is not None, "sandboxes are started from one"  # noqa: S101
-    return Source(settings.repo, settings.ref or "HEAD", credentials=_credentials(settings))
+    return Source(
+        settings.repo, settings.ref or "HEAD", credentials=_credentials(settings), most_mb=settings.sandbox_workspace_mb
+    )
 
 
 def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
@@ -202,14 +216,18 @@ def _gateway(settings: RunConfig, tell: Callable[[Told], None]) -> Gateway:
         calls_per_minute=settings.model_calls_per_minute,
         cap_usd=settings.max_cost_usd,
         prices=settings.model_prices or {},
+        ports=None,  # whoever names a host means the host
     )
+    providers = _providers(settings)
+    if not providers:
+        tell(Said("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
     listen = {
         "bubblewrap": None,  # it has sockets of each sandbox's own to answer on
         "process": Listen(),
         "modal": Listen(models_port=settings.gateway_port or 0, public_models_url=settings.gateway_url),
     }[settings.sandbox]
     return Gateway(
-        providers=_providers(settings),
+        providers=providers,
         policy=policy,
         on_call=tell,
         on_refusal=tell,

@@ -174,8 +174,10 @@ class SandboxThread:
         optimizer = self._optimizer
         if optimizer is not None and isinstance(told, ModelCall | Refusal):
             optimizer.tell(line_of(told))
-        else:
-            self.told.put(told)
+            return
+        self.told.put(told)
+        if isinstance(told, Capped) and optimizer is None and self._task is not None:
+            self._task.cancel()  # nobody is there to end the run: whoever tries the program would wait for ever
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         loop = self._loop

@@ -78,6 +78,24 @@ class Sandboxes:
         finally:
             self._thread.report_to(None)
 
+    def why_not_begun(self) -> list[str]:
+        """What has to do with sandboxes of what a check found, as markup: the spend cap, and what was refused."""
+        if self._thread is None:
+            return []
+        from gepa_client.cli.sandbox_thread import Capped
+        from sandbox_runtime.gateway import Refusal
+
+        words, seen = [], set()
+        while not self._thread.told.empty():
+            told = self._thread.told.get()
+            if isinstance(told, Capped):
+                cap = self.settings.max_cost_usd
+                words.append(f"max_cost_usd of ${cap:g} was reached by trying a few rows: give more, or --no-check")
+            elif isinstance(told, Refusal) and (told.what, told.reason) not in seen:
+                seen.add((told.what, told.reason))
+                words.append(f"[yellow]not let through:[/] {safe(told.what)}: {safe(told.reason)}")
+        return words
+
     def end(self) -> "list[ModelCall | Refusal]":
         """End them, before the block does; what of calls and refusals the optimizer was not there to be told of."""
         if self._thread is None:
@@ -220,7 +238,8 @@ def _first(
                         raise told.error
                     fail(why(told.error))
                     is_unpublished = isinstance(told.error, NotPrepared) and settings.sandbox == "modal"
-                    say(make(stderr=True), f"next: {safe(publishing(settings) if is_unpublished else again)}")
+                    once = "next" if is_unpublished else "once that is mended"
+                    say(make(stderr=True), f"{once}: {safe(publishing(settings) if is_unpublished else again)}")
                     raise typer.Exit(failed)
                 case Said():
                     waiting.say(told.markup)

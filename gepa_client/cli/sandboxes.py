@@ -82,6 +82,16 @@ def sandboxes(
     git_token_file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="File that holds a token for cloning it.")
     ] = None,
+    github_app_id: Annotated[str | None, typer.Option(metavar="ID", help="The GitHub App that may clone it.")] = None,
+    github_app_key_file: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="File that holds the App's private key, as PEM.")
+    ] = None,
+    github_installation_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="Its installation (default the one for the repository).")
+    ] = None,
+    sandbox_workspace_mb: Annotated[
+        int | None, typer.Option(metavar="MIB", help="What may be written in a sandbox; no larger commit is packed.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List the sandboxes on this machine, and at Modal where its credentials are; end those that were left behind.
@@ -104,7 +114,16 @@ def sandboxes(
     if publish and (sweep or run is not None):
         refuse("--publish builds an environment and looks at no sandbox: leave --sweep and --run out")
     if repo is not None:
-        given = {"repo": repo, "ref": ref, "git_token_file": git_token_file, "sandbox": sandbox or "modal"}
+        given = {
+            "repo": repo,
+            "ref": ref,
+            "git_token_file": git_token_file,
+            "github_app_id": github_app_id,
+            "github_app_key_file": github_app_key_file,
+            "github_installation_id": github_installation_id,
+            "sandbox_workspace_mb": sandbox_workspace_mb,
+            "sandbox": sandbox or "modal",
+        }
         _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))
         return
     kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())

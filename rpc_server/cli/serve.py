@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from protocol.errors import ProgramFailed
@@ -86,12 +87,21 @@ async def _opened(settings: Settings, announce: Announcer, token: Token) -> _Ope
     if not settings.jail:
         return await _opened_in(None, settings, announce)
     keep_to_oneself()
+    _check_root(settings.root)
     jail = open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
     try:
         return await _opened_in(jail, settings, announce)
     except ProgramFailed:
         await check(jail)  # it may be the jail that did not start; each trial costs as much as a start
         raise
+
+
+def _check_root(root: Path) -> None:
+    """What may be written in a jail is the program's root: a repository's settings must not make that all there is."""
+    started, root = Path.cwd().resolve(), root.resolve()
+    top = next((folder for folder in (started, *started.parents) if (folder / ".git").exists()), started)
+    if started.is_relative_to(root) and not root.is_relative_to(top):
+        raise SettingsError(f"`root` is {root}, around {top}: with `jail` it must be the repository or within it")
 
 
 async def _opened_in(jail: Jail | None, settings: Settings, announce: Announcer) -> _Opened:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 
 from sandbox_runtime.client.changes import Workspace, restoring
 from sandbox_runtime.client.commands import Prebuilt, bash, linking
@@ -69,9 +68,7 @@ class ClientSandbox:
     async def __aenter__(self) -> "ClientSandbox":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -171,7 +168,7 @@ class ClientSandbox:
             raise Gone(f"{self._name}: its sandbox is not up")
         return self._last()
 
-    async def _prepared(self) -> "_Made":
+    async def _prepared(self) -> _Made:
         if self._made is None:
             checkout = await self._source.ready(told=self._told)
             recipe = self._settings.recipe(checkout.needs)
@@ -186,7 +183,7 @@ class ClientSandbox:
             try:
                 return await self._running().endpoint()
             except Gone:
-                await self._stopped()
+                await self._cleared()
         made = await self._prepared()
         self._passage = self._way_out(self._name) if self._way_out is not None else None
         try:
@@ -194,8 +191,15 @@ class ClientSandbox:
             self._up = True
             return await self._sandbox.endpoint()
         except BaseException:
-            await all_of(self._stopped())
+            await all_of(self._cleared())
             raise
+
+    async def _cleared(self) -> None:
+        """The same as `_stopped` where something else is told, or done, than that not all could be freed."""
+        try:
+            await self._stopped()
+        except SandboxError as error:
+            logger.warning("%s: %s", self._name, error)
 
     async def _stopped(self) -> None:
         passage, self._passage = self._passage, None
@@ -207,7 +211,7 @@ class ClientSandbox:
             if passage is not None:
                 await passage.close()
 
-    def _spec(self, made: "_Made") -> SandboxSpec:
+    def _spec(self, made: _Made) -> SandboxSpec:
         settings, prepared = self._settings, made.prepared
         python = ("--python", prepared.python) if prepared.python is not None else ()
         return SandboxSpec(
@@ -227,7 +231,7 @@ class ClientSandbox:
             ready_s=settings.ready_s,
         )
 
-    def _setup(self, made: "_Made") -> tuple[Command, ...]:
+    def _setup(self, made: _Made) -> tuple[Command, ...]:
         commands = [*made.checkout.setup()]
         if made.changes is not None:
             commands.append(restoring(made.changes))

@@ -26,6 +26,7 @@ _SETTINGS = {
     "fetch.recurseSubmodules": "false",
     "protocol.ext.allow": "never",
     "log.showSignature": "false",
+    "safe.bareRepository": "explicit",  # one that somebody committed as files is none
 }
 
 _ENVIRONMENT = {
@@ -35,6 +36,7 @@ _ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
 }
 
 _KEPT = {
@@ -85,16 +87,24 @@ async def git(
     *arguments: str,
     folder: Path,
     stdin: bytes = b"",
+    bare: bool = False,
+    elsewhere: bool = False,
+    settings: Mapping[str, str] | None = None,
     credentials: Credentials | None = None,
     timeout_s: float = LOCAL_S,
 ) -> bytes:
     """What the command writes to its stdout. Nothing that it started is left when this ends, however it does.
 
+    `bare`: the folder itself is the repository. `elsewhere`: it may reach other repositories; else none, so that a
+    partial clone fetches nothing by commands that its own configuration names. `settings`: before the repository's.
+
     Raises:
         GitFailed: it failed, is not there, or took longer than `timeout_s` seconds.
     """
-    settings = [*_SETTINGS.items(), *(credentials.settings() if credentials else [])]
-    environment = _environment(os.environ) | _as_variables(settings)
+    all_settings = [*(settings or {}).items(), *_SETTINGS.items(), *(credentials.settings() if credentials else [])]
+    environment = _environment(os.environ) | _as_variables(all_settings)
+    environment |= {"GIT_DIR": "."} if bare else {}
+    environment |= {} if elsewhere else {"GIT_ALLOW_PROTOCOL": ""}
     if credentials:
         environment |= credentials.variables()
     try:
@@ -123,9 +133,9 @@ async def git(
     return output
 
 
-async def line(*arguments: str, folder: Path) -> str:
+async def line(*arguments: str, folder: Path, bare: bool = False) -> str:
     """The one line that the command writes. Raises as `git`."""
-    return (await git(*arguments, folder=folder)).decode("utf-8", "surrogateescape").rstrip("\n")
+    return (await git(*arguments, folder=folder, bare=bare)).decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

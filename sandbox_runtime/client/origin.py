@@ -5,7 +5,6 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from sandbox_runtime.client.address import Local, Remote
@@ -62,23 +61,26 @@ async def local_origin(where: Local, ref: str) -> Origin:
     return Origin(Commit(top, commit), branch, folder, await _uncommitted(top, folder))
 
 
+def mirror_of(where: Remote, cache: Path) -> Path:
+    """The repository below `cache` that what is fetched from there goes into."""
+    return cache / "mirrors" / f"{hashlib.sha256(where.url.encode()).hexdigest()[:24]}.git"
+
+
 async def remote_origin(
     where: Remote,
     ref: str,
-    mirrors: Path,
+    mirror: Path,
     credentials: GitCredentials | None,
     told: Callable[[str], None],
 ) -> Origin:
-    """The commit of a repository elsewhere, fetched into a mirror below `mirrors`; not at all where it is there.
+    """The commit of a repository elsewhere, fetched into `mirror`, see `mirror_of`; not at all where it is there.
 
     Raises:
         SandboxError: it cannot be fetched, or there is no such commit.
     """
     _check(ref)
-    mirror = mirrors / f"{hashlib.sha256(where.url.encode()).hexdigest()[:24]}.git"
     if not (mirror / "HEAD").is_file():
-        await asyncio.to_thread(partial(mirrors.mkdir, parents=True, exist_ok=True))
-        await git("init", "--quiet", "--bare", "--template=", str(mirror), folder=mirrors)
+        await git("init", "--quiet", "--bare", "--template=", str(mirror), folder=mirror.parent)
     commit, branch = ref, BRANCH
     if not _FULL.fullmatch(ref):
         commit, branch = await _resolved(where, ref, mirror, credentials)
@@ -87,7 +89,7 @@ async def remote_origin(
         await asyncio.to_thread(_unlock, mirror)
         fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
         await _asking(where, credentials, *fetch, where.url, commit, mirror=mirror, timeout_s=FETCH_S)
-    return Origin(Commit(mirror, commit), branch, where.folder)
+    return Origin(Commit(mirror, commit, bare=True), branch, where.folder)
 
 
 async def _resolved(where: Remote, ref: str, mirror: Path, credentials: GitCredentials | None) -> tuple[str, str]:
@@ -104,7 +106,7 @@ async def _resolved(where: Remote, ref: str, mirror: Path, credentials: GitCrede
             head = value.removeprefix("ref: ")
         elif _FULL.fullmatch(value):
             found[name] = value
-    for name in (ref, f"{_TAGS}{ref}^{{}}", f"{_TAGS}{ref}", f"{_HEADS}{ref}"):
+    for name in names:
         if name in found:
             full = head or name
             branch = full.removeprefix(_HEADS)
@@ -119,7 +121,9 @@ async def _asking(
     pair = await given.for_url(where.url) if given is not None else None
     credentials = Credentials(where.url, *pair) if pair is not None else None
     try:
-        return await git(*arguments, folder=mirror, credentials=credentials, timeout_s=timeout_s)
+        return await git(
+            *arguments, folder=mirror, bare=True, elsewhere=True, credentials=credentials, timeout_s=timeout_s
+        )
     except GitFailed as error:
         hint = "" if credentials is not None else "; if it is private, give a token or a GitHub App for its host"
         raise GitFailed(f"{where.url}: {error}{hint}") from None
@@ -127,7 +131,7 @@ async def _asking(
 
 async def _has(mirror: Path, commit: str) -> bool:
     """Whether it is there, whole: a fetch writes its objects all at once."""
-    return await _said("cat-file", "-t", commit, folder=mirror) == "commit"
+    return await _said("cat-file", "-t", commit, folder=mirror, bare=True) == "commit"
 
 
 def _unlock(mirror: Path) -> None:
@@ -138,7 +142,8 @@ def _unlock(mirror: Path) -> None:
 
 async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
     """What of the program's folder is not in any commit, in words."""
-    changed = await git("status", "--porcelain=v1", "-z", "--no-renames", "--", folder or ".", folder=top)
+    status = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", "--", folder or ".")
+    changed = await git(*status, folder=top, settings=await _no_filters(top))
     entries = [entry.decode("utf-8", "replace") for entry in changed.split(b"\0") if entry]
     if not entries:
         return ()
@@ -146,10 +151,18 @@ async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
     return (f"{len(entries)} uncommitted changes are left out, a sandbox is given a commit: {names}",)
 
 
-async def _said(*arguments: str, folder: Path) -> str:
+async def _no_filters(top: Path) -> dict[str, str]:
+    """Settings by which no filter that is configured there is run: each is a command of somebody's."""
+    listed = (await git("config", "--list", "--null", "--name-only", folder=top)).decode("utf-8", "surrogateescape")
+    filters = {name.rpartition(".")[0] for name in listed.split("\0") if name.startswith("filter.")}
+    off = {"clean": "", "smudge": "", "process": "", "required": "false"}
+    return {f"{name}.{what}": value for name in filters for what, value in off.items()}
+
+
+async def _said(*arguments: str, folder: Path, bare: bool = False) -> str:
     """What git says, nothing where it refuses."""
     try:
-        return await line(*arguments, folder=folder)
+        return await line(*arguments, folder=folder, bare=bare)
     except GitFailed:
         return ""
 

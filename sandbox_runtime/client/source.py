@@ -2,22 +2,22 @@
 
 import asyncio
 import hashlib
+import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from sandbox_runtime.client.address import Local, Remote, address
 from sandbox_runtime.client.credentials import GitCredentials
-from sandbox_runtime.client.origin import Origin, local_origin, remote_origin
+from sandbox_runtime.client.origin import Origin, local_origin, mirror_of, remote_origin
 from sandbox_runtime.client.recipes import LANGUAGES, Language, Needs, needs_of
-from sandbox_runtime.locked import locked
+from sandbox_runtime.locked import lock_if_free, locked
 from sandbox_runtime.sandbox import SandboxError
-from sandbox_runtime.spec import Command
+from sandbox_runtime.spec import WORKSPACE_MB, Command
+from sandbox_runtime.trees import remove_tree
 from sandbox_runtime.uninterrupted import to_the_end
 
 PROGRAM = "program"
@@ -25,6 +25,8 @@ PROGRAM = "program"
 
 KEPT_DAYS = 30
 """How long a commit and a repository are kept that no sandbox is started with."""
+
+logger = logging.getLogger(__name__)
 
 _UNPACK_S = 600.0
 _UNPACK = (
@@ -63,7 +65,8 @@ class Source:
     """A program by where its repository is, a path or a URL (see `address`), and a `ref`: branch, tag or commit.
 
     `credentials`: for a repository elsewhere. `cache`: where commits and what was fetched are kept, by default
-    `$XDG_CACHE_HOME/evolverpc/sources`, for every process of this user.
+    `$XDG_CACHE_HOME/evolverpc/sources`, for every process of this user and for nobody else. `most_mb`: what the files
+    of its commit may take.
 
     Raises:
         ValueError: the address is none.
@@ -77,12 +80,14 @@ class Source:
         credentials: GitCredentials | None = None,
         languages: Collection[Language] = LANGUAGES,
         cache: Path | None = None,
+        most_mb: int = WORKSPACE_MB,
     ) -> None:
         self._address = address(repository)
         self._ref = ref
         self._credentials = credentials
         self.languages = tuple(languages)
         self._cache = (cache or _default_cache()).absolute()
+        self._most_mb = most_mb
         self._checkout: Checkout | None = None
         self._working = asyncio.Lock()
 
@@ -101,41 +106,74 @@ class Source:
             return self._checkout
 
     async def _made(self, told: Callable[[str], None]) -> Checkout:
-        async with locked(self._cache / "locks" / _short(str(self._address))):
+        await asyncio.to_thread(self._make_private)
+        async with locked(self._lock(), lambda: told(f"waiting for another process that works with {self._address}")):
             origin = await self._origin(told)
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await needs_of(origin.commit.read, origin.folder, self.languages)
             tar = self._tar(origin)
             if not await asyncio.to_thread(tar.exists):
-                await asyncio.to_thread(partial(tar.parent.mkdir, parents=True, exist_ok=True))
-                await origin.commit.pack(origin.branch, tar)
-                await to_the_end(self._sweep)
+                await origin.commit.pack(origin.branch, tar, self._most_mb)
+                await to_the_end(self._swept)
             for used in (tar, origin.commit.folder) if isinstance(self._address, Remote) else (tar,):
                 os.utime(used)
         for words in origin.left_out:
             told(words)
         return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out)
 
+    def _make_private(self) -> None:
+        """Have the cache's folders, which hold private repositories, for nobody else. Blocks."""
+        for folder in (self._cache, *(self._cache / name for name in ("commits", "mirrors", "locks"))):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+
     async def _origin(self, told: Callable[[str], None]) -> Origin:
         if isinstance(self._address, Local):
             return await local_origin(self._address, self._ref)
-        return await remote_origin(self._address, self._ref, self._cache / "mirrors", self._credentials, told)
+        return await remote_origin(
+            self._address, self._ref, mirror_of(self._address, self._cache), self._credentials, told
+        )
 
     def _tar(self, origin: Origin) -> Path:
         return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
 
+    def _lock(self) -> Path:
+        """What whoever works with the address holds: that of its mirror, which several folders have in common."""
+        if isinstance(self._address, Remote):
+            return self._lock_of(mirror_of(self._address, self._cache))
+        return self._cache / "locks" / _short(str(self._address))
+
+    def _lock_of(self, mirror: Path) -> Path:
+        return self._cache / "locks" / mirror.name
+
+    def _swept(self) -> None:
+        try:
+            self._sweep()
+        except OSError as error:
+            logger.warning("not all that is unused could be removed: %s", error)
+
     def _sweep(self) -> None:
-        """Remove what no sandbox was started with for `KEPT_DAYS`; Blocks."""
+        """Remove what no sandbox was started with for `KEPT_DAYS`, unless somebody works with it. Blocks."""
         before = time.time() - KEPT_DAYS * 24 * 3600
-        for path in (*self._cache.glob("commits/*"), *self._cache.glob("mirrors/*.git")):
-            with suppress(FileNotFoundError):  # another process sweeps too
-                if path.stat().st_mtime < before:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in self._cache.glob("commits/*"):
+            if _is_older(path, before):
+                remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for mirror in self._cache.glob("mirrors/*.git"):
+            if _is_older(mirror, before):
+                with lock_if_free(self._lock_of(mirror)) as held:
+                    if held and _is_older(mirror, before):
+                        remove_tree(mirror)
 
 
 def _default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolverpc" / "sources"
+
+
+def _is_older(path: Path, than: float) -> bool:
+    with suppress(FileNotFoundError):  # another process sweeps too
+        return path.stat().st_mtime < than
+    return False
 
 
 def _short(text: str) -> str:

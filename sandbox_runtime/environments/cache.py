@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from sandbox_runtime.environments.built import Built, Record, Run
-from sandbox_runtime.environments.node import install_node, wants_node
+from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
 from sandbox_runtime.environments.places import (
     BUILT,
     finish,
@@ -53,6 +53,7 @@ class Environments:
 
         Raises:
             NotPrepared: it cannot be built; the text says which command failed and what that wrote last.
+            Unavailable: there is no uv to build it with.
         """
         if not (wants_python(recipe) or wants_node(recipe)):
             return Built()
@@ -72,7 +73,7 @@ class Environments:
         place = new_place(home)
         site = Site(place / BUILT, run, told)
         try:
-            site.make(recipe.files)
+            site.make(without_scripts(recipe.files), (MODULES,))
             parts = []
             if wants_python(recipe):
                 parts.append(await install_python(recipe, site))

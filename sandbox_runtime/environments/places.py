@@ -2,13 +2,13 @@
 
 import logging
 import os
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from sandbox_runtime.environments.built import Record
 from sandbox_runtime.locked import lock_if_free
+from sandbox_runtime.trees import remove_tree
 
 BUILT = "built"
 """The folder of a place that build commands write to."""
@@ -52,18 +52,17 @@ def finish(place: Path, record: Record) -> None:
     written.replace(place / _COMPLETE)
 
 
-def remove(folder: Path) -> None:
-    """Remove a folder however deep it is, and whatever rights its owner took from himself; links are not followed."""
-    if folder.exists():
-        command = ["rm", "-rf", "--", str(folder)]
-        if subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode != 0:  # noqa: S603  no shell
-            subprocess.run(["chmod", "-R", "u+rwx", "--", str(folder)], check=False)  # noqa: S603, S607  as above
-            subprocess.run(command, check=False)  # noqa: S603  as above
+def discard(folder: Path) -> None:
+    """Remove a folder; a log says what of it stays."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        logger.warning("%s", error)
 
 
 def remove_place(place: Path) -> None:
     """Remove a building of a recipe, and with the last of them the recipe's own folder."""
-    remove(place)
+    discard(place)
     with suppress(OSError):
         place.parent.rmdir()
 

@@ -36,6 +36,7 @@ async def install_python(recipe: Recipe, site: Site) -> Record:
 
     Raises:
         NotPrepared: no such Python can be had, or a package cannot be installed.
+        Unavailable: there is no uv.
     """
     uv = uv_program()
     interpreter = await _interpreter(uv, (recipe.python or OLDEST).strip(), site)
@@ -162,7 +163,7 @@ async def _prefix(interpreter: str) -> Path:
 
 def _mounts(prefix: Path, interpreter: str, venv: Path) -> tuple[str, ...]:
     """What it and the links that lead to it need, outside `/usr`. Blocks."""
-    links = [Path(interpreter), *((venv / "bin" / name).readlink() for name in ("python",))]
+    links = (Path(interpreter), (venv / "bin" / "python").readlink())
     found = (prefix, *(link.parents[1] for link in links if link.is_absolute()))
     return tuple(dict.fromkeys(str(folder) for folder in found if not is_system(folder) and not is_too_wide(folder)))
 

@@ -2,12 +2,12 @@
 
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_runtime.environments.built import Run
-from sandbox_runtime.environments.places import remove
+from sandbox_runtime.environments.places import discard
 from sandbox_runtime.environments.variables import build_variables, readable_by
 from sandbox_runtime.sandbox import NotPrepared
 
@@ -23,7 +23,11 @@ _TOLD_BYTES = 4096
 
 @dataclass(frozen=True)
 class Site:
-    """The folder that is built in. Once a command of somebody's has run here, nothing in it can be trusted."""
+    """The folder that is built in.
+
+    Once a command of somebody's has run here, nothing in it can be trusted: all that this process writes there, `make`
+    writes.
+    """
 
     folder: Path
     runner: Run
@@ -34,22 +38,35 @@ class Site:
         """Where the recipe's files are."""
         return self.folder / FILES
 
-    def make(self, files: Mapping[str, bytes]) -> None:
-        """Make the folder and write the files. Raises `NotPrepared` where one would be outside."""
+    def make(self, files: Mapping[str, bytes], folders: Iterable[str] = ()) -> None:
+        """Make the folder, write the files and make folders beside them; before anything runs here.
+
+        Raises:
+            NotPrepared: a file would be outside.
+        """
         for name, content in files.items():
             if name != posixpath.normpath(name) or name.startswith(("/", "../")) or name in {".", ".."}:
                 raise NotPrepared(f"{name!r} cannot be the name of a file of an environment")
             file = self.files / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        for needed in (self.files, self.folder / _SCRATCH):
+        for needed in (self.files, self.folder / _SCRATCH, *(self.files / name for name in folders)):
             needed.mkdir(parents=True, exist_ok=True)
         for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
             folder.chmod(0o755)  # whatever the umask: a sandbox may have a user of its own
 
+    def has(self, *names: str) -> bool:
+        """Whether there is a folder of the first name, in that one of the second, and so on; no link is one. Blocks."""
+        folder = self.folder
+        for name in names:
+            folder /= name
+            if folder.is_symlink() or not folder.is_dir():
+                return False
+        return True
+
     def clean(self) -> None:
         """Remove what only building needed. Blocks."""
-        remove(self.folder / _SCRATCH)
+        discard(self.folder / _SCRATCH)
 
     async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, readable: Sequence[str]) -> None:
         """Run a command here, its caches and home in the scratch folder, so that no build can spoil another's.

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# IANA's special-purpose registries, and multicast; written out, for what Python calls global changes between versions.
+# IANA's special-purpose registries, multicast, and the host beneath Azure's machines (168.63.129.16); written out, for
+# what Python calls global changes between versions.
 _NOT_PUBLIC_4 = tuple(
     map(
         ipaddress.IPv4Network,
         (
             *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            "168.63.129.16/32",
             *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
             *("192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
             *("224.0.0.0/4", "240.0.0.0/4"),

@@ -1,7 +1,6 @@
 """One call to a provider: the key goes on, the answer streams back, and what it cost is told."""
 
 import asyncio
-import io
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -104,7 +103,7 @@ class _UnderWay:
         response: web.StreamResponse | None = None
         try:
             async with http.post(
-                url, data=io.BytesIO(ask.sent), headers=headers, allow_redirects=False, proxy=_proxy(url)
+                url, data=ask.take(), headers=headers, allow_redirects=False, proxy=_proxy(url)
             ) as answer:
                 self._status = answer.status
                 if 300 <= answer.status < 400:
@@ -147,7 +146,7 @@ class _UnderWay:
         cost: float | None = None
         if not self._sent or call.ask.free or (self._status is not None and self._status >= 300):
             cost = 0.0  # providers charge for answers
-        elif whole and tokens is not None and call.price is not None and call.ask.unpriced() is None:
+        elif whole and tokens is not None and call.price is not None and call.ask.unpriced is None:
             cost = call.price.cost(tokens)
         return ModelCall(
             sandbox=call.sandbox,

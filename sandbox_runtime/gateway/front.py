@@ -1,8 +1,6 @@
 """HTTP from sandboxes: which sandbox asks, by its token, before anything else is looked at."""
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -108,14 +106,3 @@ def tokens(headers: Mapping[str, str]) -> list[str]:
     if scheme.lower() == "bearer":
         found.append(value.strip())
     return found
-
-
-def basic(value: str) -> str | None:
-    """The password of `Proxy-Authorization: Basic ...`; None where it is something else."""
-    scheme, _, encoded = value.partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return base64.b64decode(encoded.strip(), validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
-        return None

@@ -21,6 +21,9 @@ from sandbox_runtime.gateway.spend import Spend
 BODY = 32 * 2**20
 """Bytes of one request."""
 
+PARTS = 200_000
+"""Of `[`, `{` and `,` in one request: what it costs to read grows with them, more than with its bytes."""
+
 BODY_S = 120.0
 """For one request's body to arrive."""
 
@@ -61,9 +64,10 @@ class Models:
                 asked = _read(provider, path, content)
                 del content
                 price = self._check(provider, asked, passage)
+                most_usd = self._most(provider, asked, price)
                 where = request.raw_path.partition("?")[0]
                 call = Call(passage.sandbox, provider, asked, where, query, price)
-                async with self._spend.charge(asked.most_usd(price) if price is not None else 0.0) as charge:
+                async with self._spend.charge(most_usd) as charge:
                     charge.counted_usd = 0.0  # until it goes out
                     await self._rate.turn()
                     return await self._forward(request, call, charge)
@@ -97,21 +101,32 @@ class Models:
         what = f"{provider.name}/{asked.model}"
         if not self._policy.allows(provider.name, asked.model):
             raise _refused(403, "permission_error", what, "this model is not among those that the run may call")
-        if not passage.open_to_all and (reached := asked.reaches()):
+        if not passage.open_to_all and (reached := asked.reaches):
             reason = f"the provider would reach hosts for the sandbox ({shown(reached)}), beside its egress"
             raise _refused(403, "permission_error", what, reason)
         price = self._prices.of(provider.name, asked.model)
         if self._spend.cap_usd is not None and not asked.free:
             if price is None:
                 reason = (
-                    "the run has a spend cap and this model no known price: give it in the gateway's prices, "
+                    "the run has a spend cap and this model no known price: give one in `model_prices`, "
                     "in US dollars per million tokens of input and of output"
                 )
                 raise _refused(403, "permission_error", what, reason)
-            if more := asked.unpriced():
+            if more := asked.unpriced:
                 reason = f"the run has a spend cap, and what this costs is not known: {shown(more)}"
                 raise _refused(403, "permission_error", what, reason)
         return price
+
+    def _most(self, provider: Provider, asked: Ask, price: Price | None) -> float:
+        """The most that the call can cost, US dollars."""
+        most_usd = asked.most_usd(price) if price is not None else 0.0
+        if self._spend.beyond(most_usd):
+            reason = (
+                "this call alone might cost more than the run's entire spend cap: ask for fewer tokens (`max_tokens`), "
+                "fewer answers or less input, or raise the cap"
+            )
+            raise _refused(403, "permission_error", f"{provider.name}/{asked.model}", reason)
+        return most_usd
 
 
 class _held:  # noqa: N801  used as a function
@@ -152,6 +167,8 @@ async def _body(request: web.BaseRequest, passage: GatewayPassage, held: _held) 
                     raise _refused(429, "rate_limit_error", what, f"more than {BODIES} bytes of requests at once")
     except TimeoutError:
         raise _refused(408, "invalid_request_error", what, "its body did not arrive in time") from None
+    if sum(map(content.count, (b"[", b"{", b","))) > PARTS:
+        raise _refused(413, "request_too_large", what, f"its body has more than {PARTS} parts")
     return bytes(content)
 
 

@@ -55,6 +55,10 @@ class Spend:
         self._elsewhere = usd
         self._look()
 
+    def beyond(self, most_usd: float) -> bool:
+        """Whether one call may cost more than the entire cap: by hanging up on it, a program would end the run."""
+        return self.cap_usd is not None and round(most_usd, _DIGITS) > self.cap_usd
+
     @asynccontextmanager
     async def charge(self, most_usd: float) -> AsyncIterator[Charge]:
         """Around one call, entered once it may go out."""

@@ -1,6 +1,8 @@
 """The proxy: `CONNECT`, and plain HTTP by absolute URL, to the hosts that a sandbox's egress allows."""
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 
 from sandbox_runtime.egress import Allow, Closed
 from sandbox_runtime.gateway.addresses import Address, read, why_not
-from sandbox_runtime.gateway.front import STRANGER_S, Find, basic
+from sandbox_runtime.gateway.front import STRANGER_S, Find
 from sandbox_runtime.gateway.passage import TUNNELS, GatewayPassage
 from sandbox_runtime.gateway.resolving import Resolve
 
@@ -128,7 +130,7 @@ class Tunnel:
         """To an address that was looked at: a name is resolved once, and never again on the way there."""
         what = f"{head.host}:{head.port}"
         if not self._may(head, passage):
-            passage.refusals.add(what, "not among what the sandbox's egress allows")
+            passage.refusals.add(what, "not among the hosts that the sandbox may reach (allow_hosts)")
             raise _Answered(403, NOT_ALLOWED)
         addresses = await self._resolved(head, passage)
         for address in addresses:
@@ -214,7 +216,7 @@ async def _head(reader: asyncio.StreamReader) -> _Head:
     if request is None or None in fields:
         raise _Answered(400, "this is not a request of HTTP/1.1")
     named = [(field["name"], field["value"]) for field in fields if field is not None]
-    tokens = [basic(value) for name, value in named if name.lower() == "proxy-authorization"]
+    tokens = [_basic(value) for name, value in named if name.lower() == "proxy-authorization"]
     token = tokens[0] if len(tokens) == 1 else None
     if request["method"] == "CONNECT":
         return _Head(*_authority(request["target"], None), token, b"")
@@ -230,6 +232,17 @@ async def _head(reader: asyncio.StreamReader) -> _Head:
     start = f"{request['method']} {'/' * path.startswith('?')}{path} HTTP/1.1"
     sent = [start, f"Host: {target['authority']}", *kept, "Connection: close", "", ""]
     return _Head(*_authority(target["authority"], 80), token, "\r\n".join(sent).encode("latin-1"))
+
+
+def _basic(value: str) -> str | None:
+    """The password of `Proxy-Authorization: Basic ...`; None where it is something else."""
+    scheme, _, encoded = value.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(encoded.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return None
 
 
 def _authority(text: str, port: int | None) -> tuple[str, int]:

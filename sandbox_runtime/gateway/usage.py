@@ -1,7 +1,7 @@
 """How many tokens an answer says it took, read while it passes: JSON or a stream of events, of either dialect."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -10,18 +10,6 @@ from sandbox_runtime.gateway.providers import Dialect
 
 KEPT = 32 * 2**20
 """Bytes of an answer, or of one line of a stream, beyond which its usage is not read."""
-
-
-class Reader(Protocol):
-    """Sees an answer pass."""
-
-    def feed(self, chunk: bytes) -> bytes:
-        """See a part of it; what of it may go on now."""
-        ...
-
-    def tokens(self) -> tuple[Tokens | None, bool]:
-        """What was counted so far, and whether that is all there is to pay for."""
-        ...
 
 
 class Whole:
@@ -39,7 +27,7 @@ class Whole:
         return chunk
 
     def tokens(self) -> tuple[Tokens | None, bool]:
-        """Of the answer, once all of it was seen."""
+        """Of the answer, once all of it was seen; and whether that is all there is to pay for."""
         try:
             answer = orjson.loads(self._kept) if self._size <= KEPT else None
         except orjson.JSONDecodeError:
@@ -89,7 +77,7 @@ class Events:
         return line if self._hides else b""
 
     def tokens(self) -> tuple[Tokens | None, bool]:
-        """Of the events seen."""
+        """Of the events seen; and whether that is all there is to pay for."""
         counted = tokens_of(self._usage) if self._usage else None
         return counted, self._final and not self._dearer and counted is not None
 

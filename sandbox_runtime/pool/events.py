@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from typing import Literal
 
-PoolEventKind = Literal["starting", "ready", "failed", "died", "retires", "ended", "grows", "shrinks", "gave_up"]
+PoolEventKind = Literal[
+    "starting",
+    "ready",
+    "failed",
+    "unasked",
+    "died",
+    "retires",
+    "ended",
+    "not_freed",
+    "grows",
+    "shrinks",
+    "gave_up",
+]
 
 
 @dataclass(frozen=True)
@@ -11,10 +23,12 @@ class PoolEvent:
     """One change, told on the pool's event loop; `ready` of the `wanted` sandboxes are up after it.
 
     `starting`: one is being started. `ready`: it is in the fleet file. `failed`: a start came to nothing, and another
-    follows in `seconds`; told once of those that fail together for one reason. `died`: one that was up has ended by
-    itself, and is replaced, in `seconds`. `retires`: it is no longer in the fleet file, as nobody needs it. `ended`:
-    one that retired is freed. `grows`, `shrinks`: there is work for more, or for fewer. `gave_up`: none is up and
-    starting has failed too often in a row.
+    follows in `seconds`; told once of those that fail together for one reason. `unasked`: a server refused what the
+    fleet file gives, and its endpoint could not be told anew. `died`: one that was up has ended by itself, and is
+    replaced, in `seconds`. `retires`: it is no longer in the fleet file, as nobody needs it. `ended`: one that retired
+    is freed. `not_freed`: something of one may be left, or of several where there is no `id`; a sweep ends it.
+    `grows`, `shrinks`: there is work for more, or for fewer. `gave_up`: none is up and starting has failed too often in
+    a row.
 
     `seconds`: of `ready` how long the start took. `elapsed_s`: since the pool began. `id`: the sandbox's, where it has
     one.

@@ -8,7 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sandbox_runtime.owner import Owner
-from sandbox_runtime.records import private_folder, remove_tree, sockets_folder
+from sandbox_runtime.records import is_private, private_folder, sockets_folder
+from sandbox_runtime.trees import remove_tree
 
 OWNER = "owner.json"
 
@@ -34,10 +35,11 @@ def fleet_folder(root: Path | None = None) -> Iterator[Path]:
 
 
 def sweep_folders(root: Path | None = None) -> None:
-    """Remove those of processes that are certainly gone."""
-    with contextlib.suppress(FileNotFoundError):
-        for folder in list(_root(root).iterdir()):
-            if _is_orphan(folder):
+    """Remove those of processes that are certainly gone; nothing where somebody else may have put them there."""
+    fleets = _root(root)
+    if is_private(fleets.parent) and is_private(fleets):
+        for folder in list(fleets.iterdir()):
+            if is_private(folder) and _is_orphan(folder):
                 remove_tree(folder)
 
 

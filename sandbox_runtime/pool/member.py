@@ -24,7 +24,7 @@ class Member(Protocol):
         ...
 
     async def close(self) -> None:
-        """End it and free everything of it; safe to call twice, and shielded."""
+        """End it and free everything of it; safe to call twice, and shielded. Raises `SandboxError`."""
         ...
 
 

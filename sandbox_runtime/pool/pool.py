@@ -86,6 +86,7 @@ class SandboxPool:
         self._retire_s = retire_s
         self._close_s = close_s
         self._places: dict[int, _Place] = {}
+        self._asking: set[asyncio.Task[None]] = set()
         self._started = 0
         self._ever_ready = False
         self._first: asyncio.Future[None] | None = None
@@ -141,6 +142,8 @@ class SandboxPool:
         if place is None or place.member is None or (place.asking is not None and not place.asking.done()):
             return
         place.asking = asyncio.get_running_loop().create_task(self._ask_again(place, place.member))
+        self._asking.add(place.asking)
+        place.asking.add_done_callback(self._asking.discard)
 
     def left(self, url: str) -> None:
         """Nothing is under way any more at the sandbox of this address, and nothing new comes there."""
@@ -154,13 +157,13 @@ class SandboxPool:
         if self._timer is not None:
             self._timer.cancel()
         tasks = [place.task for place in self._places.values() if place.task is not None]
-        asking = [place.asking for place in self._places.values() if place.asking is not None]
+        asking = list(self._asking)
         for task in [*tasks, *asking]:
             task.cancel()
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=self._close_s)
-            if late:
-                self._tell("failed", f"{len(late)} did not end within {self._close_s:g} s")
+        if tasks or asking:
+            _, late = await asyncio.wait([*tasks, *asking], timeout=self._close_s)
+            if left := len(late.intersection(tasks)):
+                self._tell("not_freed", f"{left} did not end within {self._close_s:g} s")
         if self._first is not None:
             self._first.cancel()
 
@@ -176,10 +179,14 @@ class SandboxPool:
             place.task.add_done_callback(lambda task, place=place: self._emptied(place, task))  # type: ignore[misc]
 
     def _emptied(self, place: _Place, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
         if self._over:
+            # A `SandboxError` is of a start that came to nothing together with the one that ended the pool.
+            if error is not None and not isinstance(error, SandboxError):
+                self._tell("not_freed", f"{type(error).__name__}: {error}")
             return
         del self._places[place.number]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if error is not None:
             self._give_up(error)
         else:
             self._fill()
@@ -222,10 +229,13 @@ class SandboxPool:
                 ended = await self._serve(place, member)
             finally:
                 place.member = None
-                self._unlist(place)
-                await member.close()
+                try:
+                    self._unlist(place)
+                finally:
+                    freed = await self._free(member)
             if ended is None:
-                self._tell("ended", of=member)
+                if freed:
+                    self._tell("ended", of=member)
                 return
             short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
             pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
@@ -275,10 +285,19 @@ class SandboxPool:
             key = f"{place.number}-{self._started}"
             self._roster.put(key, endpoint)
         except BaseException:
-            await member.close()
+            await self._free(member)
             raise
         place.member, place.key, place.url = member, key, _bare(endpoint.url)
         place.left.clear()
+
+    async def _free(self, member: Member) -> bool:
+        """Whether all of it could be freed; what could not is for a sweep, and its place is as good as before."""
+        try:
+            await member.close()
+        except (SandboxError, OSError) as error:
+            self._tell("not_freed", str(error), of=member)
+            return False
+        return True
 
     async def _serve(self, place: _Place, member: Member) -> Ended | None:
         """Until it has died, or was to retire and has come to the end of its calls: None."""
@@ -305,14 +324,13 @@ class SandboxPool:
         place.asked = time.monotonic()
         try:
             endpoint = await member.endpoint()
+            if place.member is member and place.key is not None:
+                self._roster.put(place.key, endpoint)
+                place.url = _bare(endpoint.url)
         except Gone:
             return  # its end is told by `wait`
-        except SandboxError as error:
-            self._tell("failed", f"its endpoint was asked for anew: {error}", of=member)
-            return
-        if place.member is member and place.key is not None:
-            self._roster.put(place.key, endpoint)
-            place.url = _bare(endpoint.url)
+        except (SandboxError, OSError) as error:
+            self._tell("unasked", str(error), of=member)
 
     def _unlist(self, place: _Place) -> None:
         if place.key is not None:

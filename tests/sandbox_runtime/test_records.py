@@ -1,12 +1,13 @@
 """Records of sandboxes: found by whoever comes later, whatever became of them."""
 
+import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.records import Records, is_private, private_folder, remove_tree, sockets_folder, state_folder
+from sandbox_runtime.records import Records, is_private, private_folder, sockets_folder, state_folder
 
 
 @pytest.fixture
@@ -61,6 +62,32 @@ def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: R
     records.remove(found)
     assert not record.sockets.exists()
     assert records.all() == []
+
+
+def test_what_a_later_version_wrote_is_listed_and_no_orphan(records: Records) -> None:
+    record = records.add({"run": "r1"})
+    (record.folder / "record.json").write_text('{"version": 2, "owner": "of another kind"}')
+    (found,) = records.all()
+    assert (found.is_orphan, "later version" in found.found().owner) == (False, True)
+
+
+def test_a_record_that_the_system_does_not_let_us_read_is_no_orphan(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.add({"run": "r1"})
+
+    def full(_: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Path, "read_bytes", full)
+    (found,) = records.all()
+    assert (found.is_orphan, "Too many open files" in found.found().owner) == (False, True)
+
+
+def test_a_record_that_cannot_be_made_leaves_nothing(records: Records, tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        records.add({}, {"no json": object()})
+    assert list((tmp_path / "state" / "sandboxes" / "process").iterdir()) == []
 
 
 def test_what_is_no_record_of_ours_is_left_alone(records: Records, tmp_path: Path) -> None:
@@ -126,7 +153,3 @@ def test_the_folders_are_those_that_the_environment_names(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert state_folder() == tmp_path / ".local/state/evolverpc"
     assert sockets_folder().name == f"evolverpc-{os.getuid()}"
-
-
-def test_removing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
-    remove_tree(tmp_path / "nothing")

@@ -55,9 +55,21 @@ def test_a_server_that_ends_or_is_late_is_told_with_its_last_words() -> None:
     ):
         pass
     with (
-        pytest.raises(ServerFailed, match="not ready in time"),
+        pytest.raises(ServerFailed, match=r"not ready within 0\.2 s"),
         running_server(program("time.sleep(60)"), ready_s=0.2),
     ):
+        pass
+
+
+def test_a_server_that_closes_its_stdout_and_lives_on_is_not_waited_for_longer_than_asked() -> None:
+    deaf = program("os.close(1)", "time.sleep(60)")
+    with pytest.raises(ServerFailed, match=r"still ran after 0\.5 s"), running_server(deaf, ready_s=0.5):
+        pass
+
+
+def test_a_ready_line_without_a_url_is_a_failure() -> None:
+    nowhere = READY.replace('"url": "http://127.0.0.1:1/rpc", ', "")
+    with pytest.raises(ServerFailed, match="no url"), running_server(program(nowhere, "time.sleep(60)")):
         pass
 
 

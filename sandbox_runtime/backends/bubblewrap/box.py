@@ -18,6 +18,7 @@ from sandbox_runtime.sandbox import LOG_BYTES, SandboxError
 from sandbox_runtime.uninterrupted import all_of, to_the_end
 
 _LAST_WORDS_S = 1.0
+_TOLD_BYTES = 4096
 
 
 class Box:
@@ -37,7 +38,7 @@ class Box:
         self._log_end: int | None = None
 
     async def start(self) -> None:
-        """Have it up, with no command yet. Raises `SandboxError`, `OSError`; then it is still to be closed."""
+        """Have it up, with no command yet. Raises `SandboxError`, `OSError`: see `said`; it is still to be closed."""
         resources = Resources(groups=[str(folder) for folder in self._group.folders])
         self.record = self._machine.records.update(self.record, resources.written())
         self._log_end = self.log.pipe()
@@ -56,10 +57,10 @@ class Box:
             descriptors = [_closed_by(opened, written(order)) for order in orders]
             try:
                 pid = await self._machine.door.start(self._number, [*descriptors, self._log_end])
-            except SandboxError as error:
+            except SandboxError:
                 await self.gone()
                 await asyncio.sleep(0)  # what it said last may not be read yet
-                raise SandboxError(f"{error}: {self.log.text()}") from None
+                raise
         resources = Resources(groups=resources.groups, monitor=pid, started=started_at(pid))
         self.record = self._machine.records.update(self.record, resources.written())
 
@@ -91,6 +92,10 @@ class Box:
         await self._machine.door.stop(run)
         await asyncio.wait({status})
         status.exception()  # looked at: that the sandbox has ended is as good
+
+    def said(self) -> str:
+        """The end of its log, to be told with an error."""
+        return self.log.content()[-_TOLD_BYTES:].decode("utf-8", "replace")
 
     def logged(self, stdin: int, *more: int) -> list[int]:
         """The descriptors of a command whose output goes to the log."""

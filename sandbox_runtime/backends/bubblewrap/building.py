@@ -12,6 +12,7 @@ from sandbox_runtime.backends.bubblewrap.machine import Machine
 from sandbox_runtime.backends.bubblewrap.order import RunOrder
 from sandbox_runtime.backends.bubblewrap.variables import MODELS_URL, TUNNEL_URL
 from sandbox_runtime.passage import MODELS_PORT, TUNNEL_PORT, Passage
+from sandbox_runtime.sandbox import NotPrepared, SandboxError
 from sandbox_runtime.uninterrupted import to_the_end
 
 _OUTPUT_BYTES = 64 * 1024
@@ -31,6 +32,16 @@ class Builder:
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
     ) -> tuple[int, bytes]:
         """Run one command, as `environments.Run` says; its network is the way out alone."""
+        try:
+            return await self._run(argv, cwd, env, timeout_s, readable)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise NotPrepared(f"{argv[0]} cannot be run: {error}") from error
+
+    async def _run(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+    ) -> tuple[int, bytes]:
         bounds = Bounds(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
         user = self._machine.builder
         if user is not None:
@@ -38,7 +49,10 @@ class Builder:
         box = Box(self._machine, {"purpose": "build"}, Shape(tuple(readable), cwd), bounds, user)
         stdin = sealed(b"")
         try:
-            await box.start()
+            try:
+                await box.start()
+            except SandboxError as error:
+                raise NotPrepared(f"{argv[0]} cannot be run: {error}\n{box.said()}".rstrip()) from error
             variables = dict(env)
             if self._way_out is not None:
                 await self._way_out.serve(*await box.listen(MODELS_PORT, TUNNEL_PORT))

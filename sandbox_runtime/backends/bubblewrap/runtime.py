@@ -16,6 +16,7 @@ from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
 from sandbox_runtime.backends.bubblewrap.packages import PRELOAD, SERVER, server_mounts
 from sandbox_runtime.backends.bubblewrap.resources import free
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
+from sandbox_runtime.closing import close_after_failure, close_all
 from sandbox_runtime.egress import Closed
 from sandbox_runtime.environments import Environments
 from sandbox_runtime.passage import Passage
@@ -75,7 +76,7 @@ class BubblewrapRuntime:
 
     async def _leave(self) -> None:
         try:
-            await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes.values())))
+            await close_all(self._sandboxes.values())
         finally:
             await self._here.door.leave()
             self._machine = None
@@ -108,16 +109,16 @@ class BubblewrapRuntime:
             raise NotReady(f"no sandbox can be made: {error}", stage="create") from error
         self._sandboxes[sandbox.id] = sandbox
         ended = asyncio.ensure_future(sandbox.wait())
-        ended.add_done_callback(partial(self._forget, sandbox.id))
+        ended.add_done_callback(partial(self._forget, sandbox))
         try:
             await sandbox.bring_up()
         except (OSError, TimeoutError, SandboxError) as error:
-            await sandbox.close()
+            await close_after_failure(sandbox)
             if isinstance(error, NotReady):
                 raise
             raise sandbox.not_ready(str(error) or f"it took longer than {spec.ready_s:g} s") from error
         except BaseException:
-            await sandbox.close()
+            await close_after_failure(sandbox)
             raise
         return sandbox
 
@@ -130,30 +131,40 @@ class BubblewrapRuntime:
             await machine.door.leave()
         return self._here
 
-    def _forget(self, id_: str, ended: "asyncio.Future[Ended]") -> None:
-        del self._sandboxes[id_]
-        if not ended.cancelled() and (error := ended.exception()) is not None:
-            logger.error("not all of sandbox %s could be freed, `sweep` tries again: %s", id_, error)
+    def _forget(self, sandbox: BubblewrapSandbox, ended: "asyncio.Future[Ended]") -> None:
+        del self._sandboxes[sandbox.id]
+        error = None if ended.cancelled() else ended.exception() or sandbox.not_freed
+        if error is not None:
+            logger.error("not all of sandbox %s could be freed, `sweep` tries again: %s", sandbox.id, error)
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
         """Those of this user on this machine."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """End those that nobody owns any more, or all of them."""
-        swept = []
+        """End those that nobody owns any more, or all of them; see `Runtime.sweep`."""
+        swept, faults = [], []
         for record in await asyncio.to_thread(self._records.all, labels):
-            if record.is_orphan or not orphans_only:
-                await to_the_end(self._sweep, record)
+            ours = self._sandboxes.get(record.id)
+            if orphans_only and (ours is not None or not record.is_orphan):
+                continue
+            try:
+                if ours is not None:
+                    await ours.close()
+                elif record.unknown:
+                    raise SandboxError(record.unknown)
+                else:
+                    await to_the_end(self._sweep, record)
                 swept.append(record.id)
+            except (SandboxError, OSError) as error:
+                faults.append(f"{record.id}: {error}")
+        if faults:
+            raise SandboxError(f"swept {len(swept)} sandboxes, but not all: {'; '.join(faults)}")
         return swept
 
     def _sweep(self, record: Record) -> None:
         self._records.condemn(record)
-        try:
-            free(record)
-        except OSError as error:
-            raise SandboxError(f"cannot sweep sandbox {record.id}: {error}") from error
+        free(record)
         self._records.remove(record)
 
 

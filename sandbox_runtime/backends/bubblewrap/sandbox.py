@@ -51,6 +51,7 @@ class BubblewrapSandbox:
         self._freeing: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.stage: Stage = "create"
+        self.not_freed: SandboxError | None = None
 
     @property
     def id(self) -> str:
@@ -115,7 +116,7 @@ class BubblewrapSandbox:
         try:
             either: set[asyncio.Future[Any]] = {healthy, self._main}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if self._main.done():
+            if self._main.done() and not (healthy.done() and healthy.exception() is None):
                 status = self._main.exception() or self._main.result()
                 raise self.not_ready(f"{self._spec.main.argv[0]} ended before it was ready: {status}")
             self.stage = "ready"
@@ -128,10 +129,9 @@ class BubblewrapSandbox:
 
     def not_ready(self, why: str) -> NotReady:
         """The error that says so, with the end of its log."""
-        tail = self._box.log.text()
-        return NotReady(
-            f"sandbox {self.id} did not become ready ({self.stage}): {why}\n{tail}", stage=self.stage, log_tail=tail
-        )
+        tail = self._box.said()
+        told = f"sandbox {self.id} did not become ready ({self.stage}): {why}\n{tail}".rstrip()
+        return NotReady(told, stage=self.stage, log_tail=tail)
 
     async def endpoint(self) -> Endpoint:
         """Where its server answers."""
@@ -161,9 +161,11 @@ class BubblewrapSandbox:
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
-        """End it and free everything of it."""
+        """End it and free everything of it. Raises `SandboxError` where something stays."""
         self._end(Ended("terminated", detail="closed"))
         await all_of(self.wait())
+        if self.not_freed is not None:
+            raise self.not_freed
 
     def _check_up(self) -> None:
         if self._freeing is not None:
@@ -183,6 +185,9 @@ class BubblewrapSandbox:
                 await asyncio.wait({self._watching})
             if self._main is not None:
                 await asyncio.wait({self._main})
+        except (SandboxError, OSError) as error:
+            self.not_freed = SandboxError(f"sandbox {self.id}: {error}; sweep it later")
+            self.not_freed.__cause__ = error
         except BaseException as error:
             self._ended.set_exception(error)
             raise

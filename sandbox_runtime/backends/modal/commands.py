@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import modal
 from modal import exception
@@ -16,6 +16,7 @@ from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.places import SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.sandbox import EXEC_BYTES, Executed
 from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.tail import Tail
 from sandbox_runtime.uninterrupted import all_of
 
 GRACE_S = 10.0
@@ -23,31 +24,6 @@ GRACE_S = 10.0
 
 _GUARD = Path(guard.__file__).read_text(encoding="utf-8")
 _CHUNK_BYTES = 2**20
-
-
-class Tail:
-    """The end of what was written, `limit` bytes of it."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._data = bytearray()
-
-    def add(self, data: bytes) -> None:
-        """More of it."""
-        self._data += data
-        if len(self._data) > 2 * self._limit:
-            del self._data[: -self._limit]
-
-    def __bytes__(self) -> bytes:
-        return bytes(self._data[-self._limit :])
-
-
-class Sink(Protocol):
-    """Takes what is written."""
-
-    def add(self, data: bytes) -> None:
-        """More of it."""
-        ...
 
 
 class Commands:
@@ -73,7 +49,7 @@ class Commands:
             text=False,
         )
 
-    async def run(self, command: Command, log: Sink | None = None) -> Executed:
+    async def run(self, command: Command, log: Tail | None = None) -> Executed:
         """One from its start to its end; `log` hears both of its streams. When cancelled, the command is ended too."""
         began = time.monotonic()
         mark = f"\n-- {secrets.token_hex(16)} --\n"
@@ -88,10 +64,10 @@ class Commands:
         except asyncio.CancelledError:
             self._end(mark)
             raise
-        written = bytes(err)
+        written = err.bytes()
         if written.endswith(mark.encode()):
             status, written = None, written[: -len(mark)]
-        return Executed(status, bytes(out), written[-EXEC_BYTES:], time.monotonic() - began)
+        return Executed(status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began)
 
     async def close(self) -> None:
         """Stop to end what was under way: the sandbox ends with all of it."""
@@ -100,15 +76,14 @@ class Commands:
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _followed(
-        self, process: ContainerProcess[bytes], command: Command, sinks: tuple[Tail, Tail], log: Sink | None
+        self, process: ContainerProcess[bytes], command: Command, sinks: tuple[Tail, Tail], log: Tail | None
     ) -> int | None:
         feeding = asyncio.ensure_future(_feed(process, command.stdin))
         try:
-            # A command may end without having read its input, and then what became of that means nothing.
-            both = _both(copied(process.stdout, sinks[0], log), copied(process.stderr, sinks[1], log))
-            await both
+            await _both(copied(process.stdout, sinks[0], log), copied(process.stderr, sinks[1], log))
             status = await process.wait.aio()
         finally:
+            # A command may end without having read its input, and then what became of that means nothing.
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
         return None if status == -1 else status
@@ -128,7 +103,7 @@ class Commands:
             return  # it was to end early: its guard ends it in time, or the sandbox is gone and the command with it
 
 
-async def copied(stream: AsyncIterable[bytes], *sinks: Sink | None) -> None:
+async def copied(stream: AsyncIterable[bytes], *sinks: Tail | None) -> None:
     """Read a stream to its end, all of it into each of these."""
     async for data in stream:
         for sink in sinks:

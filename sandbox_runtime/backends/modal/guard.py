@@ -1,7 +1,7 @@
 """Runs one command in a sandbox, bounded, and leaves nothing of it behind. Alone with the standard library: it is sent.
 
-    python -I -c GUARD run MARK SECONDS PROCESSES FILE_MB CWD ARGV...    SECONDS 0: no limit
-    python -I -c GUARD end MARK                                          ends the command of that mark
+    python -I -S -c GUARD run MARK SECONDS PROCESSES FILE_MB CWD ARGV...    SECONDS 0: no limit
+    python -I -S -c GUARD end MARK                                          ends the command of that mark
 
 The exit status is the command's, 128 + signal where that killed it. When its time is over, MARK follows what it wrote
 to stderr. All that it starts stays below the guard, however deep and in whichever session: that adopts what lost its

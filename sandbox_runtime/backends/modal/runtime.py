@@ -15,6 +15,7 @@ from sandbox_runtime.backends.modal.asking import GONE, REFUSED, asking, persist
 from sandbox_runtime.backends.modal.reach import gateway_urls, reach
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.modal.tags import START, found, tags_of_start
+from sandbox_runtime.closing import close_after_failure, close_all
 from sandbox_runtime.recipe import Prepared, Recipe
 from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable
 from sandbox_runtime.spec import SandboxSpec
@@ -74,7 +75,7 @@ class ModalRuntime:
 
     async def __aexit__(self, *_: object) -> None:
         """End every sandbox that was started and not closed."""
-        await all_of(self._close_all())
+        await all_of(close_all(self._open))
 
     async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
         """Find the recipe's published image; only `afresh` builds one.
@@ -125,7 +126,7 @@ class ModalRuntime:
         try:
             await sandbox.bring_up()
         except BaseException:
-            await sandbox.close()
+            await close_after_failure(sandbox)
             raise
         return sandbox
 
@@ -136,7 +137,10 @@ class ModalRuntime:
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
         """See `Runtime.sweep`. Only on the machine that started it a sandbox is known to be an orphan."""
         wanted = [(sandbox, of) for sandbox, of in await self._found(labels) if of.orphan or not orphans_only]
-        await _at_once([_end(sandbox) for sandbox, _ in wanted])
+        faults = [fault for fault in await _at_once([_fault(sandbox) for sandbox, _ in wanted]) if fault is not None]
+        if faults:
+            left = len(wanted) - len(faults)
+            raise SandboxError(f"swept {left} sandboxes, but not all: {'; '.join(faults)}")
         return [of.id for _, of in wanted]
 
     async def _created(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
@@ -220,9 +224,6 @@ class ModalRuntime:
             everything = await _at_once([told(sandbox) for sandbox in await persistently(listed)])
         return [one for one in everything if one is not None]
 
-    async def _close_all(self) -> None:
-        await asyncio.gather(*(sandbox.close() for sandbox in list(self._open)))
-
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:
         if self._opened is None:
             raise RuntimeError("enter the runtime first: `async with ModalRuntime() as runtime`")
@@ -255,3 +256,12 @@ async def _at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def _end(sandbox: modal.Sandbox) -> None:
     with asking("end a sandbox"), contextlib.suppress(*GONE):
         await persistently(lambda: sandbox.terminate.aio())
+
+
+async def _fault(sandbox: modal.Sandbox) -> str | None:
+    """Why it could not be ended."""
+    try:
+        await _end(sandbox)
+    except SandboxError as error:
+        return f"{sandbox.object_id}: {error}"
+    return None

@@ -13,12 +13,13 @@ import modal
 from modal import exception
 
 from sandbox_runtime.backends.modal.asking import GONE, asking, persistently
-from sandbox_runtime.backends.modal.commands import Commands, Tail, copied
+from sandbox_runtime.backends.modal.commands import Commands, copied
 from sandbox_runtime.backends.modal.places import PORT
 from sandbox_runtime.endpoint import Endpoint
 from sandbox_runtime.health import until_healthy
 from sandbox_runtime.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
 from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.tail import Tail
 from sandbox_runtime.uninterrupted import all_of
 
 LOST_S = 60.0
@@ -42,7 +43,7 @@ class ModalSandbox:
         self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch())
         self._main: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[bool] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._closed = closed
 
     @property
@@ -78,15 +79,15 @@ class ModalSandbox:
 
     async def logs(self) -> str:
         """See `Sandbox.logs`."""
-        return bytes(self._log).decode("utf-8", "replace")
+        return self._log.text()
 
     async def wait(self) -> Ended:
         """See `Sandbox.wait`."""
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
-        """End it at Modal. Where that does not answer, a warning says so, and closing it again tries again."""
-        if self._closing is None or (self._closing.done() and not self._closing.result()):
+        """End it at Modal. Raises `SandboxError` where that does not answer; closing it again tries again."""
+        if self._closing is None or (self._closing.done() and _has_failed(self._closing)):
             self._closing = asyncio.create_task(self._close())
         await all_of(_awaited(self._closing))
 
@@ -189,7 +190,7 @@ class ModalSandbox:
         return Gone(f"sandbox {self.id} has ended: {_told(self._ended.result())}")
 
     def _not_ready(self, what: str, stage: str) -> NotReady:
-        tail = bytes(self._log)[-4096:].decode("utf-8", "replace")
+        tail = self._log.bytes()[-4096:].decode("utf-8", "replace")
         return NotReady(f"sandbox {self.id}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
 
     async def _terminate(self) -> None:
@@ -199,17 +200,15 @@ class ModalSandbox:
             except GONE:
                 return  # it has ended
 
-    async def _close(self) -> bool:
-        """Whether it has certainly ended."""
+    async def _close(self) -> None:
         try:
             await self._terminate()
             self._settle(Ended("terminated"))
         except SandboxError as error:
             self._settle(Ended("lost", detail=f"it could not be ended: {error}"))
-            logger.warning(
-                "sandbox %s may be left at Modal until its lifetime is over, or it is swept: %s", self.id, error
-            )
-            return False
+            raise SandboxError(
+                f"sandbox {self.id} may be left at Modal until its lifetime is over, or it is swept: {error}"
+            ) from error
         finally:
             for task in (self._watching, self._main):
                 if task is not None:
@@ -218,12 +217,15 @@ class ModalSandbox:
             await self._commands.close()
         self._closed(self)
         await self._sandbox.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked, to end it either
-        return True
 
 
 def _told(ended: Ended) -> str:
     status = "" if ended.status is None else f" with status {ended.status}"
     return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 async def _awaited(work: Awaitable[_T]) -> _T:

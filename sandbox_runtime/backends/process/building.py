@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sandbox_runtime.backends.process.running import Bounds, Running
-from sandbox_runtime.sandbox import EXEC_BYTES
+from sandbox_runtime.sandbox import EXEC_BYTES, NotPrepared
 from sandbox_runtime.tail import Tail
 from sandbox_runtime.uninterrupted import all_of
 
@@ -17,10 +17,13 @@ async def run_build(
     timeout_s: float,
     readable: Sequence[str],  # noqa: ARG001  all of this machine is
 ) -> tuple[int, bytes]:
-    """One command, as `environments.Run` says. Raises `TimeoutError`."""
+    """One command, as `environments.Run` says. Raises `TimeoutError`, `NotPrepared`."""
     output = Tail(EXEC_BYTES)
     mark = f"build-{secrets.token_hex(6)}"
-    running = Running.start(argv, mark=mark, folder=cwd, env=env, bounds=Bounds(), stdout=output)
+    try:
+        running = Running.start(argv, mark=mark, folder=cwd, env=env, bounds=Bounds(), stdout=output)
+    except OSError as error:
+        raise NotPrepared(f"{argv[0]!r} cannot be run: {error}") from error
     try:
         in_time = await running.finished(timeout_s)
     finally:

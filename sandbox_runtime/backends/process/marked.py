@@ -2,16 +2,20 @@
 
 import contextlib
 import os
+import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 MARK = "EVOLVERPC_SANDBOX"
 """`ID` in the environment of a sandbox's server, `ID.NUMBER` in that of one of its commands."""
 
+LAUNCH = Path(__file__).with_name("launch.py")
+
 END_S = 30.0
+_TOLD_S = 25.0
 _FIRST_LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.05
 
@@ -22,10 +26,42 @@ class _Process(NamedTuple):
     started: int
 
 
+def told_to_end(launches: Collection[int]) -> None:
+    """Have each `launch` of these pidfds end all that it started, and wait until they have. Blocks."""
+    waiting = select.poll()
+    left = set(launches)
+    for launch in launches:
+        waiting.register(launch, select.POLLIN)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(launch, signal.SIGTERM)
+    deadline = time.monotonic() + _TOLD_S
+    while left and (rest := deadline - time.monotonic()) > 0:
+        for launch, _ in waiting.poll(rest * 1000):
+            waiting.unregister(launch)
+            left.discard(launch)
+
+
+def launches_told_to_end(mark: str) -> None:
+    """The same for every `launch` with this mark: killing those would set free what they hold. Blocks."""
+    with contextlib.ExitStack() as opened:
+        found = []
+        for pid, process in _running():
+            if _is_marked(pid, mark) and _is_launch(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    found.append(os.pidfd_open(pid))
+                    opened.callback(os.close, found[-1])
+                    now = _read(pid)
+                    if now is None or now.started != process.started:
+                        found.pop()
+        told_to_end(found)
+
+
 def end_all(
     mark: str, leader: Callable[[], int | None] = lambda: None, *, since: int = 0, within_s: float = END_S
 ) -> set[int]:
     """Kill all that run with this mark until none is found twice, as one that forks may slip by once. Blocks.
+
+    That is for what a `launch` does not hold any more: one that forks without pause may slip by twice, too.
 
     With them those below one of them, and those of the session of `leader`: a process that made itself undumpable
     shows its environment to nobody. `leader` must not have been waited for, or else its pid could be another's by now.
@@ -105,6 +141,13 @@ def _read(pid: int) -> _Process | None:
     if fields[0] in (b"Z", b"X"):
         return None
     return _Process(parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
+
+
+def _is_launch(pid: int) -> bool:
+    try:
+        return f"\0{LAUNCH}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
 
 
 def _is_marked(pid: int, mark: str) -> bool:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from sandbox_runtime.backends.process.marked import MARK, end_all
+from sandbox_runtime.backends.process.marked import LAUNCH, MARK, end_all, told_to_end
 from sandbox_runtime.owner import started_at
 from sandbox_runtime.tail import Tail
 
-_LAUNCH = Path(__file__).with_name("launch.py")
 _PIECE_BYTES = 256 * 1024
 _DRAIN_S = 2.0
 """How long the end of its pipes is waited for when all of it has ended: somebody else may hold them."""
@@ -29,7 +28,7 @@ class Bounds:
 
 
 class Running:
-    """A command that was started, as the leader of a session. `stderr` None: what it writes there goes to `stdout`."""
+    """A command that was started, by a `launch` of its own. `stderr` None: what it writes there goes to `stdout`."""
 
     def __init__(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         self._mark = mark
@@ -54,8 +53,11 @@ class Running:
         stderr: Tail | None = None,
         stdin: bytes | Path = b"",
         listening: int = -1,
+        outlives: bool = False,
     ) -> Self:
         """Start it; one that cannot be run ends with status 126 or 127. To be ended in any case.
+
+        `outlives`: it goes on when this process is killed, until it is swept; all else ends soon after.
 
         Raises:
             OSError: no process can be started, or `stdin` cannot be read.
@@ -63,8 +65,14 @@ class Running:
         with _opened(stdin) as source:
             process = subprocess.Popen(  # noqa: S603  a millisecond; the caller chooses the command
                 (
-                    *(sys.executable, "-I", "-S", str(_LAUNCH)),
-                    *(str(folder), str(bounds.memory), str(bounds.file), str(listening)),
+                    *(sys.executable, "-I", "-S", str(LAUNCH)),
+                    *(
+                        "0" if outlives else str(os.getpid()),
+                        str(folder),
+                        str(bounds.memory),
+                        str(bounds.file),
+                        str(listening),
+                    ),
                     *argv,
                 ),
                 stdin=source,
@@ -85,8 +93,17 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """It leads a session of its own."""
+        """Of the process that `launch` is, which ends with all of it."""
         return self._process.pid
+
+    @property
+    def command(self) -> int:
+        """The pid of the command itself, while it runs; it leads a session of its own."""
+        below = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        try:
+            return int(below.read_text().split()[0])  # orphans, which it is given later, come after it
+        except (OSError, IndexError):
+            return self.pid
 
     @property
     def status(self) -> int | None:
@@ -114,6 +131,7 @@ class Running:
         return left
 
     def _end_all(self) -> set[int]:
+        told_to_end([self._pidfd])
         left = end_all(self._mark, lambda: self.pid, since=self._started)
         if self.pid not in left:
             status = self._process.wait()  # it has ended, or it would have been found as the leader

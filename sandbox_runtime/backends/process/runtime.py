@@ -1,6 +1,7 @@
 """Starts, finds and sweeps sandboxes that are plain processes."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -10,15 +11,17 @@ from pathlib import Path
 from typing import Self
 
 from sandbox_runtime.backends.process.building import run_build
-from sandbox_runtime.backends.process.marked import end_all
+from sandbox_runtime.backends.process.marked import end_all, launches_told_to_end
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
+from sandbox_runtime.closing import close_after_failure, close_all
 from sandbox_runtime.egress import Open
 from sandbox_runtime.environments import Environments
 from sandbox_runtime.owner import started_at
 from sandbox_runtime.recipe import Prepared, Recipe
-from sandbox_runtime.records import Record, Records, is_private, private_folder, remove_tree
+from sandbox_runtime.records import Record, Records, is_private, private_folder
 from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable, Unenforceable
 from sandbox_runtime.spec import SandboxSpec
+from sandbox_runtime.trees import remove_tree
 from sandbox_runtime.uninterrupted import all_of
 
 ISOLATES_NOTHING = (
@@ -41,6 +44,8 @@ class ProcessRuntime:
     they are made in, by default one of this user's below that for temporary files.
     """
 
+    name = "process"
+
     def __init__(
         self, *, environments: Path | None = None, records: Records | None = None, workspaces: Path | None = None
     ) -> None:
@@ -49,11 +54,6 @@ class ProcessRuntime:
         self._records = records or Records(self.name)
         self._sandboxes: dict[str, ProcessSandbox] = {}
         self._entered = False
-
-    @property
-    def name(self) -> str:
-        """See `Runtime`."""
-        return "process"
 
     async def __aenter__(self) -> Self:
         """See `Runtime`."""
@@ -66,7 +66,7 @@ class ProcessRuntime:
     async def __aexit__(self, *_: object) -> None:
         """See `Runtime`."""
         self._entered = False
-        await all_of(self._close_all())
+        await all_of(close_all(self._sandboxes.values()))
 
     async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
         """See `Runtime`."""
@@ -89,7 +89,7 @@ class ProcessRuntime:
         await sandbox.begin()
         self._sandboxes[sandbox.id] = sandbox
         if not self._entered:
-            await sandbox.close()
+            await close_after_failure(sandbox)
             raise Unavailable("the process backend's `async with` block has ended")
         return sandbox
 
@@ -98,13 +98,15 @@ class ProcessRuntime:
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """See `Runtime`. Raises `SandboxError` when all is done, where one of them could not be ended."""
+        """See `Runtime`."""
         swept, faults = [], []
         for record in await asyncio.to_thread(self._records.all, labels):
             ours = self._sandboxes.get(record.id)
             if orphans_only and (ours is not None or not record.is_orphan):
                 continue
             try:
+                if record.unknown and ours is None:
+                    raise SandboxError(record.unknown)
                 if ours is not None:
                     await ours.close()
                 else:
@@ -128,8 +130,9 @@ class ProcessRuntime:
             for folder in (workspace, workspace / "home", workspace / "tmp"):
                 folder.mkdir(mode=0o700)
         except OSError as error:
-            remove_tree(workspace)
-            self._records.remove(record)
+            with contextlib.suppress(OSError):  # the first error is told; a sweep finds what is left
+                remove_tree(workspace)
+                self._records.remove(record)
             raise NotReady(f"create: {error}", stage="create") from error
         return ProcessSandbox(spec, record, self._records, workspace, self._forget)
 
@@ -139,6 +142,7 @@ class ProcessRuntime:
     def _end(self, record: Record) -> None:
         """End all of one that is not ours, or that nobody's is any more. Blocks."""
         self._records.condemn(record)
+        launches_told_to_end(record.id)
         left = end_all(record.id, lambda: _leader(record))
         if left:
             raise SandboxError(f"processes {sorted(left)} cannot be ended")
@@ -147,12 +151,6 @@ class ProcessRuntime:
             if folder.name == name and is_private(folder.parent):
                 remove_tree(folder)
         self._records.remove(record)
-
-    async def _close_all(self) -> None:
-        ended = await asyncio.gather(*(box.close() for box in list(self._sandboxes.values())), return_exceptions=True)
-        for outcome in ended:
-            if isinstance(outcome, BaseException):
-                raise outcome
 
 
 def _check(spec: SandboxSpec) -> None:

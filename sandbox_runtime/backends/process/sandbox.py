@@ -1,11 +1,12 @@
 """One sandbox of plain processes: set up, started, used, and ended with all that it left."""
 
 import asyncio
+import logging
 import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,15 +14,18 @@ from sandbox_runtime.backends.process.running import Bounds, Running
 from sandbox_runtime.endpoint import ProcessEndpoint
 from sandbox_runtime.health import until_healthy
 from sandbox_runtime.owner import started_at
-from sandbox_runtime.records import Record, Records, remove_tree
+from sandbox_runtime.records import Record, Records
 from sandbox_runtime.sandbox import EXEC_BYTES, LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
 from sandbox_runtime.spec import Command, SandboxSpec
 from sandbox_runtime.tail import Tail
+from sandbox_runtime.trees import remove_tree
 from sandbox_runtime.uninterrupted import all_of
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOG_TAIL_BYTES = 4096
 _BACKLOG = 1024
+
+logger = logging.getLogger(__name__)
 
 
 class ProcessSandbox:
@@ -65,7 +69,10 @@ class ProcessSandbox:
             await self._start_main()
         except BaseException:
             self._over.set()
-            await all_of(self._free())
+            try:
+                await all_of(self._free())
+            except SandboxError as error:
+                logger.warning("%s", error)
             raise
         self._life = asyncio.create_task(self._live())
 
@@ -73,7 +80,7 @@ class ProcessSandbox:
         """See `Sandbox`."""
         self._check_up()
         assert self._main is not None, "it is up"  # noqa: S101
-        return ProcessEndpoint(self._url, self._token, pid=self._main.pid)
+        return ProcessEndpoint(self._url, self._token, pid=self._main.command)
 
     async def exec(self, command: Command) -> Executed:
         """See `Sandbox`. Raises `OSError` where the file of its input cannot be read."""
@@ -94,7 +101,7 @@ class ProcessSandbox:
         return await asyncio.shield(self._life)
 
     async def close(self) -> None:
-        """See `Sandbox`. Raises `SandboxError` where something of it cannot be ended or removed."""
+        """See `Sandbox`."""
         self._closing.set()
         await all_of(self.wait())
         if self._not_freed is not None:
@@ -105,13 +112,17 @@ class ProcessSandbox:
             raise Gone(f"sandbox {self.id} has ended")
 
     async def _set_up(self) -> None:
+        try:
+            way_out = await self._way_out()
+        except OSError as error:
+            raise self._not_ready("create", f"its way out cannot be opened: {error}") from error
         self._variables = {
             "PATH": ":".join((str(self._workspace / "bin"), *self._spec.prepared.path, STANDARD_PATH)),
             "HOME": str(self._workspace / "home"),
             "TMPDIR": str(self._workspace / "tmp"),
             "LANG": "C.UTF-8",
             **self._spec.prepared.env,
-            **await self._way_out(),
+            **way_out,
             **self._spec.env,
             **self._spec.secrets,
         }
@@ -136,7 +147,12 @@ class ProcessSandbox:
             return {}
         if passage.models_url is not None and passage.tunnel_url is not None:
             return passage.env(passage.models_url, passage.tunnel_url)
-        models, tunnel = _on_loopback(), _on_loopback()
+        models = _on_loopback()
+        try:
+            tunnel = _on_loopback()
+        except OSError:
+            models.close()
+            raise
         urls = [f"http://127.0.0.1:{listening.getsockname()[1]}" for listening in (models, tunnel)]
         await passage.serve(models, tunnel)
         return passage.env(*urls)
@@ -157,6 +173,7 @@ class ProcessSandbox:
                     bounds=self._bounds,
                     stdout=self._log,
                     listening=listening.fileno(),
+                    outlives=True,
                 )
                 resources = {**self._record.resources, "main": [main.pid, started_at(main.pid)]}
                 self._record = self._records.update(self._record, resources)
@@ -226,10 +243,7 @@ class ProcessSandbox:
             ended.set_result(None)
 
     def _folder_of(self, command: Command) -> Path:
-        cwd = PurePosixPath(command.cwd)
-        if cwd.is_absolute() or ".." in cwd.parts:
-            raise ValueError(f"{command.cwd!r} is not relative to the workspace")
-        return self._workspace / cwd
+        return self._workspace / command.cwd
 
     def _env_of(self, command: Command) -> dict[str, str]:
         return {**self._variables, **command.env}
@@ -241,10 +255,10 @@ class ProcessSandbox:
     async def _free(self) -> None:
         if self._commands:
             await asyncio.wait(list(self._commands))
-        left = await self._main.end() if self._main is not None else set()
-        if left:
-            raise SandboxError(f"sandbox {self.id}: processes {sorted(left)} cannot be ended; sweep it later")
         try:
+            left = await self._main.end() if self._main is not None else set()
+            if left:
+                raise SandboxError(f"sandbox {self.id}: processes {sorted(left)} cannot be ended; sweep it later")
             await asyncio.to_thread(remove_tree, self._workspace)
             await asyncio.to_thread(self._records.remove, self._record)
         except OSError as error:
@@ -263,6 +277,10 @@ async def _either(exited: "asyncio.Future[None]", event: asyncio.Event, within_s
 
 def _on_loopback() -> socket.socket:
     listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(_BACKLOG)
+    try:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
     return listening

@@ -47,7 +47,7 @@ import json, os, urllib.request
 def ask():
     request = urllib.request.Request(
         os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps({"model": "stub", "max_tokens": 1000, "messages": [{"role": "user", "content": "hi"}]}).encode(),
+        json.dumps({"model": "stub", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]}).encode(),
         {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
     )
     return json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"]
@@ -87,12 +87,12 @@ def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> No
 
 @contextlib.contextmanager
 def provider() -> Iterator[StubProvider]:
-    """A model provider beside the test, whose every call costs a cent at a dollar per thousand tokens."""
+    """A model provider beside the test, whose every call costs a cent at a dollar per thousand tokens of output."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     stub = StubProvider()
-    stub.answer = completion(5, 5)
+    stub.answer = completion(5, 10)
     asyncio.run_coroutine_threadsafe(stub.__aenter__(), loop).result(10)
     try:
         yield stub
@@ -107,7 +107,7 @@ def provider() -> Iterator[StubProvider]:
 def test_the_spend_cap_stops_a_run_within_one_call_and_the_key_is_seen_by_the_provider_alone(
     here: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prices = json.dumps({"stub": [1000, 1000]})
+    prices = json.dumps({"stub": [0, 1000]})
     with provider() as stub:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{stub.url}/v1")

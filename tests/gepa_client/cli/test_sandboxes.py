@@ -1,6 +1,7 @@
 """`gepa-client sandboxes`: what is there, and the end of what nobody owns."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,13 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from gepa_client.cli.app import build
 from gepa_client.cli.sandboxes import sandboxes
+from gepa_client.cli.shown_sandboxes import publishing
+from gepa_client.run.config import RunConfig
+from gepa_client.run.settings import load
 from sandbox_runtime.records import Records
 
 LEAVES = "import sys; from sandbox_runtime.records import Records; Records('process').add({'run': sys.argv[1]})"
@@ -36,6 +42,9 @@ def _state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def asked() -> Command:
     def run(**given: Any) -> int:
         default: dict[str, Any] = dict.fromkeys(("run", "sandbox", "modal_app", "repo", "ref", "git_token_file"))
+        default |= dict.fromkeys(
+            ("github_app_id", "github_app_key_file", "github_installation_id", "sandbox_workspace_mb")
+        )
         default |= dict.fromkeys(("sweep", "every", "yes", "publish", "as_json"), False)
         try:
             sandboxes(**{**default, **given})
@@ -114,6 +123,29 @@ def test_those_in_use_are_ended_only_where_that_is_said_twice(
 )
 def test_what_means_nothing_is_refused(asked: Command, given: dict[str, Any]) -> None:
     assert asked(**given) == 2
+
+
+def test_a_github_app_may_clone_what_is_published_by_the_command_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    published: list[RunConfig] = []
+
+    async def publish(settings: RunConfig, told: object) -> None:
+        published.append(settings)
+
+    monkeypatch.setattr("gepa_client.cli.sandbox_ground.publish", publish)
+    (tmp_path / "key.pem").write_text("key")
+    further = {
+        "github_app_id": "12",
+        "github_app_key_file": tmp_path / "key.pem",
+        "github_installation_id": 7,
+        "sandbox_workspace_mb": 4096,
+    }
+    given = {"repo": "https://github.com/o/r", "sandbox": "modal", **further}
+    command = publishing(load(None, given, must_end=False))
+    assert CliRunner().invoke(build("sandboxes"), shlex.split(command)[1:]).exit_code == 0
+    assert {name: getattr(published[0], name) for name in further} == further
+    assert publishing(published[0]) == command
 
 
 def test_where_there_are_none_that_is_said(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,3 +119,14 @@ async def test_where_there_can_be_no_jail_the_server_says_why(
         monkeypatch.setenv(name, value.format(fake=tmp_path))
     with pytest.raises(SettingsError, match=told):
         await check(open_jail())
+
+
+async def test_a_root_around_the_repository_is_refused(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    (repository / "gepa.toml").write_text('root = ".."\nprogram = "program.py"\n')
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-m", "rpc_server", "--jail"), cwd=repository, stderr=PIPE, stdout=PIPE
+    )
+    _, said = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, b"`root` is" in said) == (2, True), said

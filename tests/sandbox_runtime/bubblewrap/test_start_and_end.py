@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import Gone, NotPrepared, NotReady, SandboxError
-from sandbox_runtime.backends.bubblewrap.resources import Resources
+from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
+from sandbox_runtime.backends.bubblewrap.resources import Resources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.health import until_healthy
-from sandbox_runtime.records import Records
+from sandbox_runtime.records import Record, Records
 from tests.sandbox_runtime.bubblewrap.boxes import (
     groups_of,
     left_of,
@@ -79,6 +80,53 @@ async def test_one_that_does_not_become_ready_says_why_and_leaves_nothing(
     for failure, (_, stage, told) in zip(failures, FAILING, strict=True):
         assert isinstance(failure, NotReady)
         assert (failure.stage, told in str(failure)) == (stage, True), failure
+    assert left_of(records, sockets) == []
+
+
+async def test_of_a_long_log_a_failure_tells_the_end_and_once(runtime: BubblewrapRuntime) -> None:
+    with pytest.raises(NotReady) as failure:
+        await started(runtime, setup=(python("print('x' * 100_000 + 'the end'); exit(3)"),))
+    assert str(failure.value).count("the end") == 1
+    assert len(str(failure.value)) < 5000
+    assert len(failure.value.log_tail) <= 4096
+
+
+async def test_a_sweep_goes_on_after_one_that_cannot_be_swept_and_closes_its_own(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = await started(runtime)
+    bad, _ = sorted((records.add({}) for _ in range(2)), key=lambda record: record.id)
+
+    def freeing(record: Record) -> None:
+        if record.id == bad.id:
+            raise OSError("it is stuck")
+        free(record)
+
+    monkeypatch.setattr(runtime_module, "free", freeing)
+    with pytest.raises(SandboxError, match=f"swept 2 .*{bad.id}: it is stuck"):
+        await runtime.sweep(orphans_only=False)
+    ended = await own.wait()
+    assert (ended.kind, ended.detail) == ("terminated", "closed")
+    assert [record.id for record in records.all()] == [bad.id]
+    monkeypatch.undo()
+    assert await runtime.sweep(orphans_only=False) == [bad.id]
+    assert left_of(records, sockets) == []
+
+
+async def test_one_that_cannot_be_freed_says_so_when_it_is_closed(
+    runtime: BubblewrapRuntime, records: Records, sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = await started(runtime)
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "remove", fail)
+        with pytest.raises(SandboxError, match="the disk is gone; sweep it later"):
+            await sandbox.close()
+    assert (await sandbox.wait()).kind == "terminated"
+    await runtime.sweep(orphans_only=False)
     assert left_of(records, sockets) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import rpc_server
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, groups_of, python, result, said, shell, started
 
@@ -54,7 +55,7 @@ async def test_it_sees_no_file_of_the_host_and_writes_to_none(runtime: Bubblewra
     mounted = [line.split()[1] for line in (await said(sandbox, "cat /proc/mounts")).splitlines()]
     writable = await said(sandbox, f"for place in {' '.join(mounted)}; do test -w $place && echo $place; done; true")
     assert {place for place in writable.split() if not place.startswith("/dev/")} == {*WRITABLE[:3]}
-    for path in ("/x", "/usr/x", "/etc/x", "/dev/x", "/proc/sys/kernel/hostname", str(Path.cwd())):
+    for path in ("/x", "/usr/x", "/etc/x", "/dev/x", "/proc/sys/kernel/hostname", rpc_server.__path__[0]):
         assert (await result(sandbox, f"touch {path}/x || echo x > {path}")).status != 0, path
 
 

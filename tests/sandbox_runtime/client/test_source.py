@@ -1,5 +1,7 @@
 """A commit on its way into a sandbox: found, fetched alone, packed, and unpacked there."""
 
+import asyncio
+import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -7,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import SandboxError
-from sandbox_runtime.client import Checkout, Source
+from sandbox_runtime.client import Checkout, GitFailed, Source
+from sandbox_runtime.locked import lock_if_free
 from tests.sandbox_runtime.client.repositories import commit, git
 
 FILES = {"app/program.py": "print('one')\n", "app/requirements.txt": "x\n", "top.txt": "top"}
@@ -150,6 +153,112 @@ async def test_branches_tags_and_whole_ids_are_looked_up_elsewhere(repository: P
     checkout = await ready(f"file://{repository}", cache, wanted if ref == "earlier" else ref)
     assert checkout.commit == wanted
     assert checkout.branch == ("topic" if ref == "topic" else "main")
+
+
+async def test_a_sweep_leaves_a_mirror_that_somebody_works_in_and_cannot_fail_a_start(
+    repository: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    commit(elsewhere, FILES)
+    await ready(f"file://{repository}", cache)
+    (mirror,) = (cache / "mirrors").iterdir()
+    os.utime(mirror, (0, 0))
+    with lock_if_free(cache / "locks" / mirror.name) as held:
+        assert held
+        commit(elsewhere, {"more.txt": "1"})
+        await ready(str(elsewhere), cache)
+        assert mirror.exists()
+    commit(elsewhere, {"more.txt": "2"})
+    with monkeypatch.context() as patch:
+        patch.setattr("sandbox_runtime.client.source.remove_tree", failing)
+        await ready(str(elsewhere), cache)
+    assert "it is stuck" in caplog.text
+    commit(elsewhere, {"more.txt": "3"})
+    await ready(str(elsewhere), cache)
+    assert not mirror.exists()
+
+
+async def test_a_source_that_another_process_works_with_is_waited_for_in_words(repository: Path, cache: Path) -> None:
+    await ready(f"file://{repository}", cache)
+    (mirror,) = (cache / "mirrors").iterdir()
+    told: list[str] = []
+    waiting = asyncio.Event()
+    source = Source(f"file://{repository}#app", cache=cache)
+
+    def tell(words: str) -> None:
+        told.append(words)
+        waiting.set()
+
+    with lock_if_free(cache / "locks" / mirror.name):
+        starting = asyncio.create_task(source.ready(told=tell))
+        await asyncio.wait_for(waiting.wait(), 10)
+    await starting
+    assert told == [f"waiting for another process that works with file://{repository}#app"]
+
+
+def failing(_: Path) -> None:
+    raise OSError("it is stuck")
+
+
+async def test_manifests_and_commits_that_are_too_large_are_refused_before_they_are_read(
+    repository: Path, cache: Path
+) -> None:
+    with pytest.raises(SandboxError, match="is of 2 MB, and a sandbox's workspace of 1 MB"):
+        commit(repository, {"data": "0" * 2**21})
+        await Source(str(repository), cache=cache, most_mb=1).ready(told=print)
+    commit(repository, {"requirements.txt": "\0" * (2**22 + 1)})
+    with pytest.raises(SandboxError, match=r"more than 4 MB.* largest is requirements\.txt"):
+        await ready(str(repository), cache)
+    assert inside(cache / "commits") == []
+
+
+def inside(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def test_what_is_kept_is_for_its_user_alone(repository: Path, cache: Path) -> None:
+    os.makedirs(cache / "commits", 0o755)  # noqa: PTH103  as it was before
+    checkout = await ready(f"file://{repository}", cache)
+    assert {mode(path) for path in (cache, *inside(cache))} == {0o700}
+    assert mode(checkout.tar) == 0o600
+
+
+async def test_no_command_that_a_repositorys_own_configuration_names_is_run(repository: Path, cache: Path) -> None:
+    commit(repository, {".gitattributes": "* filter=one.two\n", "top.txt": "same"})
+    mark = repository.parent / "ran"
+    command = f"touch {mark}; cat; false"
+    for name in ("filter.one.two.clean", "filter.one.two.process", "core.fsmonitor", "remote.origin.uploadpack"):
+        git(repository, "config", name, command)
+    for name, value in {
+        "filter.one.two.required": "true",
+        "remote.origin.url": f"file://{repository}",
+        "remote.origin.promisor": "true",
+        "extensions.partialClone": "origin",
+        "core.repositoryFormatVersion": "1",
+    }.items():
+        git(repository, "config", name, value)
+    (repository / "top.txt").write_text("SAME")  # only the content says that it has changed
+    os.utime(repository / "top.txt", (1, 1))
+    told: list[str] = []
+    await ready(str(repository), cache, told=told)
+    assert "1 uncommitted changes" in told[0]
+    blob = git(repository, "rev-parse", "HEAD:app/requirements.txt")
+    (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(GitFailed, match=blob):
+        await ready(str(repository / "app"), cache)
+    assert not mark.exists()
+
+
+async def test_a_repository_that_is_committed_as_files_is_none(repository: Path, cache: Path) -> None:
+    git(repository, "init", "--quiet", "--bare", str(repository / "inner"))
+    git(repository / "inner", "config", "core.bare", "false")
+    git(repository / "inner", "config", "core.worktree", str(repository))
+    with pytest.raises(SandboxError, match="cannot use bare repository"):
+        await ready(str(repository / "inner"), cache)
 
 
 async def test_a_fetch_that_was_killed_does_not_stand_in_the_way(repository: Path, cache: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,33 @@ async def test_packages_are_installed_without_the_programs_own_scripts(
     commands = len(run.commands)
     await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, told=print)
     assert len(run.commands) == commands
+
+
+@needs_npm
+@pytest.mark.parametrize("taken", ["files", "files/package.json", "files/node_modules"])
+async def test_nothing_is_written_through_links_that_build_code_made(
+    environments: Environments, wheels: Path, tmp_path: Path, taken: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    package = {"name": "p", "scripts": {"prepare": "exit 1"}}
+    files = {"requirements.txt": b"greeting\n", "package.json": json.dumps(package).encode()}
+    prepared: list[dict[str, object]] = []
+
+    class Linking(HostRun):
+        async def __call__(
+            self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+        ) -> tuple[int, bytes]:
+            if "pip" not in argv:
+                return (0, b"") if "--prefix" in argv else await super().__call__(argv, cwd, env, timeout_s, readable)
+            prepared.append(json.loads((cwd / "files/package.json").read_bytes()))
+            (cwd / taken).rename(cwd / "moved")
+            (cwd / taken).symlink_to(elsewhere if taken == "files" else elsewhere / "package.json")
+            return 0, b""
+
+    await environments.ready(Recipe(node=">=18", files=files), run=Linking(), told=print)
+    assert prepared == [{"name": "p"}]
+    assert list(elsewhere.iterdir()) == []
 
 
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(

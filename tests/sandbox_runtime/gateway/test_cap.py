@@ -159,6 +159,19 @@ async def test_a_model_without_a_price_is_refused_under_a_cap_and_told_how_to_pr
     assert provider.seen == [] and len(told.refusals) == 2
 
 
+async def test_a_call_that_might_cost_more_than_the_entire_cap_is_refused(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+) -> None:
+    async with opened(capped(1.0)) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "n": 101}) as response:
+            assert response.status == 403
+            assert "entire" in (await response.json())["error"]["message"]
+        async with one.chat(http, {**ASKED, "n": 100}) as response:
+            assert response.status == 200
+    assert len(provider.seen) == len(told.refusals) == 1
+
+
 async def test_without_a_cap_a_model_without_a_price_is_told_as_unpriced(
     opened: Opens, http: aiohttp.ClientSession, told: Told
 ) -> None:

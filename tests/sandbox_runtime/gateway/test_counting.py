@@ -139,10 +139,11 @@ def test_the_bundled_table_prices_the_usual_models() -> None:
         ("/chat/completions", {"max_tokens": 10}, 40e-6),
         ("/chat/completions", {"max_tokens": 10, "max_completion_tokens": 20, "n": 3}, 240e-6),
         ("/chat/completions", {}, 4e-3),
-        ("/chat/completions", {"max_tokens": 10**9}, 4e-3),
+        ("/chat/completions", {"max_tokens": 10**6}, 4e-3),
         ("/chat/completions", {"max_output_tokens": 1}, 4e-3),
         ("/responses", {"max_output_tokens": 10}, 40e-6),
         ("/completions", {"max_tokens": 10, "prompt": ["a", "b"]}, 80e-6),
+        ("/completions", {"max_tokens": 10, "prompt": [1, 2, 3]}, 40e-6),
         ("/embeddings", {}, 0.0),
     ],
 )
@@ -157,7 +158,13 @@ def test_the_most_that_a_call_can_cost(path: str, more: dict[str, Any], usd: flo
 def test_what_is_not_text_may_take_all_that_a_model_can_read() -> None:
     price = Prices({}, TABLE).of("openai", "gpt")
     assert price is not None
-    for more in ({"previous_response_id": "1"}, {"input": [{"type": "input_image", "file_id": "1"}]}):
+    video = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}
+    for more in (
+        {"previous_response_id": "1"},
+        {"input": [{"type": "input_image", "file_id": "1"}]},
+        {"messages": [{"content": [video]}]},
+        {"prompt": {"id": "1"}},
+    ):
         asked = ask(openai("k"), "/responses", json.dumps({"model": "gpt", **more}).encode())
         assert asked.most_usd(price) >= 0.6
 
@@ -168,10 +175,15 @@ def test_counting_tokens_is_free() -> None:
     assert ask(anthropic("k"), "/messages/count_tokens", b'{"model": "gpt"}').most_usd(price) == 0.0
 
 
+def test_a_body_is_kept_no_longer_than_it_is_to_be_sent() -> None:
+    asked = ask(openai("k"), "/embeddings", b'{"model": "gpt"}')
+    assert asked.take().read() == b'{"model":"gpt"}' and asked.sent == b""
+
+
 def test_a_stream_whose_provider_counts_none_is_left_as_it_is() -> None:
     provider = configured("plain", "http://plain.example/v1", {}, counts_streams=False)
     asked = ask(provider, "/chat/completions", b'{"model": "m", "stream": true}')
-    assert not asked.usage_added and "stream_options" not in asked.body
+    assert not asked.usage_added and b"stream_options" not in asked.sent
     with pytest.raises(NotAsked):
         ask(provider, "/chat/completions", b'{"stream": true}')
 

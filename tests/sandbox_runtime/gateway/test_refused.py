@@ -111,6 +111,12 @@ async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_pas
         {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "https://evil.example/?secret"}}]}]},
         {"messages": [{"content": [{"type": "tool_result", "content": [{"type": "image", "source": {"url": "x:"}}]}]}]},
         {"input": [{"content": [{"type": "input_file", "file_url": "https://evil.example"}]}]},
+        {"messages": [{"content": [{"type": "video_url", "video_url": {"url": "https://evil.example"}}]}]},
+        {"messages": [{"content": [{"type": "file", "file": {"file_data": "https://evil.example"}}]}]},
+        {"messages": [{"type": "text", "content": [{"type": "new", "new_url": ["https://evil.example"]}]}]},
+        {"input": [{"type": "computer_call_output", "output": {"image_url": "https://evil.example"}}]},
+        {"prompt": {"variables": {"a": {"type": "input_image", "image_url": "https://evil.example"}}}},
+        {"model": "perplexity/sonar-pro"},
     ],
 )
 async def test_what_a_provider_would_reach_for_a_sandbox_is_refused_unless_it_may_reach_all(
@@ -131,9 +137,12 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     tools = [{"type": "function", "function": {}}, {"name": "Bash", "input_schema": {}}, {"type": "bash_20250124"}]
     used = {"type": "tool_use", "input": {"type": "image", "source": {"url": "https://a.example"}}}
+    said = {"type": "output_text", "text": "https://a.example", "annotations": [{"url": "https://a.example"}]}
+    variables = {"url": "https://a.example"}
     async with opened() as gateway:
         one = await sandbox(gateway)
-        async with one.chat(http, {**ASKED, "tools": tools, "messages": [{"content": [picture, used]}]}) as response:
+        asked = {"tools": tools, "messages": [{"content": [picture, used, said]}], "prompt": {"variables": variables}}
+        async with one.chat(http, {**ASKED, **asked}) as response:
             assert response.status == 200
 
 
@@ -145,7 +154,15 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
         (b'{"model": 5}', {}, 400),
         (b'{"model": "m", "n": "3"}', {}, 400),
         (b'{"model": "m", "models": ["dear"]}', {}, 400),
+        *((json.dumps({"model": "m", name: {}}).encode(), {}, 400) for name in ("provider", "preset", "route")),
+        (b'{"model": "m", "extra_body": {}}', {}, 400),
+        (b'{"model": "m@preset/dear"}', {}, 400),
         (b'{"model": "m", "max_tokens": 1e3}', {}, 400),
+        (b'{"model": "m", "max_tokens": 1000001}', {}, 400),
+        (b'{"model": "m", "n": 1000000000000, "max_tokens": 16000}', {}, 400),
+        (b'{"model": "m", "best_of": 129}', {}, 400),
+        (b'{"model": "m", "a": ' + b"[" * 500 + b"]" * 500 + b"}", {}, 400),
+        (b'{"model": "m", "a": [' + b"[]," * 2_000_000 + b"[]]}", {}, 413),
         (b'{"model": "m", "temperature": NaN}', {}, 400),
         (b"{}", {"Content-Encoding": "gzip"}, 415),
         (b" " * (33 * 2**20), {}, 413),
@@ -173,18 +190,29 @@ async def test_a_body_that_is_not_a_request_goes_nowhere(
     assert provider.seen == []
 
 
+@pytest.mark.parametrize("model", ["x" * 257, "claude-x\n\x1b[2J"])
+async def test_a_model_whose_name_cannot_be_one_is_not_even_told(
+    opened: Opens, http: aiohttp.ClientSession, told: Told, model: str
+) -> None:
+    async with opened(Policy(models=("gpt-*",))) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "model": model}) as response:
+            assert response.status == 400
+    assert told.refusals == [] and told.calls == []
+
+
 async def test_models_that_are_not_listed_are_refused(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
     async with opened(Policy(models=("gpt-*", "anthropic/claude-*"))) as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "model": "gpt-x"}) as response:
             assert response.status == 200
         for _ in range(3):
-            async with one.chat(http, {**ASKED, "model": "claude-x\n\x1b[2J"}) as response:
+            async with one.chat(http, {**ASKED, "model": "claude-é"}) as response:
                 assert response.status == 403 and (await response.json())["type"] == "error"
         await one.passage.close()
     assert [(refusal.what, refusal.times) for refusal in told.refusals] == [
-        ("openai/claude-x\\n\\x1b[2J", 1),
-        ("openai/claude-x\\n\\x1b[2J", 2),
+        ("openai/claude-\\xe9", 1),
+        ("openai/claude-\\xe9", 2),
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from grpclib import Status
 from modal_proto import api_pb2
 
-from sandbox_runtime import Command, Gone, NotReady, Throttled, Unavailable
+from sandbox_runtime import Command, Gone, NotReady, SandboxError, Throttled, Unavailable
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
@@ -157,14 +157,11 @@ async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud
     assert (before.url, before.token) == (after.url, after.token)
 
 
-async def test_a_close_that_modal_refuses_says_so_and_can_be_repeated(
-    cloud: Cloud, runtime: ModalRuntime, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_close_that_modal_refuses_says_so_and_can_be_repeated(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
-    await sandbox.close()
-    assert sandbox.id in caplog.text
-    assert "may be left at Modal" in caplog.text
+    with pytest.raises(SandboxError, match=f"{sandbox.id} may be left at Modal"):
+        await sandbox.close()
     assert cloud.running == [sandbox.id]
     assert (await sandbox.wait()).kind == "lost"
     await sandbox.close()
@@ -175,9 +172,19 @@ async def test_what_could_not_be_closed_is_tried_again_when_the_runtime_is_left(
     async with ModalRuntime() as runtime:
         sandbox = await runtime.start(spec(cloud))
         cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
-        await sandbox.close()
+        with pytest.raises(SandboxError):
+            await sandbox.close()
         assert cloud.running == [sandbox.id]
     assert cloud.running == []
+
+
+async def test_leaving_the_runtime_tells_how_many_could_not_be_freed(cloud: Cloud) -> None:
+    with pytest.raises(SandboxError, match=r"1 of 2 .* may be left at Modal"):
+        async with ModalRuntime() as runtime:
+            for _ in range(2):
+                await runtime.start(spec(cloud))
+            cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
+    assert len(cloud.running) == 1
 
 
 async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: Cloud, runtime: ModalRuntime) -> None:

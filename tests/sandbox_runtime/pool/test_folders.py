@@ -34,3 +34,15 @@ def test_one_whose_owner_is_gone_is_swept(tmp_path: Path) -> None:
 
 def test_there_may_be_none_to_sweep(tmp_path: Path) -> None:
     sweep_folders(tmp_path)
+
+
+def test_nothing_is_swept_through_a_link_or_where_others_may_write(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES, str(tmp_path / "theirs")], check=False, timeout=60)
+    [theirs] = (tmp_path / "theirs" / "fleets").iterdir()
+    (tmp_path / "linked").mkdir(mode=0o700)
+    (tmp_path / "linked" / "fleets").symlink_to(tmp_path / "theirs" / "fleets")
+    sweep_folders(tmp_path / "linked")
+    assert theirs.is_dir()
+    (tmp_path / "theirs").chmod(0o777)
+    sweep_folders(tmp_path / "theirs")
+    assert theirs.is_dir()

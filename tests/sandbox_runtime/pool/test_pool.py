@@ -291,6 +291,50 @@ async def test_one_whose_endpoint_cannot_be_told_is_freed_again(tmp_path: Path) 
     assert [sandbox.closed for sandbox in mute] == [1, 1, 1]
 
 
+async def test_one_that_cannot_be_freed_is_told_and_its_place_filled_again(tmp_path: Path) -> None:
+    class Sticky(FakeSandbox):
+        async def close(self) -> None:
+            await super().close()
+            raise SandboxError("a process stays")
+
+    made: list[Sticky] = []
+
+    async def start(number: int) -> Sticky:
+        made.append(Sticky(f"m{number}-{len(made)}"))
+        return made[-1]
+
+    yard = Yard()
+    yard.start = start  # type: ignore[method-assign,assignment]
+    async with pool_of(yard, 2, tmp_path) as (pool, watched):
+        await watched.until(lambda: pool.ready == 2)
+        made[0].die()
+        await watched.until(lambda: pool.ready == 2 and len(made) == 3)
+        (told,) = [event for event in watched.events if event.kind == "not_freed"]
+        assert (told.id, told.detail) == (made[0].id, "a process stays")
+        assert made[2].url in listed(tmp_path)
+    assert watched.kinds().count("not_freed") == 3
+    assert "gave_up" not in watched.kinds()
+
+
+async def test_an_endpoint_that_cannot_be_told_anew_is_no_failed_start(tmp_path: Path) -> None:
+    class Forgetful(FakeSandbox):
+        async def endpoint(self) -> Endpoint:
+            if self.tokens:
+                raise SandboxError("no token")
+            return await super().endpoint()
+
+    async def start(number: int) -> Forgetful:
+        return Forgetful(f"m{number}")
+
+    yard = Yard()
+    yard.start = start  # type: ignore[method-assign,assignment]
+    async with pool_of(yard, 1, tmp_path) as (pool, watched):
+        await pool.first_ready()
+        pool.refused("http://127.0.0.1/m0/rpc")
+        await watched.until(lambda: "unasked" in watched.kinds())
+    assert "failed" not in watched.kinds()
+
+
 async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp_path: Path) -> None:
     never = asyncio.Event()
 
@@ -305,6 +349,7 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
     yard.start = start  # type: ignore[method-assign,assignment]
     async with pool_of(yard, 1, tmp_path, close_s=0.02) as (pool, watched):
         await pool.first_ready()
+    assert watched.kinds()[-1] == "not_freed"
     assert "did not end" in watched.events[-1].detail
     never.set()
 

@@ -62,9 +62,9 @@ def records_of(ground: Ground) -> list[str]:
 
 
 @contextlib.contextmanager
-def another_process(ground: Ground) -> "Iterator[subprocess.Popen[str]]":
+def another_process(ground: Ground, **changes: object) -> "Iterator[subprocess.Popen[str]]":
     """One that starts a sandbox, says its id, and then how it ended."""
-    spec = base64.b64encode(pickle.dumps(ground.spec())).decode()
+    spec = base64.b64encode(pickle.dumps(ground.spec(**changes))).decode()
     code = f"""
 import asyncio, base64, pickle
 {ground.another}

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from sandbox_runtime.backends.bubblewrap.doorman import forked, kernel
+from sandbox_runtime.backends.bubblewrap.doorman import calls, forked, kernel
 
 _KINDS = ("net", "ipc", "uts", "cgroup", "pid", "mnt")
 
@@ -145,6 +145,7 @@ def _ready(told: Any, given: list[int]) -> forked.Child:
     """The last of its own process: all that is the command's own, and then the command."""
     _place(given)
     try:
+        calls.keep_to_the_sandbox()
         forked.close_all_but(range(len(given)))
         forked.signals_as_new()
         os.setsid()

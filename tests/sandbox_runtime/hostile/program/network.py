@@ -116,3 +116,11 @@ def tunnel_without_a_token(example):
         sock.sendall(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n")
         answer = sock.recv(4096)
     return answer if b" 200" in answer.split(b"\r\n")[0] else None
+
+
+@attempt
+def the_machine_around_a_virtual_machine(example):
+    """AF_VSOCK knows no network namespace."""
+    with socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM) as sock:
+        sock.bind((socket.VMADDR_CID_ANY, 45556))
+        return str(sock)

@@ -126,3 +126,18 @@ def host_abstract_socket(example):
 @attempt
 def shared_memory(example):
     return [path for path in glob.glob("/dev/shm/*") if example["canary_name"] in path] or None
+
+
+@attempt
+def shared_keyring(example):
+    """Keys that whoever came of the same process would find."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    key = libc.syscall(248, b"user", b"mine", b"hidden", 6, -3)
+    return "key %d" % key if key > 0 else None
+
+
+@attempt
+def sockets_by_io_uring(example):
+    """A ring makes sockets of any kind, beside what looks at system calls."""
+    ring = ctypes.CDLL(None, use_errno=True).syscall(425, 4, ctypes.create_string_buffer(120))
+    return "ring %d" % ring if ring >= 0 else None

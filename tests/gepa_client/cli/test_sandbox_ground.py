@@ -1,0 +1,53 @@
+"""What the sandboxes of a command are started from."""
+
+from pathlib import Path
+
+import pytest
+
+from gepa_client.cli import sandbox_ground
+from gepa_client.run.settings import load
+from sandbox_runtime import Passage, Prepared, Recipe
+from sandbox_runtime.gateway.passage import GatewayPassage
+from tests.sandbox_runtime.client.repositories import commit
+
+
+class FakeRuntime:
+    """Keeps what builds would find in their environment."""
+
+    name = "bubblewrap"
+
+    def __init__(self) -> None:
+        self.way_out: Passage | None = None
+        self.env: dict[str, str] = {}
+
+    async def __aenter__(self) -> "FakeRuntime":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def prepare(self, recipe: Recipe, **_: object) -> Prepared:
+        assert self.way_out is not None
+        self.env = dict(self.way_out.env("http://models", "http://tunnel"))
+        return Prepared(recipe, server=())
+
+
+async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = FakeRuntime()
+
+    def opened(_: str, *, build_way_out: Passage | None, app_name: str | None) -> FakeRuntime:
+        runtime.way_out = build_way_out
+        return runtime
+
+    monkeypatch.setattr(sandbox_ground, "open_runtime", opened)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    commit(tmp_path / "program", {"requirements.txt": "x\n"})
+    settings = load(None, {"repo": str(tmp_path / "program"), "sandbox": "bubblewrap"}, must_end=False)
+    await sandbox_ground.publish(settings, print)
+    assert "HTTPS_PROXY" in runtime.env
+    assert not [name for name in runtime.env if not name.lower().endswith("_proxy")]
+    assert isinstance(runtime.way_out, GatewayPassage)
+    assert runtime.way_out.closed

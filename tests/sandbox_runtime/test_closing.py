@@ -1,0 +1,29 @@
+"""Several sandboxes are closed, each to its end, whatever becomes of the others."""
+
+import pytest
+
+from sandbox_runtime import SandboxError
+from sandbox_runtime.closing import close_after_failure, close_all
+
+
+class Closed:
+    def __init__(self, error: str = "") -> None:
+        self.error = error
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+        if self.error:
+            raise SandboxError(self.error)
+
+
+async def test_all_are_closed_and_the_first_failure_is_told_with_how_many_there_were() -> None:
+    sandboxes = [Closed(), Closed("stuck"), Closed("stuck too"), Closed()]
+    with pytest.raises(SandboxError, match=r"2 of 4 sandboxes could not be freed: stuck$"):
+        await close_all(sandboxes)
+    assert all(sandbox.closed for sandbox in sandboxes)
+
+
+async def test_after_another_failure_it_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    await close_after_failure(Closed("stuck"))
+    assert "stuck" in caplog.text

@@ -1,0 +1,62 @@
+"""Folders of programs are removed whatever was done in them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sandbox_runtime.trees import remove_tree
+
+DEPTH = 1500
+
+
+def deep(folder: Path, mode: int) -> None:
+    """`DEPTH` folders in one another, each with a file and this mode."""
+    made = []
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(DEPTH):
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        os.mkdir("d" * 20, dir_fd=here)
+        inner = os.open("d" * 20, os.O_RDONLY, dir_fd=here)
+        made.append(here)
+        here = inner
+        if len(made) > 1:
+            os.fchmod(made[-1], mode)
+            os.close(made[-2])
+    os.close(made[-1])
+    os.close(here)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o000, 0o500])
+def test_a_folder_is_removed_however_deep_and_closed_it_is(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    deep(folder, mode)
+    remove_tree(folder)
+    assert not folder.exists()
+
+
+def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir(0o750)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "kept")
+    remove_tree(tmp_path / "folder")
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o750
+
+
+def test_removing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    remove_tree(tmp_path / "nothing")
+
+
+def test_what_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def fail(_: Path) -> None:
+        raise OSError("busy")
+
+    monkeypatch.setattr(shutil, "rmtree", fail)
+    monkeypatch.setattr("sandbox_runtime.trees._COMMANDS", (("false",),))
+    with pytest.raises(OSError, match="cannot be removed"):
+        remove_tree(folder)
