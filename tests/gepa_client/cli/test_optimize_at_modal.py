@@ -62,7 +62,7 @@ def test_where_no_sandbox_can_be_had_the_run_pauses_and_goes_on_later(here: Plac
     paused = here.start(*at_modal(here, "out"), "--max-outage-s", "3")
     try:
         read_until(paused, "candidate", index=1)
-        cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED)
+        cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED, times=None)
         for sandbox in cloud.running:
             cloud.kill(sandbox)
         _, said = paused.communicate(timeout=120)
