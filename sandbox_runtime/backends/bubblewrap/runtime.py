@@ -24,6 +24,7 @@ from sandbox_runtime.recipe import Prepared, Recipe
 from sandbox_runtime.records import Record, Records
 from sandbox_runtime.sandbox import Ended, Found, NotPrepared, NotReady, Sandbox, SandboxError, Unenforceable
 from sandbox_runtime.spec import SandboxSpec
+from sandbox_runtime.sweeping import sweep_records
 from sandbox_runtime.uninterrupted import all_of, to_the_end
 
 logger = logging.getLogger(__name__)
@@ -143,24 +144,11 @@ class BubblewrapRuntime:
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
         """End those that nobody owns any more, or all of them; see `Runtime.sweep`."""
-        swept, faults = [], []
-        for record in await asyncio.to_thread(self._records.all, labels):
-            ours = self._sandboxes.get(record.id)
-            if orphans_only and (ours is not None or not record.is_orphan):
-                continue
-            try:
-                if ours is not None:
-                    await ours.close()
-                elif record.unknown:
-                    raise SandboxError(record.unknown)
-                else:
-                    await to_the_end(self._sweep, record)
-                swept.append(record.id)
-            except (SandboxError, OSError) as error:
-                faults.append(f"{record.id}: {error}")
-        if faults:
-            raise SandboxError(f"swept {len(swept)} sandboxes, but not all: {'; '.join(faults)}")
-        return swept
+
+        async def end(record: Record) -> None:
+            await to_the_end(self._sweep, record)
+
+        return await sweep_records(self._records, labels, self._sandboxes, end, orphans_only=orphans_only)
 
     def _sweep(self, record: Record) -> None:
         self._records.condemn(record)

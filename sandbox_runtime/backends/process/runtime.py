@@ -21,6 +21,7 @@ from sandbox_runtime.recipe import Prepared, Recipe
 from sandbox_runtime.records import Record, Records, is_private, private_folder
 from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable, Unenforceable
 from sandbox_runtime.spec import SandboxSpec
+from sandbox_runtime.sweeping import sweep_records
 from sandbox_runtime.trees import remove_tree
 from sandbox_runtime.uninterrupted import all_of
 
@@ -99,24 +100,11 @@ class ProcessRuntime:
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
         """See `Runtime`."""
-        swept, faults = [], []
-        for record in await asyncio.to_thread(self._records.all, labels):
-            ours = self._sandboxes.get(record.id)
-            if orphans_only and (ours is not None or not record.is_orphan):
-                continue
-            try:
-                if record.unknown and ours is None:
-                    raise SandboxError(record.unknown)
-                if ours is not None:
-                    await ours.close()
-                else:
-                    await all_of(asyncio.to_thread(self._end, record))
-                swept.append(record.id)
-            except (SandboxError, OSError) as error:
-                faults.append(f"{record.id}: {error}")
-        if faults:
-            raise SandboxError(f"swept {len(swept)} sandboxes, but not all: {'; '.join(faults)}")
-        return swept
+
+        async def end(record: Record) -> None:
+            await all_of(asyncio.to_thread(self._end, record))
+
+        return await sweep_records(self._records, labels, self._sandboxes, end, orphans_only=orphans_only)
 
     def _create(self, spec: SandboxSpec) -> ProcessSandbox:
         try:

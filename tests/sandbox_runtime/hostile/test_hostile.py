@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -79,13 +80,17 @@ def test_the_attempts_are_what_they_say(tmp_path: Path) -> None:
         import network
         import processes
         import reading
+        import writing
 
-        (tmp_path / "canary").write_text("x")
-        example = {"canary_file": str(tmp_path / "canary"), "canary_name": "canary", "canary": "y", "key": "z"}
+        canary = tmp_path / "canary"
+        canary.write_text("x")
+        example = {"canary_file": str(canary), "canary_name": "canary", "journal": str(canary)}
         assert reading.read_canary(example)
         assert processes.others()
-        assert network.LIMIT_S
+        assert writing.write_the_journal(example)
+        with socket.create_server(("127.0.0.1", 0)) as service:
+            assert network.host_loopback({"port": service.getsockname()[1]})
     finally:
         sys.path.remove(str(PROGRAM))
-        for name in ("network", "processes", "reading", "registry"):
+        for name in ("network", "processes", "reading", "registry", "writing"):
             sys.modules.pop(name, None)
