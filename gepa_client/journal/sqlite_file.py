@@ -73,7 +73,7 @@ class SqliteFile:
 
     def _prepare(self, schema: str) -> None:
         connection = self._connection
-        self._check_version(connection)
+        self._transaction("BEGIN", self._check_version)
         # Asked for only where needed: changing the mode wants the file to itself.
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -98,6 +98,7 @@ class SqliteFile:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
+        # In a transaction, whose reads see one state: between two of them another process may create the tables.
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != APPLICATION_ID:
             if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:

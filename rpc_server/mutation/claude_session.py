@@ -19,6 +19,8 @@ from claude_agent_sdk import (
     AssistantMessage,
     ClaudeAgentOptions,
     ClaudeSDKError,
+    CLIConnectionError,
+    CLINotFoundError,
     ProcessError,
     ResultMessage,
     TextBlock,
@@ -72,8 +74,7 @@ async def _run(task: dict[str, Any], private: Path) -> None:
                 result = message
     except ClaudeSDKError as error:
         if result is None:
-            killed = isinstance(error, ProcessError) and (error.exit_code or 0) < 0
-            _tell(failed=_ending(error), usage=usage.known, killed=killed)
+            _tell(failed=_ending(error), usage=usage.known, killed=_was_killed(error))
             return
         # An end that was told as a result already, and comes as an exception once more.
     if result is None:
@@ -151,6 +152,13 @@ def _ending(error: ClaudeSDKError) -> str:
     if status < 0:
         return f"the agent's program was killed by {signal.Signals(-status).name}"
     return f"the agent's program exited with status {status}"
+
+
+def _was_killed(error: ClaudeSDKError) -> bool:
+    """By a signal; or it was gone before it was asked anything, of which the SDK gives no exit status."""
+    if isinstance(error, ProcessError):
+        return (error.exit_code or 0) < 0
+    return isinstance(error, CLIConnectionError) and not isinstance(error, CLINotFoundError)
 
 
 def _tell_block(block: object, folder: str) -> None:

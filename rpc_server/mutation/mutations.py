@@ -138,7 +138,7 @@ class TreeMutations:
         except MutationRejected:
             if attempt.killed != 1:
                 raise
-        told(f"{self._editor.agent.name} was killed, and begins again")
+        told(f"{self._editor.agent.name} was cut short, and begins again")
         return await self._prepared_once(parents, order, before, attempt, told)
 
     async def _prepared_once(

@@ -122,6 +122,26 @@ def test_several_processes_open_and_write_one_new_file(tmp_path: Path) -> None:
     store.close()
 
 
+def test_whoever_opens_a_file_while_another_makes_it_sees_a_store(tmp_path: Path) -> None:
+    together = threading.Barrier(6)
+    opened = []
+
+    def open_it(path: Path) -> None:
+        together.wait(WAIT_S)
+        store = SqliteStore(path)
+        opened.append(path)
+        store.close()
+
+    paths = [tmp_path / f"{number}.db" for number in range(20)]
+    for path in paths:
+        threads = [threading.Thread(target=open_it, args=(path,)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    assert opened == [path for path in paths for _ in range(6)]
+
+
 def test_what_was_written_outlives_a_killed_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)

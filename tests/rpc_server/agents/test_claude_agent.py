@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -164,6 +165,23 @@ async def test_a_killed_agent_program_is_a_failure(workplace, model):
 
     with pytest.raises(AgentFailed, match="the agent's program was killed by SIGKILL"):
         await workplace.work(claude())
+
+
+async def test_an_agent_program_that_is_gone_before_it_is_asked_was_killed(workplace, model):
+    def kill_at_once() -> None:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for pid, command in workplace.processes().items():
+                if "_bundled/claude" in command:
+                    os.kill(pid, signal.SIGKILL)
+                    return
+
+    for _ in range(3):
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.to_thread(kill_at_once))
+            with pytest.raises(AgentFailed) as failed:
+                await workplace.work(claude())
+        assert failed.value.killed, failed.value.reason
 
 
 async def test_a_killed_session_is_a_failure_with_what_it_cost_by_then(workplace, model, until):
