@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from sandbox_runtime.environments.python import OLDEST
 from sandbox_runtime.recipe import Recipe
 from sandbox_runtime.sandbox import SandboxError
 
@@ -47,6 +48,7 @@ class Needs:
 async def needs_of(read: Read, folder: str, languages: Collection[Language] = LANGUAGES) -> Needs:
     """What the program in a folder needs for these languages, by the manifests there, else by those at the top.
 
+    A program that says nothing of either has a Python of its own all the same, for it is one in Python most likely.
     Files keep their names in the recipe; those that `requirements.txt` takes in are renamed, as they may be anywhere.
 
     Raises:
@@ -66,6 +68,8 @@ async def needs_of(read: Read, folder: str, languages: Collection[Language] = LA
     if "node" in languages:
         files |= node
         wanted["node"] = _node_version(node | node_version)
+    if "python" in languages and not files and not any(wanted.values()):
+        wanted["python"] = OLDEST
     recipe = Recipe(python=wanted.get("python"), node=wanted.get("node"), files=files)
     return Needs(recipe, node_folder if PACKAGES in files else None)
 

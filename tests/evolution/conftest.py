@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +44,11 @@ class World:
         env = {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache"), MARK: self.mark}
         return running_server(evolve.server_command(), cwd=self.repository, env=env)
 
-    def client(self, endpoint: Endpoint | None, *arguments: object, timeout_s: float = RUN_S) -> str:
+    def client(self, endpoint: Endpoint | None, *arguments: object, variables: Mapping[str, str] | None = None) -> str:
         """What a `gepa-client` command says, run in `folder`; its exit status must be 0."""
         ended = subprocess.run(
-            self.command(*arguments), cwd=self.folder, env=self.environment(endpoint),
-            capture_output=True, text=True, timeout=timeout_s, check=False,
+            self.command(*arguments), cwd=self.folder, env={**self.environment(endpoint), **(variables or {})},
+            capture_output=True, text=True, timeout=RUN_S, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
@@ -60,8 +60,13 @@ class World:
 
     def optimize_arguments(self, endpoint: Endpoint) -> list[object]:
         """Of `gepa-client`, for a run of the example with the scripted reflection model."""
+        return ["optimize", endpoint.url, *self.optimized]
+
+    @property
+    def optimized(self) -> list[object]:
+        """How the example is optimised, wherever its server is."""
         return [
-            *("optimize", endpoint.url, *evolve.OPTIMIZE, "--output", "run"),
+            *(*evolve.OPTIMIZE, "--output", "run"),
             *("--trainset", self.folder / "train.jsonl", "--valset", self.folder / "val.jsonl"),
             *("--reflection-lm", "openai/scripted", *self.reached_by),
         ]

@@ -16,8 +16,16 @@ async def needs(files: dict[str, str], folder: str = "") -> Needs:
     return await needs_of(read, folder)
 
 
-async def test_a_program_without_manifests_needs_nothing() -> None:
-    assert await needs({"app.py": "", "other/requirements.txt": "x"}) == Needs(Recipe(), None)
+@pytest.mark.parametrize(
+    ("files", "recipe"),
+    [
+        ({"app.py": "", "other/requirements.txt": "x"}, Recipe(python=">=3.8")),
+        ({"app.js": "", ".nvmrc": "20"}, Recipe(node="20")),
+        ({"app.js": "", "package.json": "{}"}, Recipe(files={"package.json": b"{}"})),
+    ],
+)
+async def test_a_program_that_asks_for_nothing_has_a_python(files: dict[str, str], recipe: Recipe) -> None:
+    assert (await needs(files)).recipe == recipe
 
 
 async def test_manifests_of_the_programs_folder_go_before_those_at_the_top() -> None:
