@@ -1,38 +1,71 @@
 """A whole run in sandboxes: the real coding agent reaches its model through the gateway, and its commits come out."""
 
 import json
+import random
 import shutil
+import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 
 import pytest
 
 from tests.evolution.conftest import World
 from tests.evolution.scenario import COMPARE, REMEMBER, TESTS
+from tests.modal_cloud import loopback_modal_beside
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 
 
-@pytest.fixture
-def state() -> Iterator[Path]:
-    """Where the command keeps what it knows; short, as sockets are in it."""
-    with tempfile.TemporaryDirectory(prefix="gepa-") as folder:
-        yield Path(folder)
+@dataclass(frozen=True)
+class Ground:
+    """Where sandboxes are: the flags and variables that say so."""
+
+    flags: tuple[object, ...]
+    variables: Mapping[str, str]
+
+
+@contextmanager
+def beside() -> Iterator[Ground]:
+    """On this machine."""
+    yield Ground(("--sandbox", "bubblewrap"), {})
+
+
+@contextmanager
+def at_modal() -> Iterator[Ground]:
+    """At a Modal on loopback, whose sandboxes reach this machine's gateway."""
+    with loopback_modal_beside() as cloud:
+        cloud.control.has_every_image = True
+        port = unused_port()
+        cloud.reach(port)
+        forwarded = ("--gateway-port", port, "--gateway-url", f"http://127.0.0.1:{port}")
+        yield Ground(("--sandbox", "modal", *forwarded), cloud.env)
+        assert cloud.running == []
+
+
+def unused_port() -> int:
+    """One that the system gives to nobody by itself."""
+    while True:
+        port = random.randrange(20_000, 30_000)  # noqa: S311  no secret
+        with socket.socket() as trying, suppress(OSError):
+            trying.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("where", [beside, at_modal])
 def test_the_code_evolves_in_sandboxes_and_its_model_calls_are_counted(
-    world: Callable[..., World], state: Path
+    world: Callable[..., World], where: Callable[[], AbstractContextManager[Ground]]
 ) -> None:
     here = world("python", short=True)
     before = here.git("for-each-ref")
     key = here.agent_environment["ANTHROPIC_API_KEY"]
-    kept = {"XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": str(state), "XDG_RUNTIME_DIR": str(state)}
-    told = ("optimize", "--repo", here.repository, "--sandboxes", 2, *here.optimized, "--json")
-
-    said = here.client(None, *told, variables={**kept, **here.agent_environment})
+    with where() as ground, tempfile.TemporaryDirectory(prefix="gepa-") as state:  # short, as sockets are in it
+        kept = dict.fromkeys(("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"), state)
+        told = ("optimize", "--repo", here.repository, "--sandboxes", 2, *ground.flags, *here.optimized, "--json")
+        said = here.client(None, *told, variables={**kept, **ground.variables, **here.agent_environment})
 
     events = [json.loads(line) for line in said.splitlines()]
     assert [event["request"] for event in events if event["event"] == "mutated"] == [COMPARE, REMEMBER]
@@ -41,7 +74,7 @@ def test_the_code_evolves_in_sandboxes_and_its_model_calls_are_counted(
     assert result["total_metric_calls"] == 21
     calls = events[-1]["model_calls"]
     assert (calls["calls"], calls["input_tokens"], calls["unpriced"]) == (10, 1000, 0)
-    assert not any(key in path.read_text("latin-1") for path in here.folder.glob("run/**/*") if path.is_file())
+    assert not any(key in path.read_text("latin-1") for path in here.folder.glob("run*/**/*") if path.is_file())
     assert here.git("for-each-ref") == before, "the user's repository is read, and nothing more"
 
     here.client(None, "branches", result["run_id"], "--check-out", "--repo", here.repository)

@@ -14,7 +14,9 @@ from modal import exception
 
 from sandbox_runtime.backends.modal.asking import GONE, asking, persistently
 from sandbox_runtime.backends.modal.commands import Commands, copied
+from sandbox_runtime.backends.modal.knocking import knock
 from sandbox_runtime.backends.modal.places import PORT
+from sandbox_runtime.backends.modal.reach import gateway_urls
 from sandbox_runtime.endpoint import Endpoint
 from sandbox_runtime.health import until_healthy
 from sandbox_runtime.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
@@ -59,6 +61,9 @@ class ModalSandbox:
             async with asyncio.timeout(self._spec.ready_s):
                 for command in self._spec.setup:
                     await self._set_up(command)
+                if self._spec.way_out is not None:
+                    stage = "way out"
+                    await self._reach_gateway(gateway_urls(self._spec.way_out)[0])
                 stage = "main"
                 endpoint = await self._start_main()
             stage = "ready"
@@ -97,6 +102,16 @@ class ModalSandbox:
             raise self._not_ready(f"{command.argv[0]} took longer than {command.timeout_s:g} s", "setup")
         if done.status != 0:
             raise self._not_ready(f"{command.argv[0]} exited with status {done.status}", "setup")
+
+    async def _reach_gateway(self, models_url: str) -> None:
+        done = await self._asked("run a command", lambda: self._commands.run(knock(models_url)))
+        if done.status != 0:
+            said = done.stderr.decode("utf-8", "replace").strip() or "nothing is heard of it"
+            raise self._not_ready(
+                f"the gateway is not reached at {models_url}: {said}; let --gateway-url lead to --gateway-port of this"
+                " machine",
+                "way out",
+            )
 
     async def _start_main(self) -> Endpoint:
         endpoint = await self.endpoint()

@@ -2,15 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
 from modal_proto import api_pb2
 
-from sandbox_runtime import Allow, Closed, Command, Egress, Open, Unavailable
-from sandbox_runtime.backends.modal import guard, places
+from sandbox_runtime import Allow, Closed, Command, Egress, NotReady, Open, Unavailable
+from sandbox_runtime.backends.modal import guard
+from sandbox_runtime.backends.modal.knocking import knock
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
 from tests.modal_cloud.box import Box
@@ -38,6 +40,24 @@ class Way:
 
     async def close(self) -> None:
         pass
+
+
+@asynccontextmanager
+async def gateway(
+    cloud: Cloud, answer: bytes = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+) -> AsyncIterator[Way]:
+    """One that sandboxes can reach; it knows nobody."""
+
+    async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        cloud.reach(port)
+        url = f"http://127.0.0.1:{port}"
+        yield Way(url, url)
 
 
 async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
@@ -90,7 +110,9 @@ async def test_egress_is_exact(
 
 async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
     way = Way("https://gateway.example:8443", "http://203.0.113.7:8182")
-    box = await box_of(cloud, runtime, way_out=way)
+    with pytest.raises(NotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*--gateway-url"):
+        await runtime.start(spec(cloud, way_out=way))
+    (box,) = cloud.boxes
     access = box.definition.network_access
     assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (["203.0.113.7/32"], ["gateway.example"])
 
@@ -98,23 +120,26 @@ async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: Mo
 async def test_a_sandbox_reaches_the_gateway_and_one_without_a_way_out_does_not(
     cloud: Cloud, runtime: ModalRuntime
 ) -> None:
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"from the gateway")
-        writer.close()
-        await writer.wait_closed()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as gateway:
-        port = gateway.sockets[0].getsockname()[1]
-        cloud.reach(port)
-        url = f"http://127.0.0.1:{port}"
-        code = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 5).recv(100).decode())"
-        command = Command((places.SERVER_PYTHON, "-I", "-S", "-c", code))
-        inside, outside = await asyncio.gather(
-            runtime.start(spec(cloud, way_out=Way(url, url))), runtime.start(spec(cloud))
-        )
-        assert (await inside.exec(command)).stdout == b"from the gateway\n"
-        assert b"ConnectionRefusedError" in (await outside.exec(command)).stderr
+    async with gateway(cloud) as way:
+        inside, outside = await asyncio.gather(runtime.start(spec(cloud, way_out=way)), runtime.start(spec(cloud)))
+        assert (await inside.exec(knock(str(way.models_url)))).status == 0
+        refused = await outside.exec(knock(str(way.models_url)))
+        assert (refused.status, b"Connection refused" in refused.stderr) == (1, True)
         await inside.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "status 502"), (b"SSH-2.0-x\r\n", "SSH-2.0-x")],
+)
+async def test_a_forwarder_that_leads_elsewhere_is_told_of_before_anything_runs(
+    cloud: Cloud, runtime: ModalRuntime, answer: bytes, told: str
+) -> None:
+    async with gateway(cloud, answer) as way:
+        with pytest.raises(NotReady, match=rf"not reached at {way.models_url}: .*{told}") as raised:
+            await runtime.start(spec(cloud, way_out=way))
+    assert raised.value.stage == "way out"
+    assert cloud.running == []
 
 
 async def test_a_gateway_on_loopback_alone_cannot_be_the_way_out(cloud: Cloud, runtime: ModalRuntime) -> None:
@@ -124,15 +149,16 @@ async def test_a_gateway_on_loopback_alone_cannot_be_the_way_out(cloud: Cloud, r
 
 
 async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, runtime: ModalRuntime) -> None:
-    sandbox = await runtime.start(
-        spec(
-            cloud,
-            secrets={"API_KEY": "secret-of-the-spec"},
-            way_out=Way("https://gateway.example", "https://gateway.example"),
-            setup=(Command(("true",), env={"GIT_TOKEN": "secret-of-a-command"}),),
-            env={"PLAIN": "told"},
+    async with gateway(cloud) as way:
+        sandbox = await runtime.start(
+            spec(
+                cloud,
+                secrets={"API_KEY": "secret-of-the-spec"},
+                way_out=way,
+                setup=(Command(("true",), env={"GIT_TOKEN": "secret-of-a-command"}),),
+                env={"PLAIN": "told"},
+            )
         )
-    )
     token = (await sandbox.endpoint()).token
     told = await sandbox.exec(Command(("sh", "-c", 'echo "$API_KEY $OPENAI_API_KEY $PLAIN $GIT_TOKEN $GEPA_TOKEN"')))
     assert told.stdout == b"secret-of-the-spec passage-token told  \n"
