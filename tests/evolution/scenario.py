@@ -48,7 +48,7 @@ PYTHON = (
     Change(SAY, (), "empty"),
     Change(TESTS_TOO, ((PY_TEST, '"two")', '"one")'),), "paths"),
     Change(AT_ONCE, ((PY, WORDS, "    return text\n" + WORDS),), "check"),
-    Change(AT_IMPORT, ((PY, "def run(", "while True:\n    pass\n\n\ndef run("),), "start", tested=False),
+    Change(AT_IMPORT, ((PY, "def run(", "import time\n\ntime.sleep(60)\n\n\ndef run("),), "start", tested=False),
     Change(COMPARE, ((PY, RAW, PLAIN),)),
     Change(
         REMEMBER,
@@ -72,7 +72,12 @@ TYPESCRIPT = (
     Change(SAY, (), "empty"),
     Change(TESTS_TOO, ((TS_TEST, '"two")', '"one")'),), "paths"),
     Change(AT_ONCE, ((TS, TS_WORDS, "  if (text) return text;\n" + TS_WORDS),), "check"),
-    Change(AT_IMPORT, ((TS, "/** The first", "for (;;) {}\n\n/** The first"),), "start", tested=False),
+    Change(
+        AT_IMPORT,
+        ((TS, "/** The first", "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);\n\n/** The first"),),
+        "start",
+        tested=False,
+    ),
     Change(COMPARE, ((TS, TS_RAW, TS_PLAIN),)),
     Change(REMEMBER, ((TS, TS_LOOP, TS_SET), (TS, TS_PLAIN, TS_SEEN))),
 )

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,39 +66,50 @@ def left_behind(here: World) -> list[str]:
     return [*(branch for branch in branches if branch not in known), *locks]
 
 
-@pytest.mark.timeout(400)
-def test_a_run_whose_mutation_was_killed_ends_as_an_undisturbed_one(world: Callable[..., World]) -> None:
-    calm = world("python", short=True)
+@pytest.mark.timeout(300)
+def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(world: Callable[..., World]) -> None:
+    calm, here = world("python", short=True), world("python", short=True)
     with calm.serving() as endpoint:
         calm.optimize(endpoint)
-    for victim in ("optimizer", "server", "agent"):
-        here = world("python", short=True)
-        disturb(here, victim)
-        assert result_of(here) == result_of(calm), victim
-        assert left_behind(here) == [], victim
-        until(lambda here=here: not processes(here), f"the end of every process, the {victim} having been killed")
 
-
-def disturb(here: World, victim: str) -> None:
-    """A run whose first mutation is killed, and which comes to its end all the same."""
     with here.serving() as endpoint:
-        optimizer = start(here, endpoint)
-        until(lambda: here.reflection.prompts and working_agents(here), "an agent at work")
-        if victim == "agent":
-            os.kill(working_agents(here)[0], signal.SIGKILL)
-            assert optimizer.wait(120) == 0
-            return
-        os.kill(optimizer.pid if victim == "optimizer" else endpoint.pid, signal.SIGKILL)
-        optimizer.kill()
-        optimizer.wait(10)
+        optimizer = start(here, here.optimize_arguments(endpoint), endpoint)
+        first = an_agent_at_work(here)
+        os.kill(first, signal.SIGKILL)
+        an_agent_at_work(here, after=first)
+        kill(optimizer)
+        until(lambda: not working_agents(here), "the end of the agent that nobody waits for any more")
+        optimizer = start(here, resuming(here, endpoint), endpoint)
+        an_agent_at_work(here)
+        os.kill(endpoint.pid, signal.SIGKILL)
+        kill(optimizer)
+    until(lambda: not processes(here), "the end of every process of the killed server")
+    with here.serving() as endpoint:
+        here.client(endpoint, *resuming(here, endpoint))
+
+    assert result_of(here) == result_of(calm)
+    assert left_behind(here) == []
     until(lambda: not processes(here), "the end of every process")
-    with here.serving() as endpoint:
-        here.client(endpoint, "resume", "last", endpoint.url, *here.reached_by)
 
 
-def start(here: World, endpoint: Endpoint) -> "subprocess.Popen[bytes]":
+def an_agent_at_work(here: World, after: int | None = None) -> int:
+    """Its process, once there is one that is not `after`."""
+    found = until(lambda: [pid for pid in working_agents(here) if pid != after], "an agent at work")
+    return int(found[0])
+
+
+def resuming(here: World, endpoint: Endpoint) -> list[object]:
+    return ["resume", "last", endpoint.url, *here.reached_by]
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait(10)
+
+
+def start(here: World, arguments: Sequence[object], endpoint: Endpoint) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        here.command(*here.optimize_arguments(endpoint)),
+        here.command(*arguments),
         cwd=here.folder,
         env=here.environment(endpoint),
         stdout=subprocess.DEVNULL,

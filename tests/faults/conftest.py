@@ -1,6 +1,6 @@
 """Rounds of accidents, the undisturbed runs they are measured against, and servers that tests share.
 
-`FAULT_ROUNDS` says how many seeded rounds each fault gets: 5 as part of the tests, 30 by `make faults`. A round is
+`FAULT_ROUNDS` says how many seeded rounds each fault gets: 3 as part of the tests, 30 by `make faults`. A round is
 repeated by its number: `FAULT_ROUNDS=30 pytest 'tests/faults/test_killed_optimizer.py::test_...[17]'`.
 """
 
@@ -21,7 +21,7 @@ from tests.faults.optimizing import LONG_LEASE_S, Run
 from tests.faults.runs import Setup
 from tests.faults.serving import Server
 
-ROUNDS = int(os.environ.get("FAULT_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("FAULT_ROUNDS", "3"))
 ALL_ROUNDS = 30
 """From so many on each form of a fault gets all rounds to itself."""
 
