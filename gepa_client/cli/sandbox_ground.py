@@ -88,7 +88,7 @@ async def _way_out_of_builds(settings: RunConfig, tell: Callable[[Told], None]) 
     async with Gateway(
         providers=(), policy=Policy(), on_call=tell, on_refusal=tell, on_cap=lambda: tell(Capped())
     ) as gateway:
-        yield gateway.passage("environment", allowing(settings.build_hosts))
+        yield gateway.passage("environment", allowing(settings.build_hosts), opened_by="build_hosts")
 
 
 def _runtime(settings: RunConfig, builds: Passage | None) -> Runtime:

@@ -295,6 +295,8 @@ class Optimization:
         except (Interrupted, ClientError, RpcError) as error:
             self.emit(Finalized(error=reason_of(error)))
         else:
+            if message is not None and self.config.repo is not None:
+                message += " (in its sandbox, which ends with the run)"
             self.emit(Finalized(message=message))
 
 

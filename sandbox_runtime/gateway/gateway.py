@@ -117,8 +117,8 @@ class Gateway:
             await self._http.close()
             self._http = None
 
-    def passage(self, sandbox_name: str, egress: Egress) -> GatewayPassage:
-        """A sandbox's way out, with a token of its own.
+    def passage(self, sandbox_name: str, egress: Egress, *, opened_by: str = "allow_hosts") -> GatewayPassage:
+        """A sandbox's way out, with a token of its own. `opened_by`: the setting that refusals name, for its egress.
 
         Raises:
             RuntimeError: outside of the block.
@@ -126,7 +126,7 @@ class Gateway:
         if self._http is None:
             raise RuntimeError("the gateway is not open")
         refusals = Refusals(sandbox_name, self._on_refusal)
-        passage = GatewayPassage(sandbox_name, egress, self._providers, refusals, self._serve, self._urls)
+        passage = GatewayPassage(sandbox_name, egress, self._providers, refusals, self._serve, self._urls, opened_by)
         self._passages = [one for one in self._passages if not one.closed] + [passage]
         return passage
 

@@ -41,11 +41,13 @@ class GatewayPassage:
         refusals: Refusals,
         listen: Callable[["GatewayPassage", socket.socket, socket.socket], Sequence[Listener]],
         urls: tuple[str | None, str | None],
+        opened_by: str,
     ) -> None:
         self.sandbox = sandbox
         self.egress = egress
         self.named = networks(egress.cidrs) if isinstance(egress, Allow) else ()
         self.refusals = refusals
+        self.opened_by = opened_by
         self.lookups = asyncio.Semaphore(LOOKUPS)
         self.held_bytes = 0
         self.models: set[asyncio.BaseTransport] = set()
@@ -104,6 +106,9 @@ class GatewayPassage:
             found[name] = found[name.lower()] = proxy
         beside = dict.fromkeys(("localhost", "127.0.0.1", "::1", urlsplit(models_url).hostname or "localhost"))
         found["NO_PROXY"] = found["no_proxy"] = ",".join(beside)
+        if self._providers and not self.open_to_all:
+            # Else litellm, as it is imported, asks GitHub for prices: refused, and three times over.
+            found["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         return found
 
     def stranger(self) -> None:

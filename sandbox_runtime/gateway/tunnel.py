@@ -130,12 +130,12 @@ class Tunnel:
         """To an address that was looked at: a name is resolved once, and never again on the way there."""
         what = f"{head.host}:{head.port}"
         if not self._may(head, passage):
-            passage.refusals.add(what, "not among the hosts that the sandbox may reach (allow_hosts)")
+            passage.refusals.add(what, f"not among the hosts that it may reach ({passage.opened_by})")
             raise _Answered(403, NOT_ALLOWED)
         addresses = await self._resolved(head, passage)
         for address in addresses:
             if reason := why_not(address, passage.named):
-                passage.refusals.add(what, reason)
+                passage.refusals.add(what, f"{reason} ({passage.opened_by})")
                 raise _Answered(502, NOT_REACHED)
         for address in addresses[:ADDRESSES]:
             try:

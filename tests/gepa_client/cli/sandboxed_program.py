@@ -28,6 +28,9 @@ def propose_new_texts(candidate, reflective_dataset, components_to_update):
     wanted = [record["Feedback"] for record in reflective_dataset["text"]]
     missing = [word for word in wanted if word not in candidate["text"].split()]
     return {"text": " ".join([*candidate["text"].split(), *missing[:1]])}
+
+def finalize(best_candidate, best_score, run):
+    return "it is written down"
 """
 
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")

@@ -47,6 +47,8 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
     undisturbed = here.run(*here.optimize("undisturbed"))
     assert undisturbed.status == 0, undisturbed.stderr
     assert "isolates nothing" in undisturbed.stderr
+    said = undisturbed.event("finalized")["message"]
+    assert said == "it is written down (in its sandbox, which ends with the run)"
     assert here.processes() == []
 
     disturbed = here.start(*here.optimize("disturbed"))

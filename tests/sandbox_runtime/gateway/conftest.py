@@ -87,9 +87,9 @@ def opened(provider: StubProvider, told: Told) -> Opens:
     return make
 
 
-async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "sandbox-1") -> Sandbox:
+async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "sandbox-1", **options: Any) -> Sandbox:
     """One with listening sockets of its own, as where it has a network of its own."""
-    passage = gateway.passage(name, egress or Closed())
+    passage = gateway.passage(name, egress or Closed(), **options)
     models, tunnel = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     urls = [f"http://127.0.0.1:{served.getsockname()[1]}" for served in (models, tunnel)]
     await passage.serve(models, tunnel)

@@ -164,6 +164,17 @@ async def test_ports_beyond_those_listed_are_refused(opened: Opens, echo: Echo, 
     assert [refusal.what for refusal in told.refusals] == [f"127.0.0.1:{echo.port}"]
 
 
+async def test_a_refusal_names_the_setting_that_would_open_the_host(opened: Opens, told: Told) -> None:
+    async with opened(resolve=Names({"inside.example": [["10.0.0.1"]]})) as gateway:
+        one = await sandbox(gateway, Allow(("inside.example",)), opened_by="build_hosts")
+        for host in ("other.example", "inside.example"):
+            await status(one, f"{host}:443")
+    assert [refusal.reason for refusal in told.refusals] == [
+        "not among the hosts that it may reach (build_hosts)",
+        "10.0.0.1 is not a public address (build_hosts)",
+    ]
+
+
 @pytest.mark.parametrize(
     "address",
     [
