@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TS = "clients/typescript"
-WORKERS = str(max(4, os.cpu_count() or 1))
+WORKERS = str(max(3, os.cpu_count() or 1))
 """Tests at once: they wait for processes more than they compute."""
 
 
