@@ -18,6 +18,9 @@ from gepa_client.fleet import Answered, Pin
 from tests.gepa_client.fleet.conftest import Ledger, Watch, results, until
 from tests.gepa_client.scripted_server import TOKEN
 
+CONCURRENCY = 4
+"""Examples that a server has in hand at once."""
+
 PROGRAM = """
 import os, time
 from pathlib import Path
@@ -43,7 +46,8 @@ class Server:
         self.count.touch()
         (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
         self.command = [sys.executable, "-m", "rpc_server", "--json", "--root", str(folder), "--python", sys.executable]
-        self.command += ["--program", str(folder / "program.py"), "--workers", "2", "--max-concurrency", "4"]
+        self.command += ["--program", str(folder / "program.py"), "--workers", "2"]
+        self.command += ["--max-concurrency", str(CONCURRENCY)]
         self.port = "0"
         self.start()
 
@@ -103,14 +107,15 @@ async def test_a_server_that_is_killed_costs_its_running_examples_and_no_more(
         await until(lambda: len(doomed.ran) >= 8)
         doomed.end(signal.SIGKILL)
         await until(lambda: watch.of("resting"))
+        begun = set(doomed.ran)
         doomed.start()
         scores = await results(*calls)
         assert scores == [number / 100 for number in range(60)]
         await until(lambda: watch.of("back"))
         twice = {number for number, runs in Counter(doomed.ran + other.ran).items() if runs > 1}
-        lost = {ledger.name.partition("/")[2] for ledger in ledgers if "lost" in ledger.outcomes}
-        assert twice <= lost
-        assert len(lost) <= 4  # no more than were in flight there
+        # Not always told as lost: one that is sent again as the server comes back may be its first call there.
+        assert twice <= begun and len(twice) <= CONCURRENCY
+        assert sum("lost" in ledger.outcomes for ledger in ledgers) <= CONCURRENCY
         assert all(ledger.outcomes[-1] == "ok" for ledger in ledgers)
 
 
