@@ -43,7 +43,8 @@ class NotPrepared(SandboxError):
 class NotReady(SandboxError):
     """It was started and did not become ready; nothing of it is left.
 
-    `stage`: `create`, `setup` (a command of it failed), `main` (it ended) or `ready` (it took too long).
+    `stage`: `create`, `setup` (a command of it failed), `way out` (the gateway is not reached), `main` (it
+    ended) or `ready` (it took too long).
     """
 
     def __init__(self, message: str, *, stage: str, log_tail: str = "") -> None:
