@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Member = TypeVar("Member")
 
@@ -14,6 +14,14 @@ Candidate = dict[str, str]
 
 Items = Annotated[list[Member], Field(fail_fast=True)]
 """A list, checked up to its first faulty member: a million faults would cost a thousand times the body they are in."""
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+"""For integers: JSON has one kind of number, so `1.0` and `1e2` are the integers 1 and 100, as in JSON Schema."""
 
 
 class RequestModel(BaseModel):

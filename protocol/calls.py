@@ -4,15 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from protocol.base import ResultModel
+from protocol.base import WHOLE, ResultModel
 from protocol.meta import CallId, Params
 
 
 class Progress(ResultModel):
     """How far a pending call is, in examples; `message`: what it is at, in a few words, where that says more."""
 
-    done: Annotated[int, Field(ge=0)]
-    total: Annotated[int, Field(ge=0)]
+    done: Annotated[int, Field(ge=0), WHOLE]
+    total: Annotated[int, Field(ge=0), WHOLE]
     message: str | None = None
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import Items, JsonValue, ResultModel
+from protocol.base import WHOLE, Items, JsonValue, ResultModel
 from protocol.evaluation import ExampleId
 from protocol.meta import Params
 
@@ -13,8 +13,8 @@ class ListExamplesParams(Params):
     """One page of a split."""
 
     split: str
-    offset: Annotated[int, Field(ge=0)] = 0
-    limit: Annotated[int, Field(ge=1, le=10_000)] = 100
+    offset: Annotated[int, Field(ge=0), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 100
 
 
 class ListedExample(ResultModel):
@@ -29,4 +29,4 @@ class ListExamplesResult(ResultModel):
     """A page in the split's own order; `total` rows in all."""
 
     examples: Items[ListedExample]
-    total: Annotated[int, Field(ge=0)]
+    total: Annotated[int, Field(ge=0), WHOLE]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import Candidate, Items, ResultModel
+from protocol.base import WHOLE, Candidate, Items, ResultModel
 from protocol.meta import Params
 
 
@@ -49,7 +49,7 @@ class ProgramInfo(ResultModel):
 class DatasetInfo(ResultModel):
     """A split the server holds: its number of rows, and a digest that changes when any row does."""
 
-    size: Annotated[int, Field(ge=0)]
+    size: Annotated[int, Field(ge=0), WHOLE]
     digest: Annotated[str, Field(min_length=1)]
 
 
@@ -64,11 +64,11 @@ class Limits(ResultModel):
     `abandon_after_s`, `keep_answers_s`: see capability `idempotency`.
     """
 
-    max_concurrency: Annotated[int, Field(ge=1)]
-    max_batch_size: Annotated[int, Field(ge=1)]
-    max_request_bytes: Annotated[int, Field(ge=1)]
+    max_concurrency: Annotated[int, Field(ge=1), WHOLE]
+    max_batch_size: Annotated[int, Field(ge=1), WHOLE]
+    max_request_bytes: Annotated[int, Field(ge=1), WHOLE]
     example_timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    max_batch_entries: Annotated[int, Field(ge=1)] | None = None
+    max_batch_entries: Annotated[int, Field(ge=1), WHOLE] | None = None
     whole_batches: bool = False
     abandon_after_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     keep_answers_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

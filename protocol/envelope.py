@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from protocol.base import JsonValue, RequestModel, ResultModel
+from protocol.base import WHOLE, JsonValue, RequestModel, ResultModel
 
 MAX_SAFE_INTEGER = 2**53 - 1
 """The largest integer every JSON reader keeps exactly; larger ones travel as strings."""
 
-RequestId = str | Annotated[int, Field(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)] | None
+RequestId = str | Annotated[int, Field(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER), WHOLE] | None
 
 
 class Request(RequestModel):

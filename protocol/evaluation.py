@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
-from protocol.base import Candidate, Items, JsonValue, RequestModel, ResultModel
+from protocol.base import WHOLE, Candidate, Items, JsonValue, RequestModel, ResultModel
 from protocol.meta import Params
 
 Status = Literal["ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"]
@@ -50,9 +50,9 @@ class Usage(ResultModel):
     """What one attempt cost. A field left out is unknown, which is not the same as zero."""
 
     cost_usd: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    input_tokens: Annotated[int, Field(ge=0)] | None = None
-    output_tokens: Annotated[int, Field(ge=0)] | None = None
-    calls: Annotated[int, Field(ge=0)] | None = None
+    input_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    output_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    calls: Annotated[int, Field(ge=0), WHOLE] | None = None
 
 
 class ExampleResult(ResultModel):
@@ -82,7 +82,7 @@ class ExampleResult(ResultModel):
     objective_scores: dict[str, FiniteFloat] | None = None
     error: ExampleError | None = None
     usage: Usage | None = None
-    metric_calls: Annotated[int, Field(ge=0)] | None = None
+    metric_calls: Annotated[int, Field(ge=0), WHOLE] | None = None
     seconds: Annotated[FiniteFloat, Field(ge=0)]
 
     @model_validator(mode="after")

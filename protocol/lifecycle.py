@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, FiniteFloat
 
-from protocol.base import Candidate, RequestModel, ResultModel
+from protocol.base import WHOLE, Candidate, RequestModel, ResultModel
 from protocol.meta import Params
 
 
@@ -12,8 +12,8 @@ class RunInfo(RequestModel):
     """The run that ended. Scores are means over the validation rows."""
 
     id: Annotated[str, Field(min_length=1)]
-    metric_calls: Annotated[int, Field(ge=0)]
-    candidates: Annotated[int, Field(ge=1)]
+    metric_calls: Annotated[int, Field(ge=0), WHOLE]
+    candidates: Annotated[int, Field(ge=1), WHOLE]
     seed_score: FiniteFloat
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from protocol.base import Candidate, Items, JsonValue, RequestModel, ResultModel
+from protocol.base import WHOLE, Candidate, Items, JsonValue, RequestModel, ResultModel
 from protocol.evaluation import Usage
 from protocol.meta import Params
 
@@ -65,7 +65,7 @@ class MutationName(RequestModel):
     """Names one mutation of one run: its branch is `evolve/<run>/<number>`, and asking again finds what it made."""
 
     run: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")]
-    number: Annotated[int, Field(ge=0, le=999_999_999)]
+    number: Annotated[int, Field(ge=0, le=999_999_999), WHOLE]
 
 
 class ApplyMutationParams(Params):

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
 """Where an app made here keeps its service."""
 
+_CONTINUE = "100-continue"
 _HEADERS = {"Content-Type": "application/json", "Server": "gepa-server"}
 _SHUTDOWN_S = 1.0
 _IDLE_S = 75.0
@@ -64,7 +65,7 @@ def create_app(
     app = web.Application()
     app[SERVICE] = service
     app.router.add_route("*", "/rpc", door.rpc, expect_handler=_expect_later)
-    app.router.add_route("*", "/health", door.health)
+    app.router.add_route("*", "/health", door.health, expect_handler=_expect_later)
     app.router.add_route("*", "/{path:.*}", door.nowhere, expect_handler=_expect_later)
 
     async def close(_app: web.Application) -> None:
@@ -92,6 +93,7 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
             access_log=None,  # type: ignore[arg-type]  # it means no log, as where `AppRunner` passes it on
             keepalive_timeout=_IDLE_S,
             lingering_time=_LINGER_S,
+            auto_decompress=False,  # a body with a Content-Encoding is refused, so none is ever unpacked
         )
 
     try:
@@ -140,10 +142,14 @@ class _Door:
         try:
             self._guard.check_source(headers)
             if request.method != "POST":
-                return _refusal(405, InvalidRequest("use POST"), {"Allow": "POST"})
+                return _refusal(405, InvalidRequest(reason="use POST"), {"Allow": "POST"})
             self._guard.check_token(headers)
             if request.content_type != "application/json":
-                return _refusal(415, InvalidRequest("the content type must be application/json"))
+                return _refusal(415, InvalidRequest(reason="the content type must be application/json"))
+            if headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+                return _refusal(415, InvalidRequest(reason="the body must have no Content-Encoding"))
+            if headers.get("Expect", _CONTINUE).strip().lower() != _CONTINUE:
+                return _refusal(417, InvalidRequest(reason="the only Expect that is met is 100-continue"))
             # No name here for the body: the dispatcher lets go of it as soon as it is read.
             reply = await self._service.dispatcher.answer(await self._body(request))
         except Unauthorized as error:
@@ -151,7 +157,7 @@ class _Door:
         except LimitExceeded as error:
             return _refusal(413, error)
         except (web.RequestPayloadError, TimeoutError):
-            return _refusal(400, ParseError(reason="the body is not as its headers say"))
+            return _refusal(400, ParseError(reason="the body does not match its headers"))
         except Exception:
             logger.exception("unexpected error")
             return _refusal(500, InternalError())
@@ -166,7 +172,7 @@ class _Door:
         except Unauthorized as error:
             return _unauthorized(error)
         if request.method not in ("GET", "HEAD"):
-            return _refusal(405, InvalidRequest("use GET"), {"Allow": "GET, HEAD"})
+            return _refusal(405, InvalidRequest(reason="use GET"), {"Allow": "GET, HEAD"})
         if self._service.ready:
             return web.Response(status=200, body=b'{"status":"ok"}', headers=_HEADERS)
         return web.Response(status=503, body=b'{"status":"unavailable"}', headers=_HEADERS)
@@ -177,7 +183,7 @@ class _Door:
             self._guard.check_source(request.headers)
         except Unauthorized as error:
             return _unauthorized(error)
-        return _refusal(404, InvalidRequest("the path is /rpc"))
+        return _refusal(404, InvalidRequest(reason="the path must be /rpc"))
 
     async def _body(self, request: web.Request) -> bytes | bytearray:
         """The body, at most so many bytes of it: said in advance, or counted as they come."""

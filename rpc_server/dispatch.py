@@ -15,7 +15,6 @@ from typing import Any
 
 from protocol.errors import (
     InternalError,
-    InvalidParams,
     InvalidRequest,
     LimitExceeded,
     MethodNotFound,
@@ -25,6 +24,7 @@ from protocol.errors import (
 from rpc_server import wire
 from rpc_server.envelope import check_envelope
 from rpc_server.handlers import Handler
+from rpc_server.params import invalid
 
 with warnings.catch_warnings():
     # It reads a file of its own in a deprecated way when imported, which is nothing to those who serve a program.
@@ -76,7 +76,7 @@ class Dispatcher:
 
     async def _answer_batch(self, entries: list[Any]) -> Reply:
         if not entries:
-            return Reply(200, error_body(InvalidRequest(reason="an empty batch")))
+            return Reply(200, error_body(InvalidRequest(reason="an array of requests must not be empty")))
         if len(entries) > self._max_batch_entries:
             raise LimitExceeded(limit="max_batch_entries", allowed=self._max_batch_entries, given=len(entries))
         answers = [answer for answer in await asyncio.gather(*map(self._answer_entry, entries)) if answer is not None]
@@ -98,7 +98,7 @@ class Dispatcher:
             return error_body(MethodNotFound(method=name[:_LONGEST_ECHOED_NAME]), request["id"])
         if type(request.get("params")) is list:
             # jsonrpcserver would take an empty one for no params at all.
-            error = InvalidParams("params are given by name, as an object")
+            error = invalid("", "params must be an object: they are given by name")
             return error_body(error, request["id"]) if "id" in request else None
         called = create_request(request)
         request_id = called.id

@@ -2,7 +2,9 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+
+from multidict import MultiMapping
 
 from protocol.errors import Unauthorized
 
@@ -23,10 +25,10 @@ class Guard:
         self._hosts = frozenset(host.lower() for host in (*_LOOPBACK_NAMES, bound, *allowed_hosts))
         self._origins = frozenset(allowed_origins)
 
-    def check_source(self, headers: Mapping[str, str]) -> None:
+    def check_source(self, headers: MultiMapping[str]) -> None:
         """Pass what comes under a known name, and from no foreign page; raises `Unauthorized`."""
-        self.check_host(headers.get("Host"))
-        self.check_origin(headers.get("Origin"))
+        self.check_host(_value(headers, "Host"))
+        self.check_origin(_value(headers, "Origin"))
 
     def check_host(self, host: str | None) -> None:
         """Pass an allowed name with any port, or an allowed `name:port`; raises `Unauthorized`."""
@@ -38,19 +40,25 @@ class Guard:
         if origin is not None and origin not in self._origins:
             raise Unauthorized(reason="origin")
 
-    def check_token(self, headers: Mapping[str, str]) -> None:
+    def check_token(self, headers: MultiMapping[str]) -> None:
         """Pass `X-Gepa-Token: <token>` where that header is there, else `Authorization: Bearer <token>`.
 
         In a time that tells nothing of the token. Raises `Unauthorized`.
         """
-        given = headers.get(TOKEN_HEADER)
+        given = _value(headers, TOKEN_HEADER)
         if given is None:
-            scheme, _, given = headers.get("Authorization", "").partition(" ")
+            scheme, _, given = (_value(headers, "Authorization") or "").partition(" ")
         else:
             scheme = "bearer"
         # Digests have one length, so that not even the token's length shows in the time taken.
         if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != "bearer":
             raise Unauthorized
+
+
+def _value(headers: MultiMapping[str], name: str) -> str | None:
+    """All values of a header, joined as HTTP joins them: a header sent twice matches no single allowed value."""
+    values = headers.getall(name, None)
+    return None if values is None else ", ".join(values)
 
 
 def _digest(token: str) -> bytes:

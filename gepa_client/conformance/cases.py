@@ -52,7 +52,8 @@ class Expectation(CaseModel):
 class Http(CaseModel):
     """What differs from `POST /rpc` with the token and `Content-Type: application/json`.
 
-    `path` is the server's, in place of the RPC path. `headers`: added or replaced; null leaves one out.
+    `path` is the server's, in place of the RPC path. `headers`: added or replaced; null leaves one out,
+    a list sends one header for each value.
     `upload`: `chunked` sends the body without its length; `withheld` declares one byte more than `max_request_bytes`
     and sends only the body given; `endless` goes on in chunks to twice that limit.
     """
@@ -60,7 +61,7 @@ class Http(CaseModel):
     verb: str = "POST"
     path: str | None = None
     query: str | None = None
-    headers: dict[str, str | None] = {}
+    headers: dict[str, str | list[str] | None] = {}
     upload: Literal["chunked", "withheld", "endless"] | None = None
 
 

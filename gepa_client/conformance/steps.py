@@ -109,7 +109,7 @@ class Run:
 
     async def _post(self, step: Step, body: bytes, scope: dict[str, Any], timeout_s: float) -> Answer:
         http = step.http
-        headers = {name: render(value, scope) for name, value in http.headers.items()}
+        headers: dict[str, Any] = {name: render(value, scope) for name, value in http.headers.items()}
         content: bytes | AsyncIterator[bytes] = body
         if http.upload is not None:
             content, more = self._upload(http, body)

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
+from multidict import CIMultiDict
 
 from gepa_client.address import find_token, http_url, rpc_url
 from gepa_client.causes import summary
@@ -75,9 +76,11 @@ class Transport:
         verb: str = "POST",
         path: str | None = None,
         query: str | None = None,
-        headers: Mapping[str, str | None] | None = None,
+        headers: Mapping[str, str | list[str] | None] | None = None,
     ) -> Answer:
         """One request. `headers` are added to, or replace, the token and the content type; None leaves one out.
+
+        A list of values sends the header once for each.
 
         Raises:
             Lost: no complete answer within `timeout_s`.
@@ -116,12 +119,16 @@ class Transport:
             elapsed_s=time.monotonic() - started,
         )
 
-    def _headers(self, changes: Mapping[str, str | None]) -> dict[str, str]:
-        headers: dict[str, Any] = {"Content-Type": "application/json"}
+    def _headers(self, changes: Mapping[str, str | list[str] | None]) -> CIMultiDict[str]:
+        headers: dict[str, str | list[str] | None] = {"Content-Type": "application/json"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         headers.update(changes)
-        return {name: value for name, value in headers.items() if value is not None}
+        sent = CIMultiDict[str]()
+        for name, value in headers.items():
+            for one in value if isinstance(value, list) else () if value is None else (value,):
+                sent.add(name, one)
+        return sent
 
 
 async def chunked(body: bytes) -> AsyncIterator[bytes]:

@@ -144,7 +144,7 @@ class TreesProgram:
                 commits.append(await asyncio.to_thread(self.trees.repository.take, bundle))
             except GitError as error:
                 problem = {"path": f"bundles[{at}]", "message": str(error)}
-                raise InvalidParams(f"bundles[{at}]: {error}", errors=[problem]) from None
+                raise InvalidParams(errors=[problem]) from None
         return commits
 
     async def outline(self, candidate: Candidate) -> str:

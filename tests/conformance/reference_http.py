@@ -52,7 +52,9 @@ class Door:
     def wrong_token(self, request: web.Request) -> web.Response | None:
         if request.path == "/health" and not self.bad("health_needs_token"):
             return None
-        header = request.headers.get("Authorization", "")
+        header = ", ".join(request.headers.getall("Authorization", [""]))
+        if self.bad("first_authorization_counts"):
+            header = request.headers.get("Authorization", "")
         scheme, _, given = header.partition(" ")
         right = scheme == "Bearer" and hmac.compare_digest(given.encode(), TOKEN.encode())
         lenient = {
@@ -73,15 +75,21 @@ class Door:
         if request.path == "/health":
             return None
         if request.path != "/rpc" and not self.bad("any_path"):
-            return self.refuse(404, InvalidRequest("no such path"))
+            return self.refuse(404, InvalidRequest(reason="no such path"))
         if request.method != "POST" and not self.bad("any_verb"):
-            return self.refuse(405, InvalidRequest("POST only"), {} if self.bad("no_allow") else {"Allow": "POST"})
+            return self.refuse(
+                405, InvalidRequest(reason="POST only"), {} if self.bad("no_allow") else {"Allow": "POST"}
+            )
         kind = request.headers.get("Content-Type", "")
         plain = kind if self.bad("exact_content_type") else kind.partition(";")[0].strip().lower()
         if plain != "application/json" and not self.bad("any_content_type"):
-            return self.refuse(415, InvalidRequest("application/json only"))
+            return self.refuse(415, InvalidRequest(reason="application/json only"))
+        if request.headers.get("Content-Encoding", "identity") != "identity" and not self.bad("any_encoding"):
+            return self.refuse(415, InvalidRequest(reason="no Content-Encoding"))
+        if request.headers.get("Expect", "100-continue") != "100-continue" and not self.bad("any_expectation"):
+            return self.refuse(417, InvalidRequest(reason="100-continue only"))
         if request.content_length is None and self.bad("needs_length"):
-            return self.refuse(411, InvalidRequest("length required"))
+            return self.refuse(411, InvalidRequest(reason="length required"))
         return None
 
     async def body(self, request: web.Request) -> bytes:
@@ -112,7 +120,10 @@ class Door:
             text = body.decode("utf-8", "replace" if self.bad("lenient_utf8") else "strict")
             if self.bad("reads_first_value"):
                 return json.JSONDecoder().raw_decode(text)[0]
-            return json.loads(text, parse_constant=None if self.bad("reads_nan") else self.no_constant)
+            value = json.loads(text, parse_constant=None if self.bad("reads_nan") else self.no_constant)
+            if not self.bad("reads_half_pairs"):
+                json.dumps(value, ensure_ascii=False).encode()  # a ValueError for half of a surrogate pair
+            return value
         except ValueError as error:
             raise ParseError from error
 
@@ -131,6 +142,10 @@ class Door:
 
     def wire(self, error: RpcError) -> dict[str, Any]:
         wire = error.to_wire()
+        if error.code in (ParseError.code, InvalidRequest.code) and not self.bad("no_reason"):
+            wire["data"].setdefault("reason", "not as it must be")
+        if self.bad("own_messages"):
+            wire["message"] = f"Oh no: {wire['message']}"
         if self.bad("no_retryable"):
             del wire["data"]["retryable"]
         return wire

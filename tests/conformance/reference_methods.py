@@ -197,8 +197,8 @@ class Methods:
         listed = [{"id": str(at), "split": split, "data": row} for at, row in enumerate(rows or [])]
         if self.bad("lists_backwards"):
             listed.reverse()
-        offset = 0 if self.bad("ignores_offset") else params.get("offset", 0)
-        return {"examples": listed[offset : offset + params.get("limit", 100)], "total": len(listed)}
+        offset = 0 if self.bad("ignores_offset") else int(params.get("offset", 0))
+        return {"examples": listed[offset : offset + int(params.get("limit", 100))], "total": len(listed)}
 
     async def propose_new_texts(self, params: dict[str, Any]) -> JsonValue:
         source = SEED if self.bad("proposes_from_seed") else params["candidate"]

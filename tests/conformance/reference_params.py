@@ -62,6 +62,8 @@ class ParamChecks:
         self.check_examples(method, params)
 
     def check_fields(self, method: str, params: dict[str, Any]) -> None:
+        if self.bad("insists_on_integers") and any(isinstance(value, float) for value in params.values()):
+            raise invalid("offset", "not an integer")
         try:
             METHODS[method].params.model_validate(params)
         except ValidationError as error:
@@ -103,7 +105,7 @@ class ParamChecks:
         if not isinstance(batch, list):
             return
         if "results" in holder and len(batch) != len(holder["results"]) and not self.bad("uneven_batches"):
-            raise InvalidParams("batch and results differ in length")
+            raise invalid("results", "batch and results differ in length")
         limit = LIMITS["max_batch_size"] - (1 if self.bad("off_by_one") else 0)
         if len(batch) > limit and not self.bad("unbounded_batch_size"):
             raise LimitExceeded(limit="max_batch_size", allowed=LIMITS["max_batch_size"], given=len(batch))

@@ -25,13 +25,19 @@ from tests.conformance.reference_calls import Calls
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_http import TOKEN, Door
 from tests.conformance.reference_methods import Methods
-from tests.conformance.reference_params import LIMITS, ParamChecks
+from tests.conformance.reference_params import LIMITS, ParamChecks, invalid
 
 __all__ = ["TOKEN", "Reference"]
 
 NEEDS = {"mutations": "commits"}
 MAX_SAFE = 2**53 - 1
 UNSET: Any = object()
+
+
+async def continue_always(request: web.Request) -> None:
+    """Ask for the body, whatever the `Expect` header is: what cannot be met is refused later."""
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0
 
 
 @dataclass
@@ -58,7 +64,7 @@ class Reference:
         self.work: set[asyncio.Task[Any]] = set()
         self.unreadable = 0
         app = web.Application(client_max_size=2**30)
-        app.router.add_route("*", "/{path:.*}", self.answer)
+        app.router.add_route("*", "/{path:.*}", self.answer, expect_handler=continue_always)
         self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0)
@@ -142,6 +148,8 @@ class Reference:
         request_id = message.get("id", UNSET) if isinstance(message, dict) else None
         if request_id is None and self.bad("null_id_is_notification") and isinstance(message, dict):
             request_id = UNSET
+        if isinstance(request_id, float) and request_id.is_integer():
+            request_id = int(request_id)
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": None if request_id is UNSET else request_id}
         if self.bad("numeric_ids") and isinstance(request_id, str) and request_id.isdigit():
             answer["id"] = int(request_id)
@@ -171,7 +179,9 @@ class Reference:
         request_id = message.get("id")
         if isinstance(request_id, bool | dict | list) and not self.bad("any_id"):
             raise InvalidRequest
-        if isinstance(request_id, float) and not self.bad("fractional_ids"):
+        if isinstance(request_id, float) and request_id.is_integer() and self.bad("refuses_whole_ids"):
+            raise InvalidRequest
+        if isinstance(request_id, float) and not request_id.is_integer() and not self.bad("fractional_ids"):
             raise InvalidRequest
         if isinstance(request_id, int) and abs(request_id) > MAX_SAFE and not self.bad("unsafe_ids"):
             raise InvalidRequest
@@ -182,7 +192,7 @@ class Reference:
         params = message.get("params", {})
         if isinstance(params, list):
             if not self.bad("positional_params"):
-                raise InvalidParams("params go by name")
+                raise InvalidParams if self.bad("positional_unexplained") else invalid("", "params go by name")
             params = dict(zip(("candidate", "batch", "capture_traces"), params, strict=False))
         if not isinstance(params, dict):
             if not self.bad("scalar_params"):

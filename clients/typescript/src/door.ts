@@ -34,6 +34,9 @@ export interface DoorOptions {
   allowedOrigins: readonly string[];
 }
 
+/** The only value of `Expect` that HTTP defines. */
+const CONTINUE = "100-continue";
+
 const JSON_HEADERS = { "content-type": "application/json" };
 
 export class Door {
@@ -45,11 +48,10 @@ export class Door {
 
   async answer(exchange: Exchange): Promise<HttpReply> {
     const { basePath, allowsHost, allowedOrigins, token } = this.options;
-    if (!allowsHost(exchange.header("host")))
-      return refused(403, new Unauthorized("Unauthorized: not a name of this server", { reason: "host" }));
+    if (!allowsHost(exchange.header("host"))) return refused(403, new Unauthorized(undefined, { reason: "host" }));
     const origin = exchange.header("origin");
     if (origin !== null && !allowedOrigins.includes(origin)) {
-      return refused(403, new Unauthorized("Unauthorized: not an origin that may call", { reason: "origin" }));
+      return refused(403, new Unauthorized(undefined, { reason: "origin" }));
     }
     const reply = await this.#route(exchange, basePath, token);
     return origin === null ? reply : readableBy(origin, reply);
@@ -58,22 +60,24 @@ export class Door {
   async #route(exchange: Exchange, basePath: string, token: string): Promise<HttpReply> {
     const { method, path } = exchange;
     if (path === `${basePath}/health`) return this.#health(method);
-    if (path !== `${basePath}/rpc`) return refused(404, new InvalidRequest("Invalid Request: no such path"));
+    if (path !== `${basePath}/rpc`) return refused(404, invalid(`the path must be ${basePath}/rpc`));
     if (method === "OPTIONS" && exchange.header("origin") !== null) return preflight();
     if (method !== "POST") {
-      return refused(405, new InvalidRequest("Invalid Request: POST is meant"), { allow: "POST" });
+      return refused(405, invalid("use POST"), { allow: "POST" });
     }
     if (!isAuthorized((name) => exchange.header(name), token)) {
       return refused(401, new Unauthorized(), { "www-authenticate": "Bearer" });
     }
     const type = exchange.header("content-type")?.split(";")[0]?.trim().toLowerCase();
     if (type !== "application/json") {
-      return refused(415, new InvalidRequest("Invalid Request: the content type must be application/json"));
+      return refused(415, invalid("the content type must be application/json"));
     }
     const encoding = exchange.header("content-encoding")?.trim().toLowerCase() ?? "identity";
     if (encoding !== "identity") {
-      return refused(415, new InvalidRequest("Invalid Request: the body must come as it is, without Content-Encoding"));
+      return refused(415, invalid("the body must have no Content-Encoding"));
     }
+    const expectation = exchange.header("expect")?.trim().toLowerCase() ?? CONTINUE;
+    if (expectation !== CONTINUE) return refused(417, invalid("the only Expect that is met is 100-continue"));
     return this.#answerBody(exchange);
   }
 
@@ -92,7 +96,7 @@ export class Door {
 
   async #health(method: string): Promise<HttpReply> {
     if (method !== "GET" && method !== "HEAD") {
-      return refused(405, new InvalidRequest("Invalid Request: GET is meant"), { allow: "GET" });
+      return refused(405, invalid("use GET"), { allow: "GET, HEAD" });
     }
     const endpoint = await this.#opened();
     const [status, said] = endpoint instanceof Endpoint && endpoint.ready ? [200, "ok"] : [503, "unavailable"];
@@ -107,6 +111,10 @@ export class Door {
       throw error;
     }
   }
+}
+
+function invalid(reason: string): InvalidRequest {
+  return new InvalidRequest(undefined, { reason });
 }
 
 function refused(status: number, error: RpcError, headers: Record<string, string> = {}): HttpReply {

@@ -108,8 +108,10 @@ export class Endpoint {
   async #answerMessage(message: unknown, listener: Cancellation): Promise<Reply> {
     if (!Array.isArray(message)) return { body: await this.#answerOne(message, listener), understood: true };
     const allowed = this.discovery.limits.max_batch_entries ?? 0;
-    if (!this.#offers("batch")) throw new InvalidRequest("Invalid Request: arrays of requests are not taken here");
-    if (message.length === 0) return refusal(new InvalidRequest("Invalid Request: an empty array"));
+    if (!this.#offers("batch"))
+      throw new InvalidRequest(undefined, { reason: "arrays of requests are not accepted here" });
+    if (message.length === 0)
+      return refusal(new InvalidRequest(undefined, { reason: "an array of requests must not be empty" }));
     if (message.length > allowed) {
       const details = { limit: "max_batch_entries", allowed, given: message.length };
       return refusal(new LimitExceeded(undefined, details));
@@ -141,7 +143,8 @@ export class Endpoint {
     if (row === undefined || (row.capability !== null && !this.#offers(row.capability))) {
       throw new MethodNotFound(undefined, { method: name.slice(0, LONGEST_ECHO).toWellFormed() });
     }
-    if (!isObject(params)) throw invalidParams({ path: "", message: "params are given by name, as an object" });
+    if (!isObject(params))
+      throw invalidParams({ path: "", message: "params must be an object: they are given by name" });
     checkVersion(params);
     checkParams(row.params as WireTypeName, params);
     if (this.#offers("async")) checkWaitsForACall(params);

@@ -17,20 +17,20 @@ const KEYS = new Set(["jsonrpc", "method", "params", "id"]);
 
 /** The envelope of one message; throws `InvalidRequest`, to be answered under id null as JSON-RPC has it. */
 export function readEnvelope(message: unknown): Envelope {
-  if (!isObject(message)) throw invalid("a request is a JSON object");
+  if (!isObject(message)) throw invalid("a request must be an object");
   const { jsonrpc, method, params = {}, id } = message;
-  if (jsonrpc !== "2.0") throw invalid('`jsonrpc` must be "2.0"');
-  if (typeof method !== "string") throw invalid("`method` must be a string");
-  if (typeof params !== "object" || params === null) throw invalid("`params` must be an object");
-  if (id !== undefined && !isRequestId(id)) throw invalid("`id` must be a string, null or an integer within 2^53 - 1");
+  if (jsonrpc !== "2.0") throw invalid('jsonrpc must be "2.0"');
+  if (typeof method !== "string") throw invalid("method must be a string");
+  if (typeof params !== "object" || params === null) throw invalid("params must be an object");
+  if (id !== undefined && !isRequestId(id)) throw invalid("id must be a string, an integer within 2^53 - 1 or null");
   if (Object.keys(message).some((key) => !KEYS.has(key))) {
     throw invalid("a request has the members jsonrpc, method, params and id, and no others");
   }
   return { method, params: params as Envelope["params"], id };
 }
 
-function invalid(problem: string): InvalidRequest {
-  return new InvalidRequest(`Invalid Request: ${problem}`);
+function invalid(reason: string): InvalidRequest {
+  return new InvalidRequest(undefined, { reason });
 }
 
 function isRequestId(id: unknown): id is RequestId {

@@ -37,23 +37,31 @@ interface ErrorRow {
   retryable: boolean;
 }
 
-/** An error as the wire carries it. `retryable`: the same request, later or on another endpoint, can succeed. */
+/**
+ * An error as the wire carries it. `retryable`: the same request, later or on another endpoint, can succeed.
+ *
+ * `wireMessage` is the message on the wire. `message` adds to it what `details` give as `reason` or as the first of
+ * `errors`: `Invalid params: batch[0].id: missing field`.
+ */
 export class RpcError extends Error {
   readonly code: number;
+  readonly wireMessage: string;
   readonly retryable: boolean;
   readonly details: ErrorDetails;
 
   constructor(row: ErrorRow, message?: string, details: ErrorDetails = {}, retryable?: boolean) {
-    super(message ?? row.message);
+    const wireMessage = message ?? row.message;
+    super([wireMessage, problemIn(details)].filter(Boolean).join(": "));
     this.name = new.target.name;
     this.code = row.code;
+    this.wireMessage = wireMessage;
     this.retryable = retryable ?? row.retryable;
     this.details = details;
   }
 
   /** The JSON-RPC error object: `{code, message, data: {retryable, ...details}}`. */
   toWire(): ErrorObject {
-    return { code: this.code, message: this.message, data: { retryable: this.retryable, ...this.details } };
+    return { code: this.code, message: this.wireMessage, data: { retryable: this.retryable, ...this.details } };
   }
 
   /** The error for a JSON-RPC error object; an unknown code gives a plain `RpcError` that keeps it. */
@@ -64,6 +72,14 @@ export class RpcError extends Error {
     if (kind !== undefined) return new kind(error.message, details, known);
     return new RpcError({ code: error.code, message: error.message, retryable: false }, error.message, details, known);
   }
+}
+
+function problemIn({ reason, errors }: ErrorDetails): string {
+  if (typeof reason === "string") return reason;
+  const first: unknown = Array.isArray(errors) ? errors[0] : undefined;
+  return isObject(first)
+    ? [first.path, first.message].filter((part) => typeof part === "string" && part).join(": ")
+    : "";
 }
 
 /** The constructor all of the contract's own errors share. */

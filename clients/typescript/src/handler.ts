@@ -9,7 +9,7 @@ import { hostChecker } from "./hosts.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions, settingsOf } from "./options.js";
 import { checkProgram } from "./prepare.js";
 import type { Program } from "./program.js";
-import { namesOf, onlyKnown } from "./setup.js";
+import { namesOf, noneInProgram, onlyKnown } from "./setup.js";
 import type { MemoryStore } from "./store.js";
 import { checkToken } from "./token.js";
 
@@ -43,6 +43,7 @@ export type FetchHandler = (request: Request) => Promise<Response>;
 export function handler<Data, Output>(program: Program<Data, Output>, options: HandlerOptions): FetchHandler {
   checkToken(options?.token, "the option `token`");
   onlyKnown(options, KNOWN);
+  noneInProgram(Object(program), KNOWN);
   const { token, basePath = "", allowedHosts = [], allowedOrigins = [], store } = options;
   const served = program as Program;
   checkProgram(served);

@@ -19,16 +19,18 @@ const CLOSE_BRACE = 0x7d;
 
 /** Throws `ParseError` unless the bytes are one JSON value in UTF-8 that nests no deeper than `MAX_DEPTH`. */
 export function parseJson(bytes: Uint8Array): unknown {
-  if (nestsTooDeep(bytes)) throw new ParseError(`Parse error: nested beyond ${MAX_DEPTH} levels`);
+  if (nestsTooDeep(bytes)) throw unreadable(`nested beyond ${MAX_DEPTH} levels`);
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {
-    if (error instanceof TypeError) throw new ParseError("Parse error: not UTF-8");
+    if (error instanceof TypeError) throw unreadable("not UTF-8");
     throw error;
   }
   const value = parsed(text);
-  if (overflows(value)) throw new ParseError("Parse error: a number beyond what a double holds");
+  if (overflows(value)) throw unreadable("a number beyond what a double holds");
+  // Bytes that are UTF-8 hold half a surrogate pair only as an escape: most bodies need no look at their texts.
+  if (/\\u[dD][89a-fA-F]/.test(text) && hasHalfPair(value)) throw unreadable("half of a surrogate pair in a text");
   return value;
 }
 
@@ -37,9 +39,20 @@ function parsed(text: string): unknown {
     return JSON.parse(text);
   } catch (error) {
     // The engine's own message quotes the body, which may hold what no log should.
-    if (error instanceof SyntaxError) throw new ParseError("Parse error: not JSON");
+    if (error instanceof SyntaxError) throw unreadable("not JSON");
     throw error;
   }
+}
+
+function unreadable(reason: string): ParseError {
+  return new ParseError(undefined, { reason });
+}
+
+function hasHalfPair(value: unknown): boolean {
+  if (typeof value === "string") return !value.isWellFormed();
+  if (typeof value !== "object" || value === null) return false;
+  if (Array.isArray(value)) return value.some(hasHalfPair);
+  return Object.entries(value).some(([key, item]) => !key.isWellFormed() || hasHalfPair(item));
 }
 
 /** `1e400` is JSON by its grammar, but the engine makes it Infinity, which is none. */

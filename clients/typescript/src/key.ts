@@ -1,8 +1,8 @@
 /** The bearer token of a server on Node: given by its operator, or made here and left where its owner can read it. */
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { isLoopback } from "./hosts.js";
 import { SetupError } from "./setup.js";
 import { checkToken, randomToken } from "./token.js";
@@ -50,12 +50,18 @@ export function needsToken(host: string): string {
   return `a server on ${host} needs a token of yours: set \`tokenFile\` or the environment's GEPA_TOKEN`;
 }
 
+/** The file appears with its whole content: another server that starts at the same time never reads half of it. */
 function makeUnlessThere(tokenFile: string): void {
+  if (existsSync(tokenFile)) return;
+  const draft = join(dirname(tokenFile), `.token-${randomToken()}`);
   try {
-    writeFileSync(tokenFile, `${randomToken()}\n`, { mode: 0o600, flag: "wx" });
+    writeFileSync(draft, `${randomToken()}\n`, { mode: 0o600, flag: "wx" });
+    linkSync(draft, tokenFile);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "EEXIST") throw new SetupError(`\`tokenFile\` cannot be made (${message})`);
+    if (code !== "EEXIST") throw new SetupError(`\`tokenFile\` ${tokenFile} cannot be made (${message})`);
+  } finally {
+    rmSync(draft, { force: true });
   }
 }
 

@@ -40,6 +40,8 @@ export async function listening(door: Door, place: Place, silenceMs = SILENCE_MS
   const server = createServer(bounds, onRequest);
   // Without this Node asks for every body, wanted or not.
   server.on("checkContinue", onRequest);
+  // Without this Node refuses other expectations by itself, without a JSON-RPC error.
+  server.on("checkExpectation", onRequest);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error) => reject(cannotListen(error, place)));
     if (place.descriptor === undefined) server.listen(place.port, place.host, resolve);
@@ -67,12 +69,17 @@ async function answer(door: Door, request: IncomingMessage, response: ServerResp
 function toExchange(request: IncomingMessage, response: ServerResponse, closed: Cancellation): Exchange {
   return {
     method: request.method ?? "",
-    path: (request.url ?? "").split("?", 1)[0] ?? "",
+    path: pathOf(request.url ?? ""),
     // What is said twice is neither: `request.headers` would take the first `Host` and pass over the second.
     header: (name) => request.headersDistinct[name]?.join(", ") ?? null,
     body: (limit) => bodyOf(request, response, limit),
     closed,
   };
+}
+
+/** The path of a request target, which may be a whole URL: `http://localhost/rpc?x` is at `/rpc`. */
+function pathOf(target: string): string {
+  return target.replace(/^https?:\/\/[^/?]*/i, "").split("?", 1)[0] ?? "";
 }
 
 async function bodyOf(request: IncomingMessage, response: ServerResponse, limit: number): Promise<Buffer | undefined> {

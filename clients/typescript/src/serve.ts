@@ -11,7 +11,7 @@ import { listening } from "./node-http.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import { boundTo, type Place, placeOf, urlOf } from "./place.js";
 import type { Program } from "./program.js";
-import { namesOf, onlyKnown, SetupError, seconds } from "./setup.js";
+import { namesOf, noneInProgram, onlyKnown, SetupError, seconds } from "./setup.js";
 import { setupFailure } from "./startup.js";
 import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
 import { PACKAGE_VERSION } from "./version.js";
@@ -95,6 +95,7 @@ export async function serve<Data, Output>(
   let key: Key | undefined;
   try {
     onlyKnown(options, KNOWN);
+    noneInProgram(Object(program), KNOWN);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     const place = placeOf(options);
     key = keyFor(place.host, options.tokenFile);

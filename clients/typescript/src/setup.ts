@@ -22,6 +22,16 @@ export function onlyKnown(options: object, known: readonly string[]): void {
   throw new SetupError(`there is no option \`${unknown}\`; there are: ${known.join(", ")}`);
 }
 
+/** Throws for an option that stands in the program's object literal, where it would have no effect. */
+export function noneInProgram(program: object, options: readonly string[]): void {
+  if (Object.getPrototypeOf(program) !== Object.prototype) return; // a class may have fields of any name
+  const misplaced = Object.keys(program).filter((name) => options.includes(name));
+  if (misplaced.length === 0) return;
+  throw new SetupError(
+    `\`${misplaced[0]}\` is an option, not a part of the program: pass it in the second argument, { ${misplaced.join(", ")} }`,
+  );
+}
+
 /** The value of an option, which must be a whole number of at least `least`. */
 export function wholeNumber(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): number {
   if (Number.isSafeInteger(value) && value >= least && value <= most) return value;

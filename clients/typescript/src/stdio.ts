@@ -9,7 +9,7 @@ import { errorText } from "./envelope.js";
 import { LimitExceeded } from "./errors.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
-import { onlyKnown } from "./setup.js";
+import { noneInProgram, onlyKnown } from "./setup.js";
 import { setupFailure } from "./startup.js";
 
 const NEWLINE = 0x0a;
@@ -27,6 +27,7 @@ export async function serveStdio<Data, Output>(
 ): Promise<never> {
   try {
     onlyKnown(options, ENDPOINT_OPTIONS);
+    noneInProgram(Object(program), ENDPOINT_OPTIONS);
   } catch (error) {
     throw setupFailure(error, serveStdio);
   }

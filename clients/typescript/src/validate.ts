@@ -28,10 +28,7 @@ export function checkParams<Name extends WireTypeName>(type: Name, params: unkno
 }
 
 export function invalidParams(...errors: Fault[]): InvalidParams {
-  const first = errors[0];
-  const said =
-    first === undefined ? undefined : `Invalid params: ${[first.path, first.message].filter(Boolean).join(": ")}`;
-  return new InvalidParams(said, { errors });
+  return new InvalidParams(undefined, { errors });
 }
 
 /**

@@ -90,7 +90,7 @@ describe("what is no request", () => {
   });
   it.each(["gzip", "br", "identity, gzip"])("a body in Content-Encoding %s is 415, and told why", async (encoding) => {
     const said = await refused({ body: "{}", headers: { "content-encoding": encoding } }, 415, -32600);
-    expect(said.json.error.message).toContain("Content-Encoding");
+    expect(said.json.error.data.reason).toContain("Content-Encoding");
     expect(
       (await raw(server, { body: JSON.stringify(discover), headers: { "content-encoding": "identity" } })).status,
     ).toBe(200);

@@ -49,13 +49,26 @@ it.each<[ServeOptions, string]>([
   [{ maxAnswerBytes: -1 }, "`maxAnswerBytes` must be a whole number of at least 0, not -1"],
   [{ exampleTimeoutS: 0 }, "`exampleTimeoutS` must be above 0, or null"],
   [{ drainS: Number.NaN }, "`drainS` must be a number of seconds, not NaN"],
-  [
-    { tokenFile: "/nowhere/token" },
-    "`tokenFile` cannot be made (ENOENT: no such file or directory, open '/nowhere/token')",
-  ],
+  [{ tokenFile: "/nowhere/token" }, "`tokenFile` /nowhere/token cannot be made (ENOENT: no such file or directory"],
   [{ host: "0.0.0.0" }, "a server on 0.0.0.0 needs a token of yours: set `tokenFile`"],
 ])("options such as %o", async (options, said) => {
   expect((await failure(programOf(), options)).message).toContain(said);
+});
+
+it.each([["port"], ["maxConcurrency"]])("the option %s in the program's object literal", async (name) => {
+  const { message } = await failure(programOf({ [name]: 80 } as never));
+  expect(message).toContain(`\`${name}\` is an option, not a part of the program: pass it in the second argument`);
+});
+
+it("leaves a class with a field of an option's name alone", async () => {
+  class Sorter {
+    name = "sorter";
+    log = () => {};
+    seedCandidate = { rules: "" };
+    run = () => 1;
+    score = () => 1;
+  }
+  expect((await evaluate(await served(new Sorter()), [1]))[0].status).toBe("ok");
 });
 
 it("HTTP where gepa-server waits for an answer over stdio", async () => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -50,6 +50,18 @@ it("a token file that is not there is made for its owner alone, and a later star
   expect(statSync(tokenFile).mode & 0o777).toBe(0o600);
   await first.close();
   expect((await served(programOf(), { tokenFile })).token).toBe(first.token);
+});
+
+it("processes that start at the same time take the same token from a file that is not there yet", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const children = [1, 2].map(() => started("tests/programs/token-files.ts", [folder, "400"]));
+  for (const child of children) expect((await child.lines.next()).value).toBe("ready");
+  for (const child of children) child.process.stdin.write("go");
+  const [first, second] = await Promise.all(children.map(async (child) => (await child.lines.next()).value));
+  expect(JSON.parse(first).length).toBe(400);
+  expect(second).toBe(first);
+  expect(readdirSync(folder).filter((name) => name.startsWith("."))).toEqual([]);
 });
 
 it("a drain finishes what runs, refuses what is new, and waits for answers to be collected", async () => {
