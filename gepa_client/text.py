@@ -19,9 +19,24 @@ def plain(text: str, *, limit: int | None = None) -> str:
     )
 
 
+def plain_json(text: str) -> str:
+    """JSON text with the same characters as escapes of JSON, so that it parses to the same value."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(
+        character if character in _KEPT or unicodedata.category(character) not in _UNSAFE else _json_escape(character)
+        for character in text
+    )
+
+
 def line(text: str, limit: int = LINE_LENGTH) -> str:
     """`text` as one line of at most `limit` characters."""
     return plain(" ".join(text.split()), limit=limit)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _escaped(character: str) -> str:

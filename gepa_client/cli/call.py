@@ -12,7 +12,7 @@ from gepa_client.causes import summary, unreadable
 from gepa_client.cli.console import fail
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.errors import ClientError
-from gepa_client.text import plain
+from gepa_client.text import plain_json
 from protocol.errors import RpcError
 
 RPC_ERROR = 1
@@ -76,5 +76,5 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _print(value: Any, *, to_stderr: bool) -> None:
-    """Indented JSON that stays JSON: what a terminal would obey is written as JSON's own escapes."""
-    print(plain(json.dumps(value, indent=2, ensure_ascii=False)), file=sys.stderr if to_stderr else sys.stdout)
+    """Print indented JSON with control and bidirectional characters as escapes of JSON."""
+    print(plain_json(json.dumps(value, indent=2, ensure_ascii=False)), file=sys.stderr if to_stderr else sys.stdout)

@@ -17,6 +17,7 @@ from gepa_client.cli.ahead import look_at_model
 from gepa_client.cli.console import fail, make, safe, safe_line, say
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.sandboxed import sandboxed
+from gepa_client.cli.stored import print_json
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError, load
 
@@ -83,7 +84,7 @@ def look(
         fail("stopped by hand")
         return STOPPED
     if json_output:
-        print(json.dumps({"event": "check", "passed": report.passed, **report.model_dump(mode="json")}), flush=True)
+        print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
     elif brief and report.passed:
         _show_briefly(console, report)
     else:

@@ -1,7 +1,6 @@
 """`gepa-client conformance URL`: hold a server in any language against the contract."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 
 from gepa_client.address import find_token, refused
 from gepa_client.cli.console import fail, make, safe_line, say
+from gepa_client.cli.stored import print_json
 from gepa_client.conformance import Check, CheckOutcome, Report, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from protocol.errors import Unauthorized
@@ -60,7 +60,7 @@ def conformance(
         fail(refused(None, token_file))
         raise typer.Exit(EXIT_UNUSABLE) from error
     if printer is None:
-        print(json.dumps(report.as_json(), indent=2))
+        print_json(report.as_json(), indent=2)
     else:
         printer.end(report)
     if not report.conforms:

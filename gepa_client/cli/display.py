@@ -32,6 +32,7 @@ from gepa_client.events import (
 )
 from gepa_client.report.model_calls import times_refused
 from gepa_client.report.record import RunRecord
+from gepa_client.text import plain_json
 
 PLAIN_EVERY_S = 10.0
 WIDEST = 110
@@ -80,8 +81,8 @@ class JsonDisplay(_Quiet):
     """Every event as a line of JSON on stdout."""
 
     def event(self, event: Event, _record: RunRecord) -> None:
-        """Print it as it came."""
-        print(event.model_dump_json(), flush=True)
+        """Print it on one line, with control and bidirectional characters as escapes of JSON."""
+        print(plain_json(event.model_dump_json()), flush=True)
 
     def note(self, text: str) -> None:
         """Notes are for people: stderr."""

@@ -1,6 +1,5 @@
 """A run on the terminal: its process, its story, its results, and how a stop by hand reaches it."""
 
-import json
 import signal
 import tempfile
 import time
@@ -20,6 +19,7 @@ from gepa_client.cli import summary as last_words
 from gepa_client.cli.console import fail
 from gepa_client.cli.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.cli.sandboxed import Sandboxes
+from gepa_client.cli.stored import print_json
 from gepa_client.cli.summary import Ended
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.events import Finished
@@ -117,7 +117,7 @@ class Running:
             by_hand=stops.received > 0,
         )
         if self.json_events:
-            print(json.dumps(last_words.as_json(ended), ensure_ascii=False), flush=True)
+            print_json(last_words.as_json(ended))
         else:
             last_words.show(ended, self.console)
         return ended.exit_status

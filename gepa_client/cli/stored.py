@@ -19,7 +19,7 @@ from gepa_client.errors import ClientError, JournalError, StoreUnavailable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store, find_run, looks_like_a_url, open_store
 from gepa_client.journal.store import Store
-from gepa_client.text import plain
+from gepa_client.text import plain_json
 from protocol.errors import RpcError
 
 RunName = Annotated[str, typer.Argument(help="Its id, the beginning of it, its name, or `last`.")]
@@ -116,9 +116,8 @@ def silent(run: StoredRun) -> bool:
 
 
 def print_json(value: Any, *, indent: int | None = None) -> None:
-    """JSON on stdout that stays JSON and that no terminal obeys."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    print(text if plain(text) == text else json.dumps(value, indent=indent), flush=True)
+    """Print JSON to stdout with control and bidirectional characters as escapes of JSON."""
+    print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
 
 
 def run_as_json(run: StoredRun) -> dict[str, Any]:

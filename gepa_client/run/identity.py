@@ -7,7 +7,7 @@ from typing import Any
 
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.config import RunConfig
-from gepa_client.run.same_run import identity_settings
+from gepa_client.run.same_run import REACHED_BY, identity_settings
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.what_evolves import evolve_of
 from protocol import Candidate, DiscoverResult
@@ -15,6 +15,10 @@ from protocol.code import GIT_BRANCH, commit_of
 
 REPLAY_VERSION = 1
 """Grows when requests, their numbers or their digests change, so that older journals cannot be replayed."""
+
+
+_REACHED_BY = frozenset(f"settings.reflection_lm_kwargs.{name}" for name in REACHED_BY)
+"""Left out of a comparison: earlier versions recorded some of them as part of the identity."""
 
 
 class AnotherRun(SettingsError):
@@ -61,7 +65,9 @@ def _program(discovery: DiscoverResult) -> dict[str, Any]:
 
 def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """`settings.seed: 0 -> 1`, one for each that differs."""
-    before, after = _flat(recorded), _flat(found)
+    before, after = (
+        {key: value for key, value in _flat(side).items() if key not in _REACHED_BY} for side in (recorded, found)
+    )
     return [
         f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}"
         for key in sorted(before.keys() | after.keys())

@@ -40,7 +40,7 @@ IDENTITY = frozenset(
 )
 """Settings that make a run this run and no other: with another value a replay would ask for something else."""
 
-REACHED_BY = frozenset({"api_base", "base_url", "timeout", "request_timeout"})
+REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that say how it is reached, not which one it is."""
 
 

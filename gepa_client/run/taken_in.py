@@ -21,15 +21,25 @@ STAY = frozenset(
 )
 """Settings that a file from elsewhere does not choose."""
 
-ADDRESSES = frozenset({"api_base", "base_url"})
-"""Arguments of a reflection model that say who is sent its key."""
+MODEL_ARGUMENTS = frozenset(
+    {
+        *("temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "logit_bias"),
+        *("max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+        *("reasoning_effort", "thinking", "verbosity"),
+        *("timeout", "request_timeout", "max_attempts", "pause_s", "drop_params"),
+    }
+)
+"""Arguments of a reflection model that a file from elsewhere may set: how it answers and how long it may take.
+
+Any other one may redirect the request and its key (`api_base`, `azure_endpoint`, `proxy`, `extra_headers`, ...).
+"""
 
 
 def taken_in(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as another machine recorded them, as they may be recorded here.
 
-    Who is called, with which secrets, and which files are written or looked at is left out. Where a reflection model is
-    reached is marked as not recorded, so that `resume` asks for it instead of asking somebody else.
+    Settings that name servers, secrets or files are left out. Arguments of the reflection model that are not in
+    `MODEL_ARGUMENTS` are marked as not recorded, so that `resume` asks for them.
 
     Raises:
         SettingsError: a setting is unknown, or is none of its kind.
@@ -38,18 +48,14 @@ def taken_in(recorded: Mapping[str, Any]) -> dict[str, Any]:
     stops = kept.get("stop_callbacks")
     if isinstance(stops, list):
         kept["stop_callbacks"] = [stop for stop in stops if not (isinstance(stop, str) and stop.startswith("file:"))]
-    kept = {
-        key: _without_addresses(key, value) if key == "reflection_lm_kwargs" else value for key, value in kept.items()
-    }
+    arguments = kept.get("reflection_lm_kwargs")
+    if isinstance(arguments, dict):
+        kept["reflection_lm_kwargs"] = {key: _harmless(key, value) for key, value in arguments.items()}
     config = from_record(kept, {}, must_end=False, calls=False)
     read = {key: value for key, value in config.recorded().items() if key not in STAY}
     return read | {key: value for key, value in kept.items() if left_out(key, value)}
 
 
-def _without_addresses(key: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        return {inner: _without_addresses(inner, part) for inner, part in value.items()}
-    if isinstance(value, list):
-        return [_without_addresses(key, part) for part in value]
-    is_address = key in ADDRESSES or (isinstance(value, str) and "://" in value)
-    return NOT_RECORDED if is_address and value is not None else value
+def _harmless(key: str, value: Any) -> Any:
+    """The argument where it cannot redirect a request; else the mark for a value that was not recorded."""
+    return value if key in MODEL_ARGUMENTS or value is None else NOT_RECORDED

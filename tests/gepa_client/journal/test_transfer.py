@@ -234,6 +234,10 @@ def test_whoever_wrote_an_export_chooses_nobody_that_is_called_and_no_file(store
         reflection_lm_kwargs={
             "temperature": 0.5,
             "api_base": "http://evil.example",
+            "azure_endpoint": "evil.example:443",
+            "proxy": "evil.example:3128",
+            "langfuse_host": "evil.example",
+            "headers": {"Host": "evil.example"},
             "x": [{"y": "http://evil.example"}],
         },
         use_wandb=True,

@@ -413,3 +413,12 @@ def test_text_from_a_server_can_neither_style_the_terminal_nor_the_report(
     assert "<script" not in page
     assert "\x1b" not in page
     assert "````" in (only_run(tmp_path) / "report.md").read_text()
+
+
+def test_json_output_shows_no_control_or_bidirectional_character(serve: Serve, cli: Cli) -> None:
+    hostile = "a\u202e\x9b\x85\x7f"
+    words = Script(seed={"rules": hostile}, datasets={"train": rows(6), "val": rows(6)})
+    ended = cli("optimize", serve(words), "--max-metric-calls", 6, "--no-check", "--json")
+    assert ended.status == 0, ended.stderr
+    assert ended.event("candidate")["texts"] == {"rules": hostile}
+    assert not set(hostile[1:]) & set(ended.stdout)
