@@ -11,7 +11,8 @@ from typing import Any
 
 from gepa_client.address import rpc_url
 from gepa_client.causes import details, summary
-from gepa_client.check.outcome import CheckedExample, CheckReport, Step, Timing, Verdict
+from gepa_client.check.outcome import CheckedExample, CheckReport, Step, StepName, Timing, Verdict
+from gepa_client.check.zero_scores import broken, spread
 from gepa_client.code import Evolve
 from gepa_client.code.named import code_of, texts_of
 from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
@@ -42,6 +43,10 @@ Numbered = tuple[int, AnyRow]
 """A training row with its index among all of them."""
 
 
+MORE_ROWS = 2
+"""How many times the rows tried so far are added while every score is 0."""
+
+
 class _Stop(Exception):
     """A step failed and nothing after it can be tried."""
 
@@ -49,8 +54,11 @@ class _Stop(Exception):
 async def check(config: RunConfig, examples: int, trying: Callable[[int], None] | None = None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
-    Of several servers the first that answers is tried; those that do not are warnings. `trying` is told how many rows
-    are tried, before they are. Servers that score are asked what they are, and nothing more.
+    While every score is 0 and nothing shows that the program is broken, more rows are tried, up to all of them, but
+    never more than the run's own limits on metric calls and cost allow. Of several servers the first that answers is
+    tried; those that do not are warnings. `trying` is called with a number of rows before they are tried. Servers that
+    score are asked what they are, and nothing more. A step that fails ends only the steps that need it; after a fault
+    in the settings no row is paid for.
 
     Raises:
         Refused, SettingsError: the settings cannot be used.
@@ -102,6 +110,7 @@ class _Attempt:
         self.evolve: Evolve = "prompts"
         self.steps: list[Step] = []
         self.examples: list[CheckedExample] = []
+        self.took: list[float] = []
         self.timing: Timing | None = None
         self.reached = True
         self.fatal = False  # no other server would change what was found
@@ -119,10 +128,12 @@ class _Attempt:
             reached=self.reached,
         )
 
-    def note(self, name: Any, verdict: Verdict, message: str, further: str | None = None) -> None:
+    def note(self, name: StepName, verdict: Verdict, message: str, further: str | None = None) -> None:
+        if verdict == "failed" and name.replace(" ", "_") in self.config.ignore_findings:
+            verdict, message = "warning", f"{message} (ignored as --ignore-findings asks)"
         self.steps.append(Step(name=name, verdict=verdict, message=message, details=further))
 
-    def failed(self, name: Any, error: Exception) -> None:
+    def failed(self, name: StepName, error: Exception) -> None:
         """Note what ended a step."""
         breach = "the server breaks the contract: " if isinstance(error, BadResponse) else ""
         self.note(name, "failed", breach + summary(error), details(error) if isinstance(error, RpcError) else None)
@@ -133,12 +144,50 @@ class _Attempt:
         await self._meet_scorers()
         await self._meet_others(discovery)
         rows = await self._rows(discovery)
-        if self.trying is not None:
-            self.trying(len(rows))
-        results = await self._evaluate(discovery, rows)
-        self._judge(discovery, results)
-        await self._reflect(discovery, rows, results)
+        if any(step.verdict == "failed" for step in self.steps):
+            self.note("evaluate", "skipped", "no row is tried until what failed is mended")
+        else:
+            await self._try(discovery, rows)
         self._proposals(discovery)
+
+    async def _try(self, discovery: DiscoverResult, rows: list[AnyRow]) -> None:
+        """Run the seed on a few rows, on more of them if those cannot be judged, and make a reflective dataset."""
+        untried = list(range(len(rows)))
+        first = spread(untried, min(self.wanted, discovery.limits.max_batch_size))
+        chosen = first
+        results: list[dict[str, Any]] = []
+        began = time.monotonic()
+        try:
+            while chosen:
+                if self.trying is not None:
+                    self.trying(len(chosen))
+                results += await self._evaluate(discovery, [(at, rows[at]) for at in chosen], traced=not results)
+                untried = sorted(set(untried) - set(chosen))
+                chosen = self._more(discovery, results, untried)
+        except (BadResponse, RpcError) as error:
+            self.failed("evaluate", error)
+            return
+        if self.took:
+            self._time(time.monotonic() - began)
+        self._judge(discovery, results)
+        await self._reflect(discovery, [(at, rows[at]) for at in first], results[: len(first)])
+
+    def _more(self, discovery: DiscoverResult, results: list[dict[str, Any]], untried: list[int]) -> list[int]:
+        """The rows to try next: none unless every score is 0 and more rows may show one that is not."""
+        share = self._share_failed()
+        if not _are_zero(results) or self.evolve != "prompts" or _is_blank(discovery) or broken(results):
+            return []
+        count = MORE_ROWS * len(results)
+        if self.config.max_metric_calls is not None:
+            count = min(count, self.config.max_metric_calls - len(results))
+        if discovery.limits.whole_batches:
+            count = min(count, discovery.limits.max_batch_size)
+        spent = sum(example.cost_usd or 0.0 for example in self.examples)
+        is_spent = self.config.max_cost_usd is not None and spent >= self.config.max_cost_usd
+        return [] if share > TOLERATED or is_spent else spread(untried, max(count, 0))
+
+    def _share_failed(self) -> float:
+        return sum(example.status in SYSTEM_ERRORS for example in self.examples) / len(self.examples)
 
     async def _handshake(self) -> DiscoverResult:
         try:
@@ -164,7 +213,7 @@ class _Attempt:
             self.evolve = evolve_of(self.config, discovery)
         except SettingsError as error:
             self.note("code", "failed", str(error))
-            raise _Stop from error
+            return
         if self.evolve != "prompts":
             self.note("code", "ok", f"evolves, from {seed} (no agent is called here)")
         elif all(offered):
@@ -173,7 +222,7 @@ class _Attempt:
             self.note("code", "ok", f"candidates name the commit that runs, now {seed}; nobody there changes code")
 
     async def _meet_scorers(self) -> None:
-        """Nothing is paid for where nobody could score it."""
+        """Ask the servers that score whether they can."""
         named = scorers(self.config)
         if not named:
             return
@@ -181,12 +230,11 @@ class _Attempt:
         silent = [found for found in answers if not isinstance(found, DiscoverResult)]
         if len(silent) == len(answers):
             self.reached, self.fatal = False, True
-            self.note("scores", "failed", f"nobody is there to score: {'; '.join(map(summary, silent))}")
-            raise _Stop
+            self.note("scores", "failed", f"no scoring server is reachable: {'; '.join(map(summary, silent))}")
+            return
         if not any(isinstance(found, DiscoverResult) and "scoring" in found.capabilities for found in answers):
             urls = ", ".join(self.config.score_with)
             self.note("scores", "failed", f"{urls}, given to score, does not offer `score` (capability `scoring`)")
-            raise _Stop
         for error in silent:
             self.note("scores", "warning", f"one of the servers that score: {summary(error)}")
 
@@ -199,26 +247,29 @@ class _Attempt:
             else:
                 self.note("handshake", "warning", summary(found))
 
-    async def _rows(self, discovery: DiscoverResult) -> list[Numbered]:
-        """Up to `wanted` training rows, spread over all of them."""
+    async def _rows(self, discovery: DiscoverResult) -> list[AnyRow]:
+        """All training rows; none if they cannot be read."""
         held = {split: info.size for split, info in discovery.datasets.items()}
         try:
             rows = await splits.training_rows(self.config, held, functools.partial(held_rows, self.client))
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
-            raise _Stop from error
+            return []
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
-            raise _Stop from error
+            return []
         count = min(self.wanted, discovery.limits.max_batch_size, len(rows))
         self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.train_name(self.config, held)}")
-        return [(at, rows[at]) for at in ((number * len(rows)) // count for number in range(count))]
+        return list(rows)
 
-    async def _evaluate(self, discovery: DiscoverResult, rows: list[Numbered]) -> list[dict[str, Any]]:
-        """One result per row; a call that was lost stands as an `infra_error` of its own."""
-        group = uuid.uuid4().hex if self.client.offers("refs") else None
+    async def _evaluate(self, discovery: DiscoverResult, rows: list[Numbered], *, traced: bool) -> list[dict[str, Any]]:
+        """One result per row; a call that was lost stands as an `infra_error` of its own.
+
+        Raises:
+            BadResponse, RpcError: the server breaks the contract, or cannot run the program at all.
+        """
+        group = uuid.uuid4().hex if traced and self.client.offers("refs") else None
         results: list[dict[str, Any]] = [{}] * len(rows)
-        took: list[float] = []
 
         async def evaluate(start: int, batch: list[Numbered], job: Job) -> None:
             job.begun = True
@@ -227,7 +278,7 @@ class _Attempt:
                 answer = await self.client.evaluate(
                     discovery.program.seed_candidate,
                     [row.wire for _, row in batch],
-                    capture_traces=True,
+                    capture_traces=traced,
                     call_id=self._call_id(),
                     group=group,
                     timeout_s=evaluation_s(discovery.limits, len(batch)),
@@ -240,35 +291,28 @@ class _Attempt:
                     {"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}
                 ] * len(batch)
                 return
-            took.append((time.monotonic() - began) / len(batch))
+            self.took.append((time.monotonic() - began) / len(batch))
             results[start : start + len(batch)] = answer["results"]
 
-        began = time.monotonic()
         width = len(rows) if discovery.limits.whole_batches else 1
         jobs = [Job(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
-        try:
-            await run_all(jobs, discovery.limits.max_concurrency)
-        except (BadResponse, RpcError) as error:
-            self.failed("evaluate", error)
-            raise _Stop from error
-        self.examples = [_checked(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
-        if took:
-            self._time(took, time.monotonic() - began)
+        await run_all(jobs, discovery.limits.max_concurrency)
+        self.examples += [_checked(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         return results
 
     def _call_id(self) -> str | None:
         return uuid.uuid4().hex if self.client.offers("idempotency") else None
 
-    def _time(self, took: list[float], all_s: float) -> None:
+    def _time(self, all_s: float) -> None:
         costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
         budget = self.config.max_metric_calls if self.config.ends else ASSUMED_BUDGET
-        each_s = _mean(took)
+        each_s = _mean(self.took)
         at_once = self.at_once
         minibatch = min(self.config.reflection_minibatch_size or 3, at_once)
         each_usd = _mean(costs) if costs else None
         self.timing = Timing(
             example_s=each_s,
-            slowest_s=max(took),
+            slowest_s=max(self.took),
             all_s=all_s,
             at_once=at_once,
             budget=budget,
@@ -279,7 +323,7 @@ class _Attempt:
 
     def _judge(self, discovery: DiscoverResult, results: list[dict[str, Any]]) -> None:
         failed = [example for example in self.examples if example.status in SYSTEM_ERRORS]
-        share = len(failed) / len(self.examples)
+        share = self._share_failed()
         kinds = ", ".join(
             f"{count} {kind}" for kind in SYSTEM_ERRORS if (count := sum(example.status == kind for example in failed))
         )
@@ -311,7 +355,7 @@ class _Attempt:
             low, mean, high = min(scores), _mean(scores), max(scores)
             self.note("scores", "ok", f"{low:g} to {high:g}, mean {mean:.3g}")
         else:
-            self._all_zero(discovery)
+            self._all_zero(discovery, results)
 
     def _unscored(self) -> None:
         if self.config.score_with:
@@ -323,24 +367,29 @@ class _Attempt:
             "the program has no score function: name a server that scores its results with --score-with URL",
         )
 
-    def _all_zero(self, discovery: DiscoverResult) -> None:
-        """All scores 0: a fault, unless the whole seed is still unwritten: then there is nothing yet to score."""
-        texts = texts_of(discovery.program.seed_candidate)
-        if texts and not any(text.strip() for text in texts.values()):
-            names = ", ".join(texts)
+    def _all_zero(self, discovery: DiscoverResult, results: list[dict[str, Any]]) -> None:
+        """Judge scores that are all 0: a fault only if the outputs show that something is broken."""
+        if _is_blank(discovery):
+            names = ", ".join(texts_of(discovery.program.seed_candidate))
             message = f"the seed's texts are empty ({names}), so every score is 0: nothing to worry about"
             self.note("scores", "ok", message)
-            return
-        if self.evolve != "prompts":
+        elif self.evolve != "prompts":
             message = "every score is 0: a change of code may mend that, if the score function is right"
             self.note("scores", "warning", message)
-            return
-        self.note(
-            "scores",
-            "failed",
-            "every score is 0: GEPA could not tell a better candidate from a worse one. Is the score function right, "
-            "and do the outputs look as they should?",
-        )
+        elif (fault := broken(results)) is not None:
+            self.note(
+                "scores",
+                "failed",
+                f"every score is 0 and {fault}: look at the outputs above and at the score function. If both are "
+                "right, --ignore-findings scores starts a run all the same",
+            )
+        else:
+            self.note(
+                "scores",
+                "warning",
+                f"every score is 0 on the {len(results)} rows tried: a run learns nothing until a candidate scores "
+                "above 0 somewhere. Is the score function right?",
+            )
 
     async def _reflect(self, discovery: DiscoverResult, rows: list[Numbered], results: list[dict[str, Any]]) -> None:
         """A reflective dataset for the first component, from everything that got a verdict."""
@@ -383,6 +432,18 @@ class _Attempt:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
             self.note("proposals", "warning", "nobody proposes new texts yet: a run needs --reflection-lm")
+
+
+def _are_zero(results: list[dict[str, Any]]) -> bool:
+    """Whether something was scored, everything with 0, and no result waits for another server's score."""
+    scores = [result["score"] for result in results if result["score"] is not None]
+    return bool(scores) and not any(scores) and not any(result["status"] == "rollout" for result in results)
+
+
+def _is_blank(discovery: DiscoverResult) -> bool:
+    """Whether the seed has texts and all of them are still empty."""
+    texts = texts_of(discovery.program.seed_candidate)
+    return bool(texts) and not any(text.strip() for text in texts.values())
 
 
 async def _met(at: Address, resends: int = RESENDS) -> DiscoverResult | Exception:

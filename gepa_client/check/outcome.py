@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from gepa_client.code import Evolve
 
 Verdict = Literal["ok", "warning", "failed", "skipped"]
+StepName = Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]
 
 
 class _Part(BaseModel):
@@ -16,7 +17,7 @@ class _Part(BaseModel):
 class Step(_Part):
     """One thing that was tried. `details`: what is known of a failure beyond its message."""
 
-    name: Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]
+    name: StepName
     verdict: Verdict
     message: str
     details: str | None = None

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 COMMAND = flags.SettingsCommand
 EXAMPLES = 15
+MOST_EXAMPLES = 100
+"""Rows that are asked for at most, and that are shown."""
+
 ERRORS_IN_FULL = 5
 CHECK = "check"
 """Stands for the run that sandboxes are labelled with."""
@@ -92,7 +95,7 @@ def look(
         if report.passed:
             say(console, f"next: {safe(_next(report, typed))}")
         if brief:
-            fail("the check failed, so no run was started; --no-check starts one all the same")
+            fail(f"the check failed, so no run was started; {_otherwise(report)}")
     if brief and report.passed and _lacks_price(settings, report):
         typed_again = typed.command("optimize", max_metric_calls=ENOUGH)
         fail(
@@ -101,6 +104,15 @@ def look(
         )
         return USAGE
     return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def _otherwise(report: "CheckReport") -> str:
+    """How to start a run in spite of what failed, with the other checks if they can be had."""
+    failed = {step.name.replace(" ", "_") for step in report.steps if step.verdict == "failed"}
+    if failed <= {"evaluate", "scores", "reflective_dataset"}:
+        flags_to_add = " ".join(f"--ignore-findings {name}" for name in sorted(failed))
+        return f"{flags_to_add} starts one all the same, after all other checks"
+    return "--no-check starts one all the same"
 
 
 def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
@@ -128,7 +140,9 @@ def _show(console: Console, report: "CheckReport", where: str) -> None:
             f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(where)}",
         )
     if report.examples:
-        console.print(_table(report))
+        console.print(_table(report.examples[:MOST_EXAMPLES]))
+        if len(report.examples) > MOST_EXAMPLES:
+            say(console, f"... and {_count(len(report.examples) - MOST_EXAMPLES, 'more row')}")
     _show_errors(console, report.examples)
     if report.examples:
         console.print()
@@ -179,12 +193,12 @@ def _next(report: "CheckReport", typed: flags.Typed) -> str:
     return f"{command} --reflection-lm MODEL" if nobody else command
 
 
-def _table(report: "CheckReport") -> Table:
+def _table(examples: "list[CheckedExample]") -> Table:
     columns = {
-        "row": [str(example.row) for example in report.examples],
-        "score": ["-" if example.score is None else f"{example.score:.3g}" for example in report.examples],
-        "seconds": [f"{example.seconds:.3f}" for example in report.examples],
-        "failed at": [example.step or "" for example in report.examples],
+        "row": [str(example.row) for example in examples],
+        "score": ["-" if example.score is None else f"{example.score:.3g}" for example in examples],
+        "seconds": [f"{example.seconds:.3f}" for example in examples],
+        "failed at": [example.step or "" for example in examples],
     }
     if not any(columns["failed at"]):
         del columns["failed at"]
@@ -195,7 +209,7 @@ def _table(report: "CheckReport") -> Table:
         table.add_column(name, justify=side, no_wrap=True, min_width=width)
     for name in ("input", "output"):
         table.add_column(name, ratio=1)  # may shrink, as a column of `no_wrap` may not; its cells stay on one line
-    for example, facts in zip(report.examples, zip(*columns.values(), strict=True), strict=True):
+    for example, facts in zip(examples, zip(*columns.values(), strict=True), strict=True):
         table.add_row(*facts, _cell(example.input, "(stays on the server)"), _cell(example.output, ""))
     return table
 
@@ -241,7 +255,7 @@ def _with_flags() -> None:
         ("url", None, Annotated[str | None, typer.Argument(help="The server; may be in the configuration file.")]),
         ("config", None, Annotated[Path | None, typer.Option("--config", "-c", help="Settings of the run, as TOML.")]),
         ("json_output", False, Annotated[bool, typer.Option("--json", help="Print one JSON object.")]),
-        ("examples", EXAMPLES, Annotated[int, typer.Option(min=1, max=100, help="Training rows to try.")]),
+        ("examples", EXAMPLES, Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, help="Training rows to try.")]),
     ]
     check.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [

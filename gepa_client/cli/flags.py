@@ -29,6 +29,7 @@ CHECK_SETTINGS = (
     "reflection_lm_kwargs",
     "reflection_minibatch_size",
     "evolve",
+    "ignore_findings",
 )
 """The settings `gepa-client check` has flags for."""
 
@@ -55,6 +56,7 @@ _METAVARS = {
     "score_with": "URL",
     "store": "PATH|URL",
     "proposals": "P|PxN",
+    "ignore_findings": "STEP",
 }
 
 

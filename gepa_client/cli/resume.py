@@ -22,6 +22,9 @@ from gepa_client.run.settings import SettingsError, from_record
 
 COMMAND = flags.SettingsCommand
 
+OF_CHECK = ("no_check", "ignore_findings")
+"""Settings of the check that `optimize` makes before a run."""
+
 
 def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
     """Go on with a run that paused, failed, was cancelled or killed; with more of a budget, also with a complete one.
@@ -70,7 +73,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     if run.status != "completed":
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    apart = {*ServerSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", "no_check"}
+    apart = {*ServerSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
     return all(
         value == run.config.get(name, defaults[name])
         for name, value in settings.recorded().items()
@@ -112,7 +115,7 @@ def _with_flags() -> None:
         inspect.Parameter("config", keyword, default=None, annotation=file),
         inspect.Parameter("json_events", keyword, default=False, annotation=events),
     ]
-    names = [name for name in flags.setting_names() if name not in ("output", "no_check")]
+    names = [name for name in flags.setting_names() if name not in ("output", *OF_CHECK)]
     resume.__signature__ = inspect.Signature([*own, *flags.parameters(names)])  # type: ignore[attr-defined]
 
 

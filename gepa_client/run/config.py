@@ -211,6 +211,11 @@ class OutputSettings(Group):
         60.0, description="Seconds the program may take when it is told of the best candidate."
     )
     no_check: bool = Field(False, description="Start without trying the server on a few training rows first.")
+    ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = Field(
+        (),
+        description="A step of the check (evaluate, scores, reflective_dataset) that only warns if it fails; may be "
+        "given again.",
+    )
 
 
 GROUPS: tuple[type[Group], ...] = (

@@ -148,11 +148,80 @@ def test_very_large_numbers_are_told_like_any_other(serve: Serve, cli: Cli) -> N
     assert "ok scores: 1e+14 to 1e+14, mean 1e+14" in ended.stdout
 
 
-def test_all_scores_0_fail(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(Script(seed={"rules": "nothing useful"}, datasets={"train": rows(15)})))
+def answering(output: Callable[[dict[str, Any]], Any], score: Callable[[int], float] = lambda _: 0.0) -> Evaluate:
+    """A program whose output and score depend on the row alone; `score` gets the row's number."""
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        at = int(data["text"].split()[1])
+        return {**scored(data, candidate), "score": score(at), "output": output(data)}
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        (lambda _: "unknown", "every output is the same"),
+        (lambda _: {"answer": " ", "steps": []}, "every output is empty"),
+        (lambda data: "unknown" if data["need"] == "red" else None, "every output is either empty or the same"),
+    ],
+)
+def test_all_scores_0_fail_where_the_outputs_are_equal_or_empty(
+    serve: Serve, cli: Cli, output: Callable[[dict[str, Any]], Any], fault: str
+) -> None:
+    script = Script(seed={"rules": "guess"}, datasets={"train": rows(60)}, evaluate=answering(output))
+    url = serve(script)
+    ended = cli("check", url)
     assert ended.status == 1
-    assert "every score is 0" in ended.stdout
-    assert "red missing" in ended.stdout
+    assert f"failed scores: every score is 0 and {fault}" in " ".join(ended.stdout.split())
+    assert len(script.calls("evaluate")) == 15
+    refused = cli("optimize", url, "--max-metric-calls", 20)
+    assert refused.status == 1
+    assert "--ignore-findings scores starts one all the same, after all other checks" in " ".join(
+        refused.stderr.split()
+    )
+    assert cli("optimize", url, "--max-metric-calls", 20, "--ignore-findings", "scores").status == 0
+
+
+def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:
+    evaluate = answering(lambda data: data["text"], lambda at: float(at == 33))
+    script = Script(seed={"rules": "guess"}, datasets={"train": rows(60)}, evaluate=evaluate)
+    report = json.loads(cli("check", serve(script), "--json").stdout)
+    assert report["passed"]
+    assert [step["verdict"] for step in report["steps"] if step["name"] == "scores"] == ["ok"]
+    assert len({example["row"] for example in report["examples"]}) == len(report["examples"]) == 45
+    assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 30
+    assert len(script.calls("make_reflective_dataset")[0]["eval_batch"]["batch"]) == 15
+
+
+def test_all_rows_with_a_score_of_0_are_a_warning_where_the_outputs_differ(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "guess"}, datasets={"train": rows(50)})
+    ended = cli("check", serve(script))
+    assert ended.status == 0, ended.stdout
+    assert "warning scores: every score is 0 on the 50 rows tried" in ended.stdout
+    assert len(script.calls("evaluate")) == 50
+
+
+def test_no_more_rows_are_tried_than_the_limits_of_the_run_allow(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        return {**scored(data, candidate), "usage": {"cost_usd": 0.01}}
+
+    script = Script(seed={"rules": "guess"}, datasets={"train": rows(200)}, evaluate=evaluate)
+    assert cli("check", serve(script), "--max-metric-calls", 20).status == 0
+    assert len(script.calls("evaluate")) == 20
+    (tmp_path / "run.toml").write_text("max_cost_usd = 0.4\n")
+    script.seen.clear()
+    assert cli("check", serve(script), "--config", "run.toml").status == 0
+    assert len(script.calls("evaluate")) == 45
+
+
+def test_a_fault_in_the_settings_ends_only_the_steps_that_cost(serve: Serve, cli: Cli) -> None:
+    script = evolving("commits")
+    report = json.loads(cli("check", serve(script), *MODEL, "--evolve", "code", "--json").stdout)
+    assert {step["name"]: step["verdict"] for step in report["steps"]} == {
+        "handshake": "ok", "code": "failed", "rows": "ok", "evaluate": "skipped", "proposals": "ok",
+    }  # fmt: skip
+    assert script.calls("evaluate") == []
 
 
 def test_all_scores_0_are_accepted_while_the_whole_seed_is_empty(serve: Serve, cli: Cli) -> None:
@@ -162,7 +231,9 @@ def test_all_scores_0_are_accepted_while_the_whole_seed_is_empty(serve: Serve, c
 
 
 def test_one_empty_component_among_written_ones_excuses_no_zeros(serve: Serve, cli: Cli) -> None:
-    ended = cli("check", serve(Script(seed={"style": "short", "rules": ""}, datasets={"train": rows(15)})))
+    script = Script(seed={"style": "short", "rules": ""}, datasets={"train": rows(15)})
+    script.evaluate = answering(lambda _: "nothing")
+    ended = cli("check", serve(script))
     assert ended.status == 1
     assert "failed scores: every score is 0" in ended.stdout
 
@@ -301,7 +372,7 @@ def test_unscored_results_are_no_fault_where_another_server_scores_them(serve: S
     assert f"ok scores: by {scorer}" in cli("check", url, "--score-with", scorer).stdout
     absent = cli("check", url, "--score-with", CLOSED)
     assert absent.status == 2
-    assert f"failed scores: nobody is there to score: cannot connect to {CLOSED}" in absent.stdout
+    assert f"failed scores: no scoring server is reachable: cannot connect to {CLOSED}" in absent.stdout
 
 
 def test_the_estimate_counts_every_server_that_answers_and_invents_no_plan(
@@ -368,7 +439,9 @@ def test_scores_of_0_are_no_fault_where_code_may_mend_them(serve: Serve, cli: Cl
     assert ended.status == 0, ended.stdout
     assert "warning scores: every score is 0: a change of code may mend that" in ended.stdout
     assert script.calls("make_reflective_dataset")[0]["components_to_update"] == [GIT_BRANCH]
-    assert cli("check", serve(script), *MODEL, "--evolve", "prompts").status == 1
+    ended = cli("check", serve(script), *MODEL, "--evolve", "prompts")
+    assert ended.status == 1
+    assert "every output is the same" in " ".join(ended.stdout.split())
 
 
 def test_a_program_that_fails_is_no_fault_where_code_may_mend_it(serve: Serve, cli: Cli) -> None:
