@@ -255,6 +255,40 @@ class StepFailed(_Event):
     details: str | None = None
 
 
+class FailureGroup(BaseModel):
+    """Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.
+
+    `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
+    `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
+    `message`, `traceback`, `row`, `candidate`: of the first one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    type: str
+    status: Literal["program_error", "timeout"]
+    count: int
+    rows: list[str]
+    row_count: int
+    candidates: dict[str, int]
+    message: str
+    traceback: str | None = None
+    row: str
+    candidate: str
+
+
+class FailedExamples(_Event):
+    """Examples that failed in the program, in every process of the run: `failed` of `evaluated`.
+
+    `groups`: by type, the most frequent first.
+    """
+
+    event: Literal["failed_examples"] = "failed_examples"
+    failed: int
+    evaluated: int
+    groups: list[FailureGroup]
+
+
 class Tested(_Event):
     """A candidate's mean score over the test rows."""
 
@@ -278,7 +312,9 @@ class Finished(_Event):
     `model_usd`: what programs' calls of models cost, where a gateway counted them; then no other cost of theirs is.
 
     `details`: what is known of a failure beyond its reason. `unpriced`: results whose price nobody said, by kind of
-    work. `resume_with`: flags without which a resumed run would end in the same way.
+    work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
+    search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
+    processes have driven the run, those before a `resume` included; None if that is not known.
     """
 
     event: Literal["finished"] = "finished"
@@ -293,6 +329,8 @@ class Finished(_Event):
     unpriced: dict[str, int] = {}
     files: list[str] = []
     resume_with: list[str] = []
+    search_complete: bool = False
+    active_seconds: float | None = None
 
 
 Event = (
@@ -312,6 +350,7 @@ Event = (
     | Mutated
     | MutationRejected
     | StepFailed
+    | FailedExamples
     | Tested
     | Finalized
     | Finished

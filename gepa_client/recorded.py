@@ -51,12 +51,21 @@ def row_counts(store: Store, run_id: str) -> dict[str, int]:
 
 def validation_rows(store: Store, run_id: str) -> list[RecordedRow]:
     """The rows candidates are selected by, in their order; empty before the run has fetched them."""
+    splits = selection_rows(store, run_id)
+    return splits.get("val", splits["train"]) if splits else []
+
+
+def selection_rows(store: Store, run_id: str) -> dict[str, list[RecordedRow]]:
+    """The rows of `train` and, where the run has any of its own, of `val`; empty before the run has fetched them."""
     start = _start(store, run_id)
     train, val = start.get(TRAIN), start.get(VAL)
     if train is None or VAL not in start:
-        return []
-    rows, first = (train, 0) if val is None else (val, len(train))  # ids as `gepa_client.run.splits` gives them
-    return [_row(first + position, row) for position, row in enumerate(rows)]
+        return {}
+    named = {"train": (train, 0)} | ({"val": (val, len(train))} if val is not None else {})
+    return {  # ids as `gepa_client.run.splits` gives them
+        name: [_row(first + position, row) for position, row in enumerate(rows)]
+        for name, (rows, first) in named.items()
+    }
 
 
 def results(store: Store, run_id: str, candidates: Sequence[Kept], rows: Sequence[RecordedRow]) -> Results:

@@ -160,9 +160,9 @@ class Running:
         """The last event of a process that could not tell it; its claim is let go, as it is certainly gone."""
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         reason = "stopped by hand, at once" if signals > 1 else f"the optimizer's process {how} before its run was over"
-        if not self.replays:
-            self._let_go(job, reason)
+        active_seconds = None if self.replays else self._let_go(job, reason)
         return Finished(
+            active_seconds=active_seconds,
             seconds=record.seconds,
             status="paused",
             reason=reason,
@@ -171,17 +171,21 @@ class Running:
             files=[files.BEST_CANDIDATE] if record.candidates and self.output is not None else [],
         )
 
-    def _let_go(self, job: Job, reason: str) -> None:
+    def _let_go(self, job: Job, reason: str) -> float | None:
+        """Pause the run in the store; returns the seconds it has been driven, as last recorded."""
         try:
             store = open_store(job.store)
             try:
+                active_seconds: float | None = store.run(job.run_id).counters.get("active_seconds")
                 if store.run(job.run_id).claim.owner == job.owner:
                     store.update(job.run_id, {"status": "paused", "reason": reason}, owner=job.owner)
                     store.release(job.run_id, job.owner)
+                return active_seconds
             finally:
                 store.close()
         except JournalError as error:
             self.console.print(f"[yellow]the run's record could not be brought up to date:[/] {summary(error)}")
+            return None
 
 
 class _StopOnSignals:

@@ -12,6 +12,7 @@ from gepa_client.cli.console import LONGEST, make, safe_line, say
 from gepa_client.cli.runs import COLOURS
 from gepa_client.cli.shown_candidate import show_candidate, show_changes
 from gepa_client.cli.shown_facts import facts
+from gepa_client.cli.shown_failures import show_failures
 from gepa_client.cli.stored import (
     AsJson,
     RunName,
@@ -27,10 +28,13 @@ from gepa_client.cli.stored import (
 )
 from gepa_client.cli.tree import tree
 from gepa_client.code.named import code_of
+from gepa_client.events import FailedExamples
+from gepa_client.failed_examples import failed_examples
 from gepa_client.journal.entries import Kept, Spending, StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.recorded import discovery, row_counts, validation_rows
 from gepa_client.report import fronts
+from gepa_client.report.failed_examples import fact
 from gepa_client.report.fates import code_record
 from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
@@ -49,29 +53,38 @@ def show(
         int | None,
         typer.Option("--candidate", min=0, metavar="K", help="Its texts, what it changed, and its score on each row."),
     ] = None,
+    failures: Annotated[
+        bool,
+        typer.Option("--failures", help="Examples that failed in the program: types, rows, candidates, tracebacks."),
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="Cut no value and no line of a change.")] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its candidates as a tree, what became of its calls, what it cost, what the best one changed."""
+    if failures and candidate is not None:
+        refuse("one at a time: --failures and --candidate were given")
     console = make()
     with opened_run(store, run) as (kept, found):
         candidates = kept.candidates(found.id)
         if candidate is not None and candidate >= len(candidates):
             there = f"it has 0 to {len(candidates) - 1}" if candidates else "it has none yet"
             refuse(f"run {found.id} has no candidate {candidate}: {there}")
+        failed = failed_examples(kept, found.id) if as_json or failures or candidate is None else None
         if as_json:
-            print_json(_as_json(kept, found, candidates), indent=2)
+            print_json(_as_json(kept, found, candidates, failed), indent=2)
             return
-        if candidate is None:
-            _show_run(console, kept, found, candidates, full=full, url=store)
+        if failures:
+            show_failures(console, found.id, failed, full=full)
+        elif candidate is None:
+            _show_run(console, kept, found, candidates, failed, full=full, url=store)
         else:
             code, rows = code_record(kept, found.id, candidates), validation_rows(kept, found.id)
             show_candidate(console, candidates, candidate, rows, code, full=full)
         say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
 
-def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> dict[str, Any]:
+def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept], failed: FailedExamples | None) -> dict[str, Any]:
     front, best = _front(run, candidates), fronts.best(candidates)
     spending = store.spending(run.id)
     calls, refused = recorded(store, run.id)
@@ -86,6 +99,7 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept]) -> dict[s
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
         "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
+        "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
         "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
     }
@@ -96,7 +110,14 @@ def _front(run: StoredRun, candidates: Sequence[Kept]) -> set[int]:
 
 
 def _show_run(
-    console: Console, store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool, url: str | None
+    console: Console,
+    store: Store,
+    run: StoredRun,
+    candidates: Sequence[Kept],
+    failed: FailedExamples | None,
+    *,
+    full: bool,
+    url: str | None,
 ) -> None:
     colour = COLOURS.get(run.status, "default")
     say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
@@ -108,6 +129,9 @@ def _show_run(
     spending = store.spending(run.id)
     if spending:
         _show_spending(console, spending, running=run.status == "running")
+    if failed is not None:
+        say(console, f"\n[yellow]failed examples: {safe_line(fact(failed), LONGEST_FACT)}[/]")
+        say(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
     _show_gateway(console, store, run)
     if best is not None and best.index != candidates[0].index:
         say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")

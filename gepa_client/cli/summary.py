@@ -12,7 +12,7 @@ from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.stored import command
 from gepa_client.code.named import code_of
 from gepa_client.events import Finished
-from gepa_client.report import model_calls
+from gepa_client.report import failed_examples, model_calls
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig
@@ -22,6 +22,11 @@ EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "re
 """Exit status by how the run ended."""
 
 _NO_SEED = "the run ended before the seed was scored"
+
+TYPES_SHOWN = 5
+"""Types of failures that are shown; rows of each, and lines of its first traceback, from the end."""
+ROWS_SHOWN = 5
+TRACEBACK_SHOWN = 8
 
 LABELS = {
     files.BEST_CANDIDATE: "best candidate",
@@ -82,7 +87,9 @@ def as_json(ended: Ended) -> dict[str, Any]:
         "best_code": code_of(ended.record.best.texts) if ended.record.best is not None else None,
         "model_calls": _model_calls(ended.record),
         "refused": model_calls.times_refused(ended.record),
+        "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
         "seconds": round(ended.seconds, 3),
+        "active_seconds": round(ended.record.active_seconds, 3),
         "output": None if ended.output is None else str(ended.output),
         "files": ended.written,
         "exit_status": ended.exit_status,
@@ -103,6 +110,7 @@ def show(ended: Ended, console: Console) -> None:
         lines.append(f"[{colour}]{finished.status}:[/] {safe(finished.reason)}")
         if finished.details:
             lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
+    lines += _failed_examples(ended)
     if ended.output is not None:
         shown = _shown(ended.output)
         lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
@@ -136,8 +144,30 @@ def score_line(ended: Ended) -> str:
         calls += f" counted, {more} more results recorded of the batch under way"
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
-        f"{ended.seconds:.1f} s ({headline.rows})"
+        f"{ended.seconds:.1f} s{_in_all(ended)} ({headline.rows})"
     )
+
+
+def _in_all(ended: Ended) -> str:
+    """How long the run took in all, if another process has driven it before."""
+    resumed = ended.record.started is not None and ended.record.started.resumed
+    return f", {ended.record.active_seconds:.1f} s in all" if resumed and not ended.replayed else ""
+
+
+def _failed_examples(ended: Ended) -> list[str]:
+    """How many, by type where they failed and the first of each, and how to see all of them, as markup."""
+    failed = ended.record.failed_examples
+    if failed is None:
+        return []
+    lines = [f"[yellow]{'failed':<15} {safe_line(failed_examples.fact(failed))}[/]"]
+    for group in failed.groups[:TYPES_SHOWN]:
+        name, where = failed_examples.name(group), failed_examples.where(group, ROWS_SHOWN)
+        first, *traceback = failed_examples.first(group).splitlines()
+        lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
+        lines.append(f"    {safe_line(first, 1000)}")
+        lines += [f"[dim]    {safe(text)}[/]" for text in traceback[-TRACEBACK_SHOWN:]]
+    lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")
+    return lines
 
 
 def _model_calls(record: RunRecord) -> dict[str, Any] | None:

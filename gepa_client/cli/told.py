@@ -8,6 +8,7 @@ from gepa_client.events import (
     CallRefused,
     CandidateFound,
     Event,
+    FailedExamples,
     Finalized,
     Finished,
     FleetChanged,
@@ -95,7 +96,7 @@ def told_plainly(event: Event) -> str:
             return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
         case CallRefused():
             return f"[yellow]refused[/] {safe_line(refusal(event))}"
-        case Budget() | Progress() | ModelCalls() | Finished():
+        case Budget() | Progress() | ModelCalls() | FailedExamples() | Finished():
             return ""
 
 

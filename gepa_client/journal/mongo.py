@@ -122,6 +122,14 @@ class MongoStore:
 
         return self._server.tried(work) if limit > 0 else []
 
+    def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
+        where = {"run": self._key(run_id), "part": part, "number": {"$in": list(numbers)}}
+
+        def work() -> list[Entry]:
+            return [self._entry(document) for document in self._server["entries"].find(where).sort("number", 1)]
+
+        return self._server.tried(work)
+
     def parts(self, run_id: str) -> dict[str, int]:
         steps: list[Document] = [
             {"$match": {"run": self._key(run_id)}},
@@ -138,6 +146,16 @@ class MongoStore:
     def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
         where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
         return [attempt_of(document) for document in self._find("attempts", where, BY_ATTEMPT)]
+
+    def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
+        several = {"examples": {"$gt": 1}, "outcome": {"$nin": ["ok", None]}}
+        where = {
+            "run": self._key(run_id),
+            "$or": [{"outcome": {"$in": ["program_error", "timeout"]}}, several],
+        }
+        fields = ("part", "number", "attempt", "examples")
+        found = self._find("attempts", where, [("part", 1), *BY_ATTEMPT], fields=fields)
+        return [(document["part"], document["number"], document["examples"]) for document in found]
 
     def spending(self, run_id: str) -> list[Spending]:
         sums = self._sums({"run": self._key(run_id)}, "kind")

@@ -1,5 +1,6 @@
 """Journals in one SQLite file."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -127,6 +128,19 @@ class SqliteStore:
             for part_, number, kind, digest, about, answer, packed in rows
         ]
 
+    def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                "SELECT part, number, kind, digest, about, answer, packed FROM entries"
+                " WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number",
+                [self._key(connection, run_id), part, json.dumps(list(numbers))],
+            ).fetchall()
+        )
+        return [
+            Entry(part_, number, kind, digest, about, unpack(answer, packed))
+            for part_, number, kind, digest, about, answer, packed in rows
+        ]
+
     def parts(self, run_id: str) -> dict[str, int]:
         rows = self._file.read(
             lambda connection: connection.execute(
@@ -152,6 +166,17 @@ class SqliteStore:
             ).fetchall()
         )
         return [attempt_of(dict(zip(ATTEMPT_COLUMNS, row[1:], strict=True))) for row in rows]
+
+    def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
+        rows = self._file.read(
+            lambda connection: connection.execute(
+                "SELECT part, number, examples FROM attempts WHERE run = ?"
+                " AND (outcome IN ('program_error', 'timeout') OR (examples > 1 AND outcome != 'ok'))"
+                " ORDER BY part, number, attempt",
+                [self._key(connection, run_id)],
+            ).fetchall()
+        )
+        return [(part, number, examples) for part, number, examples in rows]
 
     def spending(self, run_id: str) -> list[Spending]:
         rows = self._file.read(

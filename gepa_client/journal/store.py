@@ -63,6 +63,10 @@ class Store(Protocol):
         """Entries of a part with numbers from `start` on, in order, at most `limit`."""
         ...
 
+    def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
+        """The entries of a part that have one of these numbers, in order."""
+        ...
+
     def parts(self, run_id: str) -> dict[str, int]:
         """Every part that has entries, with how many."""
         ...
@@ -73,6 +77,14 @@ class Store(Protocol):
 
     def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
         """Attempts for numbers from `start` on, by number and attempt."""
+        ...
+
+    def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
+        """`(part, number, examples)` of every attempt that may have a `program_error` or a `timeout` among its results.
+
+        By part, number and attempt. An attempt's outcome is that of one of its examples, so one with several is listed
+        unless it is `ok`.
+        """
         ...
 
     def spending(self, run_id: str) -> list[Spending]:

@@ -4,7 +4,7 @@ import difflib
 
 from gepa_client.code.named import code_of, texts_of
 from gepa_client.events import Mutated
-from gepa_client.report import model_calls
+from gepa_client.report import failed_examples, model_calls
 from gepa_client.report.record import RunRecord
 from gepa_client.text import line, plain
 
@@ -47,16 +47,18 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
     budget = f" of {record.budget}" if record.budget is not None else ""
     over = record.budget is not None and record.metric_calls > record.budget
     why = " (the budget is checked between iterations)" if over else ""
-    found.append(("metric calls", f"{record.metric_calls}{budget}{why}, {record.seconds:.1f} s"))
+    found.append(("metric calls", f"{record.metric_calls}{budget}{why}, {record.active_seconds:.1f} s"))
     found.append(
         (
             "candidates",
             f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
             f"{_count(len(record.rejected), 'proposal')} not kept, "
             f"{_count(record.without_proposal, 'iteration')} without a proposal, "
-            f"{_count(len(record.failures), 'failure')}",
+            f"{_count(len(record.failures), 'failed iteration')}",
         )
     )
+    if record.failed_examples is not None:
+        found.append(("failed examples", failed_examples.fact(record.failed_examples)))
     if record.mutations:
         made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
         found.append(("changes of code", f"{made} made, {len(record.mutations) - made} refused"))

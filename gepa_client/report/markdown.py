@@ -2,6 +2,7 @@
 
 from gepa_client.code.named import texts_of
 from gepa_client.events import Mutated, MutationRejected
+from gepa_client.report import failed_examples
 from gepa_client.report.code import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -14,6 +15,7 @@ from gepa_client.report.code import (
     outcome,
 )
 from gepa_client.report.facts import changes, facts
+from gepa_client.report.failed_examples import first, where
 from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
 from gepa_client.text import line, plain
@@ -66,8 +68,13 @@ def markdown(record: RunRecord) -> str:
         for mutation in refused[-REFUSED_SHOWN:]:
             parts += ["", f"### Change {mutation.number}, of {origin(mutation)}", "", _code(line(outcome(mutation)))]
             parts += _change(record, mutation, REFUSED_DIFF_SHOWN)
+    if record.failed_examples is not None:
+        parts += ["", "## Failed examples"]
+        for group in record.failed_examples.groups:
+            parts += ["", f"### {_code(line(failed_examples.name(group), 200))}", "", _code(where(group)), ""]
+            parts += _block(plain(first(group)).splitlines(), "text")
     if record.failures:
-        parts += ["", "## Failures"]
+        parts += ["", "## Failed iterations"]
         for failure in record.failures[:20]:
             parts += ["", f"Iteration {failure.iteration}, {_code(line(failure.step, 100))}:", ""]
             parts += _block(plain(f"{failure.message}\n{failure.details or ''}").splitlines(), "text")

@@ -4,7 +4,7 @@ from html import escape
 
 from gepa_client.code.named import texts_of
 from gepa_client.events import CandidateFound
-from gepa_client.report import page_code
+from gepa_client.report import failed_examples, page_code
 from gepa_client.report.code import change_of
 from gepa_client.report.facts import changes, facts
 from gepa_client.report.model_calls import COLUMNS, refusal, rows
@@ -63,7 +63,8 @@ def html(record: RunRecord) -> str:
             _section(f"Best candidate ({record.best.index})", _texts(record.best)) if record.best else "",
             _section("Accepted candidates", [_changes(record, found) for found in record.candidates[1:]]),
             _section("What was tried and refused", page_code.refused(record)),
-            _section("Failures", _failures(record)),
+            _section("Failed examples", _failed_examples(record)),
+            _section("Failed iterations", _failures(record)),
             "</body></html>",
             "",
         ]
@@ -213,6 +214,15 @@ def _model_calls(record: RunRecord) -> list[str]:
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in called]
     return [f'<div class="scroll"><table><tr>{head}</tr>', *body, "</table></div>"]
+
+
+def _failed_examples(record: RunRecord) -> list[str]:
+    groups = record.failed_examples.groups if record.failed_examples is not None else []
+    return [
+        f"<h3>{_text(line(failed_examples.name(group), 200))}</h3><p>{_text(failed_examples.where(group))}</p>"
+        f"<pre>{_text(failed_examples.first(group))}</pre>"
+        for group in groups
+    ]
 
 
 def _failures(record: RunRecord) -> list[str]:

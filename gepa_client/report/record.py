@@ -7,6 +7,7 @@ from gepa_client.events import (
     CallRefused,
     CandidateFound,
     Event,
+    FailedExamples,
     Finalized,
     Finished,
     FleetChanged,
@@ -53,6 +54,7 @@ class RunRecord:
     refusals: list[CallRefused] = field(default_factory=list)
     """What a gateway refused, each different thing once."""
     failures: list[StepFailed] = field(default_factory=list)
+    failed_examples: FailedExamples | None = None
     warnings: list[str] = field(default_factory=list)
     tested: dict[int, Tested] = field(default_factory=dict)
     finalized: Finalized | None = None
@@ -117,6 +119,8 @@ class RunRecord:
                 self.mutations.append(event)
             case StepFailed():
                 self.failures.append(event)
+            case FailedExamples():
+                self.failed_examples = event
             case Warned():
                 self.warnings.append(event.message)
             case Tested():
@@ -154,12 +158,15 @@ class RunRecord:
     @property
     def uncounted(self) -> int:
         """Results that this process recorded of a batch which GEPA had not counted when the run was cut short."""
-        if self.finished is None:
+        if self.finished is None or self.finished.search_complete:
             return 0
-        reason = self.finished.reason
-        if self.finished.status == "completed" and (reason is None or reason.startswith("max_metric_calls")):
-            return 0  # GEPA was done, and had counted everything
         return max(0, self._base + self._searched - self.budget_used)
+
+    @property
+    def active_seconds(self) -> float:
+        """Seconds that processes have driven the run; those of this one alone until the run has ended."""
+        known = self.finished.active_seconds if self.finished is not None else None
+        return self.seconds if known is None else known
 
     @property
     def budget(self) -> int | None:

@@ -11,6 +11,7 @@ from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
 from gepa_client.events import CallRefused, Emit, Finished, FleetChanged, ModelCalls, Phase, Started, Warned
+from gepa_client.failed_examples import failed_examples
 from gepa_client.fleet import FleetEvent
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
@@ -40,6 +41,7 @@ from gepa_client.run.quiet import without
 from gepa_client.run.settings import SettingsError
 from gepa_client.run.stops import BetweenExamples, FailureStop
 from gepa_client.run.what_evolves import evolve_of
+from gepa_client.text import plain
 from gepa_client.window import ExampleDone
 from protocol import DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
@@ -160,7 +162,8 @@ class _Drive:
             return Finished(status="refused", reason=TAKEN, metric_calls=0)
         over = {"wish": None} if finished.status == "cancelled" else {}
         self._leave(counters, status=finished.status, reason=finished.reason, **over)
-        return finished
+        emit_failed_examples(self.store, job.run_id, self.emit)
+        return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 
     def _is_taken(self) -> bool:
         """Whether another process drives the run now; one whose store is away is taken for ours."""
@@ -343,7 +346,30 @@ def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
         emit_started(emit, job, store, config, optimization, resumed=True)
         for told in _of_gateway(store, run.id):
             emit(told)
-        return optimization.go(reflection)
+        finished = optimization.go(reflection)
+        if job.until is None:
+            emit_failed_examples(store, run.id, emit)
+        return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
+
+
+def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
+    """Emit the examples that failed in the program, and print them into the log; nothing if none failed."""
+    try:
+        found = failed_examples(store, run_id)
+        if found is None:
+            return
+        emit(found)
+        for group in found.groups:
+            traceback = f"\n{group.traceback}" if group.traceback else ""
+            print(
+                plain(
+                    f"{group.count} examples failed with {group.type} ({group.status}) on {group.row_count} rows; "
+                    f"the first: row {group.row}, candidate {group.candidate}: {group.message}{traceback}"
+                ),
+                flush=True,
+            )
+    except (JournalError, OSError) as error:
+        emit(Warned(message=f"the failed examples could not be reported: {reason_of(error)}"))
 
 
 def _of_gateway(store: Store, run_id: str) -> list[ModelCalls | CallRefused]:

@@ -42,13 +42,19 @@ CUT_SHORT = (
 
 @dataclass(frozen=True)
 class _Ending:
-    """How the search ended, with what it had found by then; `lacks_limit`: no limit of its settings can hold."""
+    """How the search ended, with what it had found by then.
+
+    `search_complete`: GEPA ended it between two iterations; `stopped_by`: why, None for its limit of metric calls.
+    `lacks_limit`: no limit of its settings can hold.
+    """
 
     status: Status
     result: GEPAResult[Any, int] | None
     reason: str | None = None
     details: str | None = None
     lacks_limit: bool = False
+    search_complete: bool = False
+    stopped_by: str | None = None
 
 
 class _Log:
@@ -102,6 +108,7 @@ class Optimization:
         return Finished(
             status=ending.status,
             reason=ending.reason or self._natural_end(ending),
+            search_complete=ending.search_complete,
             details=ending.details,
             resume_with=["--max-metric-calls", "N"] if ending.lacks_limit else [],
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
@@ -152,7 +159,9 @@ class Optimization:
         )
 
     def _natural_end(self, ending: _Ending) -> str | None:
-        """Why GEPA was done, where that is the budget of metric calls."""
+        """Why GEPA ended the search: a stopper's reason, else the limit of metric calls."""
+        if ending.stopped_by is not None:
+            return ending.stopped_by
         budget = self.config.max_metric_calls
         done = ending.result.total_metric_calls if ending.result is not None else None
         if ending.status != "completed" or budget is None or done is None or done < budget:
@@ -183,7 +192,8 @@ class Optimization:
         evolution = Evolution.of(config, self.adapter, reflection, self.emit)
         arguments |= evolution.strategies(arguments["selection_strategy"])
         between = BetweenIterations(journal, between_iterations(config, journal.spend, self.counters))
-        arguments["stop_callbacks"] = [*(arguments["stop_callbacks"] or ()), between]
+        stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
+        arguments["stop_callbacks"] = stops
         try:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.beginning.seed_candidate),
@@ -212,7 +222,8 @@ class Optimization:
             return _Ending(stop.status, watcher.result(), stop.reason, told)
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
             return _Ending("failed", watcher.result(), reason_of(error), further(error))
-        return _Ending("completed", result)
+        reason = next((stop.reason for stop in stops if stop.reason is not None), None)
+        return _Ending("completed", result, search_complete=True, stopped_by=reason)
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
         """The same, once a replay will know of it; or why that cannot be written."""

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from gepa_client.events import Emit, Event
 from gepa_client.journal.redact import Secrets
 
@@ -22,4 +24,6 @@ def _clean(secrets: Secrets, value: Any) -> Any:
         return {key: _clean(secrets, part) for key, part in value.items()}
     if isinstance(value, list):
         return [_clean(secrets, part) for part in value]
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _clean(secrets, part) for name, part in value})
     return value

@@ -30,17 +30,22 @@ Reason = Callable[[], str | None]
 
 
 class BetweenIterations:
-    """A GEPA stopper for what GEPA's state does not tell; what it decides is recorded, and replays read the record."""
+    """A GEPA stopper for what GEPA's state does not contain; its decision is recorded, and replays read the record.
+
+    `reason`: why it ended the search, None until it does.
+    """
 
     def __init__(self, journal: Journal, reasons: list[Reason]) -> None:
         self._journal = journal
         self._reasons = reasons
+        self.reason: str | None = None
 
     def __call__(self, _state: Any) -> bool:
         """Whether the search is over."""
         recorded = self._journal.recorded_stop()
         if recorded is not None:
             if recorded.gracefully:
+                self.reason = recorded.interrupted.reason
                 return True
             raise recorded.interrupted
         if self._journal.replaying:
@@ -48,6 +53,7 @@ class BetweenIterations:
         for reason in self._reasons:
             if (why := reason()) is not None:
                 self._journal.stop(Interrupted("completed", why), gracefully=True)
+                self.reason = why
                 return True
         return False
 
@@ -58,12 +64,12 @@ def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> l
     for stop in external_stops(config):
         if isinstance(stop.value, str):
             path = Path(stop.value)
-            reasons.append(lambda path=path: f"{path} is there" if path.exists() else None)  # type: ignore[misc]
+            reasons.append(lambda path=path: f"stop_callbacks file:{path}: the file exists" if path.exists() else None)  # type: ignore[misc]
         else:
             seconds = stop.value
             reasons.append(
                 lambda seconds=seconds: (  # type: ignore[misc]
-                    f"timeout:{seconds:g} is over" if counters.active_seconds > seconds else None
+                    f"stop_callbacks timeout:{seconds:g} is reached" if counters.active_seconds > seconds else None
                 )
             )
     limit = config.max_reflection_cost

@@ -88,21 +88,54 @@ def arguments(config: RunConfig) -> dict[str, Any]:
     """The arguments of `gepa.optimize` that follow from the settings alone."""
     return {
         **{name: getattr(config, name) for name in PASSED},
-        "stop_callbacks": stoppers(config) or None,
         "sampling_strategy": sampling(config.sampling),
         "selection_strategy": selection(config.selection_strategy),
     }
 
 
-def stoppers(config: RunConfig) -> list[StopperProtocol]:
-    """What ends the search by GEPA's state; where nothing does, one that never ends it, as GEPA wants a stopper."""
-    parsed = [parse_stopper(text) for text in config.stop_callbacks]
-    built: list[StopperProtocol] = [_STOPPERS[kind](value) for kind, value in parsed if kind in _STOPPERS]
+@dataclass
+class StateStop:
+    """One of GEPA's stoppers with the setting it comes from. `reason`: why it ended the search, None until it does."""
+
+    kind: str
+    value: Any
+    setting: str
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        self._stopper: StopperProtocol = _STOPPERS[self.kind](self.value)
+
+    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
+        """Whether the search is over."""
+        stops = self._stopper(gepa_state)
+        if stops:
+            self.reason = f"{self.setting} is reached: {self._found(gepa_state)}"
+        return stops
+
+    def _found(self, state: GEPAState[Any, Any]) -> str:
+        """What the stopper saw in GEPA's state."""
+        scores = state.program_full_scores_val_set
+        best = f"{max(scores):.4g}" if scores else "none"
+        match self.kind:
+            case "no_improvement":
+                iterations = "iteration" if self.value == 1 else f"{self.value:,} iterations"
+                return f"no better candidate in the last {iterations}; the best validation score is {best}"
+            case "score_threshold":
+                return f"the best validation score is {best}"
+            case "max_tracked_candidates":
+                return f"candidates found: {len(state.program_candidates):,}"
+            case _:
+                return f"iterations done: {state.i + 1:,}"
+
+
+def stoppers(config: RunConfig) -> list[StateStop]:
+    """The stoppers that look at GEPA's state alone, in the order of the settings."""
+    named = [(*parse_stopper(text), f"stop_callbacks {text}") for text in config.stop_callbacks]
     if config.patience is not None:
-        built.append(NoImprovementStopper(config.patience))
+        named.append(("no_improvement", config.patience, f"patience of {config.patience:,}"))
     if config.target_score is not None:
-        built.append(ScoreThresholdStopper(config.target_score))
-    return built if built or config.max_metric_calls is not None else [_never]
+        named.append(("score_threshold", config.target_score, f"target_score of {config.target_score:g}"))
+    return [StateStop(kind, value, setting) for kind, value, setting in named if kind in _STOPPERS]
 
 
 def external_stops(config: RunConfig) -> list[ExternalStop]:
@@ -115,10 +148,6 @@ def external_stops(config: RunConfig) -> list[ExternalStop]:
             case "file", str() as path:
                 found.append(ExternalStop("file", path))
     return found
-
-
-def _never(gepa_state: GEPAState[Any, Any]) -> bool:  # noqa: ARG001 - GEPA calls every stopper with its state
-    return False
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:

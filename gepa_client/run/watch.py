@@ -126,7 +126,8 @@ class RunWatcher:
             self._journal.keep(kept)
         if state is None:
             self._seed_kept = kept
-        self._note(candidates=index + 1, **({"seed_score": event["average_score"]} if index == 0 else {}))
+        seed = {"seed_score": event["average_score"], "metric_calls": event["num_examples_evaluated"]}
+        self._note(candidates=index + 1, **(seed if index == 0 else {}))
         self._emit(
             CandidateFound(
                 index=index,

@@ -42,6 +42,8 @@ def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -
         lambda store: store.release("x", OWNER),
         lambda store: store.write("x", OWNER, [entry(0)]),
         lambda store: store.entries("x", SEARCH),
+        lambda store: store.entries_at("x", SEARCH, [0]),
+        lambda store: store.failed_attempts("x"),
         lambda store: store.parts("x"),
         lambda store: store.drop("x", SEARCH, "stop"),
         lambda store: store.attempts("x", SEARCH),
@@ -279,6 +281,24 @@ def test_spending_adds_up_what_was_said(store: Store) -> None:
         Spending("evaluate", "ok", 2, 4, 3, 0.25, many, 4, 0.75),
         Spending("score", "ok", 1, 1, 0, 1.0, 0, 0, 0),
     ]
+
+
+def test_attempts_that_may_have_failed_examples_are_listed_with_the_entries_at_their_numbers(store: Store) -> None:
+    driven(store)
+    outcomes = ("ok", "timeout", "program_error", "infra_error", "lost")
+    rows: list[Row] = [
+        *(sent(number) for number in range(7)),
+        *(ended(number, outcome=outcome) for number, outcome in enumerate(outcomes)),
+        ended(5, outcome="rollout", examples=3),
+        sent(0, part="test-0"),
+        ended(0, part="test-0", outcome="timeout"),
+        *(entry(number) for number in range(7)),
+    ]
+    store.write(RUN.id, OWNER, rows)
+    found = store.failed_attempts(RUN.id)
+    assert found == [(SEARCH, 1, 1), (SEARCH, 2, 1), (SEARCH, 5, 3), ("test-0", 0, 1)]
+    assert store.entries_at(RUN.id, SEARCH, [5, 1, 99]) == [entry(1), entry(5)]
+    assert store.entries_at(RUN.id, "test-0", [0]) == []
 
 
 def test_spending_of_one_kind_is_told_by_endpoint(store: Store) -> None:

@@ -24,7 +24,7 @@ def test_results_of_a_batch_that_was_cut_short_are_counted_apart() -> None:
     record.apply(events.Finished(status="paused", reason="stopped by hand", metric_calls=110))
     assert (record.metric_calls, record.uncounted) == (110, 2)
     whole = story()
-    whole.apply(events.Finished(status="completed", reason="max_metric_calls of 110 is reached", metric_calls=110))
+    whole.apply(events.Finished(status="completed", search_complete=True, metric_calls=110))
     assert whole.uncounted == 0
 
 

@@ -191,3 +191,25 @@ def test_rows_whose_file_is_gone_before_they_were_described_are_told_by_what_is_
     told = driven(tmp_path)
     assert finished(told).status == "completed", finished(told)
     assert record(tmp_path).identity == identity
+
+
+def test_the_time_of_a_resumed_run_is_that_of_all_its_sittings(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    words.delay_s = 0.05
+    first = cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check", "--json")
+    words.delay_s = 0.0
+    ended = cli("resume", "last", "--max-metric-calls", 40)
+    assert ended.status == 0, ended.stderr
+    run = only_run(tmp_path)
+    finished = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
+    assert finished["active_seconds"] > first.event("finished")["active_seconds"] > 0.1
+    in_all = f"{finished['active_seconds']:.1f} s"
+    [calls] = [line for line in (run / "report.md").read_text().splitlines() if line.startswith("- metric calls: ")]
+    assert calls.endswith(f", {in_all}`")
+    assert f" s, {in_all} in all (" in ended.stdout.splitlines()[-1]
+
+
+def test_runs_lists_the_metric_calls_of_a_run_that_ended_with_its_seed(serve: Serve, cli: Cli, words: Script) -> None:
+    assert cli("optimize", serve(words), "--max-metric-calls", 10, "--no-check").status == 0
+    assert " 12/10 " in cli("runs").stdout

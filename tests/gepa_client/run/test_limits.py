@@ -1,6 +1,7 @@
 """What ends a run early: money, time, patience, a good score, a program that fails; and scores made elsewhere."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,7 @@ def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
     told = cli("replay", "last", "--json")
     assert (told.status, found(told)) == (0, found(ended))
     assert told.event("finished")["status"] == "completed"
+    assert told.event("finished")["reason"] == "stop_callbacks file:enough: the file exists"
     assert cli("resume", "last", "--max-metric-calls", 90, "--json").status == 0
     assert len(words.calls("evaluate")) > 60
 
@@ -126,11 +128,35 @@ def test_patience_ends_a_run_that_finds_nothing_better(serve: Serve, cli: Cli, w
     words.evaluate = lambda row, candidate: {**scored(row, candidate), "score": 0.5}
     ended = cli("optimize", serve(words), "--patience", 3, "--max-metric-calls", 5000, "--no-check", "--json")
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert ended.event("finished")["status"] == "completed"
+    finished = ended.event("finished")
+    assert finished["status"] == "completed"
+    assert finished["reason"] == (
+        "patience of 3 is reached: no better candidate in the last 3 iterations; the best validation score is 0.5"
+    )
     assert len([event for event in ended.events if event["event"] == "rejected"]) in (3, 4)
     told = cli("replay", "last", "--json")
     assert (told.status, found(told)) == (0, found(ended))
-    assert told.event("finished")["status"] == "completed"
+    assert (told.event("finished")["status"], told.event("finished")["reason"]) == ("completed", finished["reason"])
+
+
+@pytest.mark.parametrize("setting", [("--target-score", "0.3"), ("--stop-callbacks", "max_candidate_proposals:4")])
+def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path, setting: tuple[str, str]
+) -> None:
+    ended = cli("optimize", serve(words), *setting, "--max-metric-calls", 5000, "--no-check")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [said] = [line for line in ended.stdout.splitlines() if line.startswith("completed: ")]
+    assert re.fullmatch(
+        r"completed: target_score of 0\.3 is reached: the best validation score is 0\.\d+"
+        r"|completed: stop_callbacks max_candidate_proposals:4 is reached: iterations done: 4",
+        said,
+    )
+    run = only_run(tmp_path)
+    last_event = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
+    assert (last_event["event"], last_event["reason"]) == ("finished", said.removeprefix("completed: "))
+    assert f"- ended: `{said}`" in (run / "report.md").read_text()
+    assert said in (run / "report.html").read_text()
+    assert said.removeprefix("completed: ") in cli("show", "last").stdout
 
 
 def test_a_good_score_ends_a_run(serve: Serve, cli: Cli, words: Script) -> None:

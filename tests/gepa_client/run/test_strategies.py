@@ -88,12 +88,31 @@ def test_patience_and_a_target_score_are_stoppers() -> None:
     assert [patience(State()) for _ in range(3)] == [False, False, True]  # type: ignore[arg-type]
 
 
-def test_a_run_that_only_the_clock_ends_gets_the_stopper_gepa_insists_on() -> None:
-    for budget in ({"max_seconds": 5.0}, {"max_cost_usd": 5.0}, {"stop_callbacks": ("timeout:9",)}):
-        assert stops(RunConfig(url=URL, **budget)) == [False]
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"target_score": 0.5}, "target_score of 0.5 is reached: the best validation score is 0.5"),
+        (
+            {"stop_callbacks": ("score_threshold:0.4",)},
+            "stop_callbacks score_threshold:0.4 is reached: the best validation score is 0.5",
+        ),
+        (
+            {"stop_callbacks": ("max_tracked_candidates:1",)},
+            "stop_callbacks max_tracked_candidates:1 is reached: candidates found: 1",
+        ),
+        (
+            {"stop_callbacks": ("max_candidate_proposals:1",)},
+            "stop_callbacks max_candidate_proposals:1 is reached: iterations done: 1",
+        ),
+    ],
+)
+def test_a_stopper_gives_its_setting_and_what_it_saw_as_the_reason(given: dict[str, Any], reason: str) -> None:
+    [stopper] = stoppers(RunConfig(url=URL, max_metric_calls=5, **given))
+    assert stopper.reason is None
+    assert stopper(State())  # type: ignore[arg-type]
+    assert stopper.reason == reason
 
 
 def test_the_arguments_are_ones_gepa_takes() -> None:
     taken: dict[str, Any] = dict(inspect.signature(optimize).parameters)
     assert set(arguments(CONFIG)) <= set(taken)
-    assert arguments(CONFIG)["stop_callbacks"] is None

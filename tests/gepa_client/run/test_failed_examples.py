@@ -1,0 +1,112 @@
+"""Examples that failed in the program are reported with type, rows, candidates and the first traceback."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run
+from tests.gepa_client.words import Script, rows, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+TRACEBACK = 'File "program.py", line 7, in answer\n    amount = row["amount"]\nKeyError: \'amount\''
+
+
+def fails(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+    """`KeyError` on the row 103 (`val 3`), a time-out on row 5 (`train 5`)."""
+    errors = {
+        "row 103": ("program_error", {"type": "KeyError", "message": "'amount'", "traceback": TRACEBACK}),
+        "row 5": ("timeout", {"type": "Timeout", "message": "not done within 60 s"}),
+    }
+    if row["text"] not in errors:
+        return scored(row, candidate)
+    status, error = errors[row["text"]]
+    return {"status": status, "score": None, "output": None, "seconds": 0.0, "error": error}
+
+
+@pytest.fixture
+def failing() -> Script:
+    return Script(datasets={"train": rows(12), "val": rows(12, 100)}, evaluate=fails)
+
+
+def groups(event: dict[str, Any]) -> dict[str, tuple[str, int, list[str]]]:
+    return {group["type"]: (group["status"], group["count"], group["rows"]) for group in event["groups"]}
+
+
+def test_failed_examples_are_in_terminal_report_log_events_and_show(
+    serve: Serve, cli: Cli, failing: Script, tmp_path: Path
+) -> None:
+    ended = cli("optimize", serve(failing), "--max-metric-calls", 120, "--no-check")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    run = only_run(tmp_path)
+    seen = [params["batch"][0] for params in failing.calls("evaluate")]
+    on_val, on_train = (
+        sum((row["split"], row["id"]) == failed for row in seen) for failed in (("val", "3"), ("train", "5"))
+    )
+    assert on_val > 1
+    assert on_train > 0
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    [event] = [event for event in events if event["event"] == "failed_examples"]
+    assert (event["failed"], event["evaluated"]) == (on_val + on_train, len(seen))
+    assert groups(event) == {
+        "KeyError": ("program_error", on_val, ["val 3"]),
+        "Timeout": ("timeout", on_train, ["train 5"]),
+    }
+    [key_error] = [group for group in event["groups"] if group["type"] == "KeyError"]
+    assert (key_error["row"], key_error["candidate"], key_error["traceback"]) == ("val 3", "0", TRACEBACK)
+    kept = {str(event["index"]) for event in events if event["event"] == "candidate"}
+    assert key_error["candidates"] == dict.fromkeys(key_error["candidates"], 1)
+    assert set(key_error["candidates"]) == kept
+    shown = cli("show", "last", "--failures")
+    page = (run / "report.html").read_text().replace("&#x27;", "'").replace("&quot;", '"')
+    everywhere = {
+        "terminal": ended.stdout,
+        "report.md": (run / "report.md").read_text(),
+        "report.html": page,
+        "run.log": (run / "run.log").read_text(),
+        "show --failures": shown.stdout,
+    }
+    for place, text in everywhere.items():
+        for part in ("KeyError", "val 3", "'amount'", 'amount = row["amount"]', "train 5", "not done within 60 s"):
+            assert part in text, (place, part)
+    assert f"failed          {on_val + on_train} of {len(seen)} evaluations: " in ended.stdout
+    assert f"failed examples: {on_val + on_train} of {len(seen)} evaluations: " in cli("show", "last").stdout
+    assert cli("replay", "last", "--json").event("failed_examples")["groups"] == event["groups"]
+
+
+def test_failed_examples_of_all_sittings_of_a_resumed_run_are_reported_and_a_fork_has_those_it_begins_with(
+    serve: Serve, cli: Cli, failing: Script
+) -> None:
+    url = serve(failing)
+    before = cli("optimize", url, "--max-metric-calls", 40, "--no-check", "--json").event("failed_examples")
+    failing.evaluate = scored
+    after = cli("resume", "last", "--max-metric-calls", 100, "--json")
+    assert after.status == 0, after.stderr
+    assert after.event("failed_examples")["groups"] == before["groups"]
+    assert after.event("failed_examples")["evaluated"] == len(failing.calls("evaluate"))
+    assert cli("fork", "last", "--at", 12).status == 0
+    forked = cli("resume", "last", "--json").event("failed_examples")
+    assert (forked["failed"], groups(forked)) == (1, {"KeyError": ("program_error", 1, ["val 3"])})
+
+
+def test_every_failed_example_of_a_batch_is_found(serve: Serve, cli: Cli, failing: Script) -> None:
+    server = failing.server()
+    server.limits |= {"whole_batches": True, "max_batch_size": 5}
+    failing.server = lambda: server  # type: ignore[method-assign]
+    found = cli("optimize", serve(failing), "--max-metric-calls", 60, "--no-check", "--json").event("failed_examples")
+    batches = [params["batch"] for params in failing.calls("evaluate")]
+    seen = [(row["split"], row["id"]) for batch in batches for row in batch]
+    assert any(len(batch) > 1 for batch in batches)
+    assert (found["failed"], found["evaluated"]) == (seen.count(("val", "3")) + seen.count(("train", "5")), len(seen))
+
+
+def test_a_run_without_failed_examples_reports_none(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 20, "--no-check", "--json")
+    assert ended.event("summary")["failed_examples"] == 0
+    assert "Failed examples" not in (only_run(tmp_path) / "report.md").read_text()
+    assert "no example failed in the program" in cli("show", "last", "--failures").stdout
