@@ -85,8 +85,8 @@ class _Feeder:
 
 
 async def _evaluate(journal: Journal, requests: list[Any]) -> None:
-    waiting = iter(journal.ask(requests))
-    journal.live()
+    slots = journal.ask(requests)
+    waiting = iter(slots)
 
     async def work() -> None:
         for slot in waiting:
@@ -95,5 +95,6 @@ async def _evaluate(journal: Journal, requests: list[Any]) -> None:
             attempts.ended("ok", seconds=4.0)
             journal.record((slot, RESULT))
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-    await journal.settled()
+    with journal.live(slots):
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        await journal.settled()

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from gepa.core.adapter import ProposalFn
+
 from gepa_client.adapter_state import STATE_KEY
 from gepa_client.batches import Batch, Batches
 from gepa_client.bridge import Bridge
@@ -22,6 +24,7 @@ from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import other_request
 from gepa_client.journal.spend import Tally
+from gepa_client.proposals import ProposalJob, Proposals, Records
 from gepa_client.reflective_datasets import ReflectiveDatasets
 from gepa_client.rows import AnyRow, RowLoader, as_row
 from gepa_client.rpc import RpcClient
@@ -40,8 +43,8 @@ ANYWHERE = ("proposals", "mutations", "finalize")
 class RemoteAdapter:
     """Give it to `gepa.optimize(adapter=...)`; the program behind `url` is evaluated over the network.
 
-    Use it in a `with` block, or `close` it. Its methods are synchronous, as GEPA's loop is; they may be called from a
-    notebook, where another event loop runs.
+    Use it in a `with` block, or `close` it. Its methods are synchronous, as GEPA's loop is; they may be called from any
+    thread, from several at once, and from a notebook, where another event loop runs.
 
     `url`: one endpoint or several that serve the same program; examples go to whichever has room. `fleet_file`: more of
     them, a line each, read again while it changes. `token`, `token_file`, `allow_insecure`: see `RpcClient`.
@@ -59,14 +62,14 @@ class RemoteAdapter:
 
     `discovery`: what the leading server said of itself, and what others offer besides. `tally`, `retraced`: what
     evaluations took, and, apart from them, what it took to trace minibatches again whose trajectories were lost.
+    `propose_new_texts`: the program's own proposals, with which GEPA needs no `reflection_lm` and ignores one; None
+    where the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
     `failures`: what GEPA swallowed. `commits`: what is known of commits that mutations made; an endpoint that lacks one
     is brought it.
 
     Raises:
         Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
     """
-
-    propose_new_texts = None  # the engine reads it unconditionally; the program's proposals are `ProgramReflection`
 
     def __init__(
         self,
@@ -132,6 +135,9 @@ class RemoteAdapter:
             raise
         self._window = Window(self.fleet, self.discovery, self.journal, self.scorers, on_example)
         self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._window, self.discovery, self.call_timeout_s)
+        self._proposals = Proposals(self.fleet, self.journal, self.call_timeout_s)
+        # GEPA reads the attribute unconditionally.
+        self.propose_new_texts: ProposalFn | None = self._propose_new_texts if self.offers("proposals") else None
         for one in fleets:
             self.journal.halt.listen(one.interrupt)
 
@@ -242,6 +248,32 @@ class RemoteAdapter:
             status: InterruptStatus = "paused" if isinstance(error, ConnectionLost) else "failed"
             raise Interrupted(status, f"make_reflective_dataset: {summary(error)}") from error
 
+    def propose(self, jobs: Sequence[ProposalJob]) -> list[dict[str, str] | Exception]:
+        """The program's new texts for each job, all asked for at once; the exception for a job that failed in it.
+
+        These exceptions are also kept in `failures`.
+
+        Raises:
+            Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
+        """
+        try:
+            answers = self.wait_for(self._proposals.make(jobs))
+        except (RpcError, ClientError) as error:
+            raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
+        for answer in answers:
+            if isinstance(answer, Exception):
+                self.failures.record("reflection", answer)
+        return answers
+
+    def _propose_new_texts(
+        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
+    ) -> dict[str, str]:
+        """One job of `propose`; raises what the program failed with, for GEPA to log and try once more."""
+        [texts] = self.propose([(candidate, reflective_dataset, components_to_update)])
+        if isinstance(texts, Exception):
+            raise texts
+        return texts
+
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
         try:
@@ -314,10 +346,10 @@ class RemoteAdapter:
             if slot.recorded:
                 told: str | None = slot.answer
                 return told
-            line.live()
-            message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"), needs="finalize")
-            [told] = line.record((slot, message))
-            await line.settled()
+            with line.live([slot]):
+                message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"), needs="finalize")
+                [told] = line.record((slot, message))
+                await line.settled()
             return told
 
 

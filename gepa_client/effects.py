@@ -39,11 +39,11 @@ async def all_at_once(journal: Journal, requests: Sequence[Request], make: Make)
         else:
             [answers[at]] = journal.record((slots[at], answer))
 
-    journal.live()
-    try:
-        await run_all([Job(functools.partial(one, at)) for at in missing])
-    finally:
-        for at in sorted(failed):  # in the order of the requests, whichever failed first
-            journal.fail(slots[at], failed[at])
-        await journal.settled()
+    with journal.live(slots):
+        try:
+            await run_all([Job(functools.partial(one, at)) for at in missing])
+        finally:
+            for at in sorted(failed):  # in the order of the requests, whichever failed first
+                journal.fail(slots[at], failed[at])
+            await journal.settled()
     return answers

@@ -13,22 +13,15 @@ from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, Refle
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.adapter import RemoteAdapter
-from gepa_client.causes import summary
-from gepa_client.effects import all_at_once
-from gepa_client.errors import BadResponse, ClientError, Interrupted
+from gepa_client.errors import BadResponse
 from gepa_client.failures import Failures
-from gepa_client.fleet import Answered
-from gepa_client.jobs import Job
-from gepa_client.journal.entries import COMPLETION, PROPOSAL
+from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, Slot
 from gepa_client.journal.requests import digest_of, other_request
-from gepa_client.rpc import RpcClient
-from protocol import JsonValue
-from protocol.errors import RpcError
+from gepa_client.proposals import Records
 
 LanguageModel = Callable[[str | list[dict[str, Any]]], str]
 Prompt = str | list[dict[str, Any]]
-Records = Mapping[str, Sequence[Mapping[str, Any]]]
 
 WHERE = "reflection"
 
@@ -130,8 +123,9 @@ class ConcurrentReflection:
         slots = self.journal.ask(requests)
         missing = [at for at, slot in enumerate(slots) if slot.entry is None]
         answers: list[Any] = [None if slot.entry is None else slot.failure or slot.answer for slot in slots]
-        if missing:
-            self.journal.live()
+        if not missing:
+            return answers
+        with self.journal.live(slots):
             calls = [functools.partial(self._complete, slots[at], tasks[at][2]) for at in missing]
             for at, done in zip(missing, _all_at_once(calls, self.max_workers), strict=True):
                 error = done.exception()
@@ -143,9 +137,9 @@ class ConcurrentReflection:
                 else:
                     answers[at] = error  # an interruption: raised when everything that came is recorded
             self.journal.settle()
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, Exception):
-                raise answer
+            for answer in answers:
+                if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+                    raise answer
         return answers
 
     def _complete(self, slot: Slot, prompt: Prompt) -> str:
@@ -184,7 +178,9 @@ class ConcurrentReflection:
 class ProgramReflection:
     """Asks the program for its own proposals (capability `proposals`), for all jobs of an iteration at the same time.
 
-    For `gepa.optimize(adapter=adapter, reflection_strategy=ProgramReflection(adapter))`.
+    For `gepa.optimize(adapter=adapter, reflection_strategy=ProgramReflection(adapter))` with a `sampling_strategy` that
+    makes several proposals an iteration: without it GEPA calls the adapter's `propose_new_texts` for one after another.
+    It sets `adapter.propose_new_texts` to None, as GEPA takes one of the two.
 
     Failures of the program propose nothing and are kept in the adapter's `failures`; anything else interrupts the run,
     as GEPA would go on without proposals. `total_cost` is 0.0: the program's proposals report no cost.
@@ -200,6 +196,7 @@ class ProgramReflection:
             raise ValueError("the program does not propose new texts (capability `proposals`); give a reflection model")
         self.adapter = adapter
         self.failures = adapter.failures
+        adapter.propose_new_texts = None
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
@@ -209,44 +206,10 @@ class ProgramReflection:
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
         """One proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
-        proposals = [ReflectionProposal({}) for _ in jobs]
-        try:
-            self.adapter.wait_for(self._propose(jobs, proposals))
-        except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
-        return [(proposal, self) for proposal in proposals]
-
-    async def _propose(self, jobs: Sequence[ReflectionJob], into: list[ReflectionProposal]) -> None:
-        asked = [
-            {
-                "candidate": candidate,
-                "reflective_dataset": {name: [dict(record) for record in found] for name, found in records.items()},
-                "components_to_update": components,
-            }
-            for candidate, records, components in jobs
+        return [
+            (ReflectionProposal({} if isinstance(texts, Exception) else texts), self)
+            for texts in self.adapter.propose(jobs)
         ]
-        about = "have the program propose new texts, job"
-        requests = [other_request(PROPOSAL, f"{about} {at}", params) for at, params in enumerate(asked)]
-
-        async def propose(at: int, slot: Slot, job: Job) -> JsonValue:
-            async def send(client: RpcClient, call_id: str | None) -> Answered[dict[str, str]]:
-                job.begun = True
-                return Answered(
-                    await client.propose_new_texts(asked[at], call_id=call_id, timeout_s=self.adapter.call_timeout_s)
-                )
-
-            attempts = self.adapter.journal.attempts(slot, PROPOSAL)
-            texts = await self.adapter.fleet.call(PROPOSAL, send, attempts, needs="proposals")
-            unasked = sorted(set(texts) - set(jobs[at][2]))
-            if unasked:
-                raise BadResponse(f"the program proposed texts nobody asked for: {', '.join(unasked)}")
-            return {**texts}
-
-        for at, answer in enumerate(await all_at_once(self.adapter.journal, requests, propose)):
-            if isinstance(answer, Exception):
-                self.failures.record(WHERE, answer)
-            else:
-                into[at] = ReflectionProposal(answer)
 
 
 def _all_at_once(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:

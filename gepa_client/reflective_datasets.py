@@ -10,7 +10,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.fleet import Answered, Fleet, Pin
 from gepa_client.journal.entries import REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, Slot
-from gepa_client.journal.requests import Request, other_request
+from gepa_client.journal.requests import other_request
 from gepa_client.rpc import RpcClient
 from gepa_client.window import Item, Window, instance_of
 from protocol import Candidate, DiscoverResult, JsonValue
@@ -66,9 +66,9 @@ class ReflectiveDatasets:
                     "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
                 ) from error
 
-        number = self.journal.next_number
-        answer: Any = await self._effect(request, ask)
-        self._keep_state(number, answer)
+        [slot] = self.journal.ask([request])
+        answer: Any = await self._effect(slot, ask)
+        self._keep_state(slot.number, answer)
         dataset: Dataset = answer["dataset"]
         return dataset
 
@@ -115,27 +115,26 @@ class ReflectiveDatasets:
         params = {"candidate": candidate, **nothing}
         self.state.restore({STATE_KEY: state})
         request = other_request("adapter_state", "take over the adapter's state", state)
-        number = self.journal.next_number
-        answer: Any = await self._effect(request, lambda slot: self._ask_to_make(slot, params, Pin()))
-        self._keep_state(number, answer)
+        [slot] = self.journal.ask([request])
+        answer: Any = await self._effect(slot, lambda slot: self._ask_to_make(slot, params, Pin()))
+        self._keep_state(slot.number, answer)
 
-    async def _effect(self, request: Request, make: Callable[[Slot], Awaitable[JsonValue]]) -> JsonValue:
+    async def _effect(self, slot: Slot, make: Callable[[Slot], Awaitable[JsonValue]]) -> JsonValue:
         """The recorded answer to a request that runs no examples, or the one `make` gives, once it is recorded.
 
         A `ProgramFailed` is an answer too. Raises: what `make` raises.
         """
-        [slot] = self.journal.ask([request])
         if slot.failure is not None:
             raise slot.failure
         if slot.recorded:
             return slot.answer
-        self.journal.live()
-        try:
-            [answer] = self.journal.record((slot, await make(slot)))
-        except ProgramFailed as error:
-            self.journal.fail(slot, error)
-            raise
-        await self.journal.settled()
+        with self.journal.live([slot]):
+            try:
+                [answer] = self.journal.record((slot, await make(slot)))
+            except ProgramFailed as error:
+                self.journal.fail(slot, error)
+                raise
+            await self.journal.settled()
         return answer
 
 

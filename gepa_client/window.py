@@ -84,8 +84,8 @@ class Window:
             evaluated.append(into)
             batches += [(batch, into) for batch in self._batches(item, own, into)]
         if batches:
-            self.journal.live()
-            await self._run(batches)
+            with self.journal.live(slots):
+                await self._run(batches)
         return evaluated
 
     async def retrace(self, item: Item, slot: Slot) -> Results:

@@ -14,7 +14,8 @@ from gepa_client.code.prompt import change_request, code_prompt
 from gepa_client.code.template import DEFAULT_TEMPLATE
 from gepa_client.errors import BadResponse, ClientError, Interrupted, RecordedFailure
 from gepa_client.journal.mutation_entry import MutationEntry
-from gepa_client.reflection import WHERE, ConcurrentReflection, Prompt, Records
+from gepa_client.proposals import Records
+from gepa_client.reflection import WHERE, ConcurrentReflection, Prompt
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 from protocol.errors import RpcError

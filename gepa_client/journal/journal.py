@@ -5,7 +5,9 @@ it asks, before anything is sent, and resuming a run is running it again with it
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +79,13 @@ class RecordedStop:
 class Journal:
     """One number line of one run. Without a tape nothing is kept, and every request is new.
 
-    `replays`: it tells what is recorded and never goes on, at the latest before `until`. `live` tells which of the two:
-    it is asked before anything is really done. `inherited`: entries that come from the run this one was forked from.
-    `metered`: a gateway counts what programs' calls of models cost, so that what programs say of it is not counted too.
+    May be used from any thread. The requests of one `ask` get consecutive numbers, and calls of `ask` get theirs in
+    the order in which they arrive. Only a caller that asks from one thread, as GEPA does, asks in the same order again
+    and can be replayed.
+
+    `replays`: only recorded answers are given, at most those before `until`; `live`, which is entered before anything
+    is really done, ends it. `inherited`: entries that come from the run this one was forked from. `metered`: a gateway
+    counts what programs' calls of models cost, so that what programs report of it is not counted too.
     """
 
     run_id: str
@@ -94,16 +100,17 @@ class Journal:
     metered: bool = False
     next_number: int = field(default=0, init=False)
     _when_live: list[Callable[[], None]] = field(default_factory=list, init=False)
-    _open: dict[int, Slot] = field(default_factory=dict, init=False)  # of the last request, those without an answer
+    _open: set[int] = field(default_factory=set, init=False)  # numbers that GEPA waits for an answer to
     _failures: list[Entry] = field(default_factory=list, init=False)
     _waiting: "asyncio.Future[None] | None" = field(default=None, init=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     def line(self, part: str) -> "Journal":
         """Another number line of the same run, from 0."""
         line = Journal(
             self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays, metered=self.metered
         )
-        line._when_live = self._when_live
+        line._when_live, line._lock = self._when_live, self._lock
         return line
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -116,34 +123,54 @@ class Journal:
                 (`JournalMismatch`), and going on would be another run.
         """
         self.halt.check()
-        first = self.next_number
-        if self.until is not None and first + len(requests) > self.until:
-            raise Interrupted("paused", f"replayed up to {first}, as asked")
-        self.gone_on()
-        slots = [Slot(first + at, request) for at, request in enumerate(requests)]
-        for slot in slots:
-            slot.entry = self._recorded(slot)
-        self.next_number += len(slots)
-        self._open = {slot.number: slot for slot in slots if slot.entry is None}
+        with self._lock:
+            first = self.next_number
+            if self.until is not None and first + len(requests) > self.until:
+                raise Interrupted("paused", f"replayed up to {first}, as asked")
+            self.gone_on()
+            slots = [Slot(first + at, request) for at, request in enumerate(requests)]
+            for slot in slots:
+                slot.entry = self._recorded(slot)
+            self.next_number += len(slots)
         return slots
 
-    def live(self) -> None:
-        """From here on something is really done for slots of the last request: nobody knows their answers.
+    @contextmanager
+    def live(self, slots: Sequence[Slot]) -> Iterator[None]:
+        """A block in which something is really done for those of a request's slots that have no recorded entry.
+
+        Until the block ends, or after an interruption, `stop` writes at the first of them that has no answer.
 
         Raises:
             Interrupted: this is a replay, and the record ends here.
         """
-        while self._when_live:
-            self._when_live.pop(0)()
-        self.halt.check()
-        if self.replays:
-            raise Interrupted("paused", f"the record ends here, at {min(self._open, default=self.next_number)}")
-        for slot in self._open.values():
-            slot.attempts = max((made.attempt for made in self.tape.attempts(self.part, slot.number)), default=0)
+        numbers = {slot.number for slot in slots if slot.entry is None}
+        with self._lock:
+            while self._when_live:
+                self._when_live.pop(0)()
+            self._open |= numbers
+            self.halt.check()
+            if self.replays:
+                raise Interrupted("paused", f"the record ends here, at {min(numbers, default=self.next_number)}")
+            for slot in slots:
+                if slot.entry is None:
+                    made = self.tape.attempts(self.part, slot.number)
+                    slot.attempts = max((attempt.attempt for attempt in made), default=0)
+        try:
+            yield
+        except Exception:
+            self._close(numbers)
+            raise
+        self._close(numbers)
+
+    def _close(self, numbers: set[int]) -> None:
+        """GEPA waits for these no more, except where it has yet to go on from a failure."""
+        with self._lock:
+            self._open -= numbers - {failure.number for failure in self._failures}
 
     def when_live(self, begin: Callable[[], None]) -> None:
         """Have `begin` called once, when something is first really done; from any thread."""
-        self._when_live.append(begin)
+        with self._lock:
+            self._when_live.append(begin)
 
     def recorded_stop(self) -> "RecordedStop | None":
         """Why the run was stopped at this number, if it was."""
@@ -178,8 +205,8 @@ class Journal:
         Call `settled` before GEPA does.
         """
         entries = [self._entry(slot, slot.request.kind, answer) for slot, answer in answers]
-        for slot, _ in answers:
-            del self._open[slot.number]
+        with self._lock:
+            self._open -= {slot.number for slot, _ in answers}
         self.tape.write(*entries)
         return [orjson.loads(entry.answer) for entry in entries]
 
@@ -187,23 +214,29 @@ class Journal:
         """GEPA gets this exception for a slot; written once GEPA asks for more, as a run that ends here tries again."""
         told = {"type": type(error).__name__, "message": str(error)}
         rpc = {"rpc": error.to_wire()} if isinstance(error, RpcError) else {}
-        self._failures.append(self._entry(slot, FAILURE, {**told, **rpc}))
+        entry = self._entry(slot, FAILURE, {**told, **rpc})
+        with self._lock:
+            self._failures.append(entry)
+            self._open.add(slot.number)
 
     def gone_on(self) -> None:
         """GEPA went on from the failures it got, so they are part of the run."""
-        if self._failures:
-            self.tape.write(*self._failures)
-            self._failures = []
+        with self._lock:
+            if self._failures:
+                self.tape.write(*self._failures)
+                self._open -= {failure.number for failure in self._failures}
+                self._failures = []
 
     def stop(self, interrupted: Interrupted, *, gracefully: bool = False) -> None:
         """Write that the run ended here by a limit that a replay cannot work out.
 
         `gracefully`: GEPA was between iterations, and is told so rather than interrupted.
         """
-        if gracefully:
-            self.gone_on()
-            self._open.clear()
-        number = min(self._open, default=self.next_number)
+        with self._lock:
+            if gracefully:
+                self.gone_on()
+                self._open.clear()
+            number = min(self._open, default=self.next_number)
         answer = {"status": interrupted.status, "reason": interrupted.reason, "gracefully": gracefully}
         slot = Slot(number, Request(STOP, "", f"stopped: {interrupted.reason}"))
         self.tape.write(self._entry(slot, STOP, answer))

@@ -136,6 +136,7 @@ class Optimization:
             if not adapter.offers("proposals"):
                 raise SettingsError(NOBODY_PROPOSES)
             return ProgramReflection(adapter)
+        adapter.propose_new_texts = None  # the model proposes, even where the program could
         template = config.reflection_prompt_template
         if isinstance(template, dict):
             if coded := sorted(set(template) & set(CODE_COMPONENTS)):

@@ -289,6 +289,51 @@ def test_gepa_optimize_takes_it_as_any_adapter(server, connect):
     assert all(params["capture_traces"] for params in server.called("evaluate")[3:])
 
 
+def test_a_program_that_proposes_its_own_texts_needs_neither_a_model_nor_a_strategy(server):
+    server.evaluate_one = lambda candidate, *_: server.ok(min(1.0, candidate["system"].count("!") / 4))
+    script = f"""
+import gepa
+from gepa_client import RemoteAdapter
+
+with RemoteAdapter({server.url!r}) as adapter:
+    result = gepa.optimize(
+        seed_candidate=adapter.seed_candidate,
+        trainset=[{{"n": number}} for number in range(4)],
+        adapter=adapter,
+        callbacks=adapter.callbacks,
+        max_metric_calls=60,
+    )
+print(result.val_aggregate_scores[result.best_idx])
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "1.0", "")
+
+
+def test_a_program_that_proposes_nothing_leaves_the_proposals_to_a_model(server, connect):
+    server.capabilities.remove("proposals")
+    adapter = connect()
+    assert adapter.propose_new_texts is None
+    with pytest.raises(AssertionError, match="reflection_lm was not provided"):
+        gepa.optimize(adapter.seed_candidate, rows(2), adapter=adapter, max_metric_calls=9)
+
+
+def test_a_model_may_propose_in_place_of_the_program(server, connect):
+    adapter = connect()
+    adapter.propose_new_texts = None
+    asked = []
+    gepa.optimize(
+        adapter.seed_candidate,
+        rows(2),
+        adapter=adapter,
+        reflection_lm=lambda prompt: asked.append(prompt) or "better",
+        max_metric_calls=9,
+        skip_perfect_score=False,
+        logger=Silent(),
+    )
+    assert asked
+    assert not server.called("propose_new_texts")
+
+
 def test_with_its_callbacks_only_parents_are_traced_and_the_run_is_the_same(server, connect):
     server.evaluate_one = lambda candidate, *_: server.ok(min(1.0, candidate["system"].count("!") / 40))
 

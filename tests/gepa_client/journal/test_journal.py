@@ -22,6 +22,17 @@ def say(journal: Journal, *words: str) -> None:
     journal.settle()
 
 
+def interrupt(journal: Journal, *words: str, answered: tuple[int, ...] = ()) -> None:
+    """Ask for words, record those at the positions `answered`, and stop in the middle of the request."""
+    enough = Interrupted("completed", "enough")
+    slots = journal.ask(asking(*words))
+    with pytest.raises(Interrupted), journal.live(slots):
+        journal.record(*((slots[at], words[at]) for at in answered))
+        raise enough
+    journal.stop(enough)
+    journal.settle()
+
+
 def entries(store: Store) -> list[Entry]:
     return store.entries(RUN.id, SEARCH)
 
@@ -92,9 +103,9 @@ def test_a_run_that_goes_on_asks_for_new_things_only_behind_its_record(tmp_path:
             assert journal.replaying
             slots = journal.ask(asking("a", "b", "c"))
             assert [slot.recorded for slot in slots] == [True, True, False]
-            journal.live()
-            assert not journal.replaying
-            journal.record((slots[2], "c"))
+            with journal.live(slots):
+                assert not journal.replaying
+                journal.record((slots[2], "c"))
         assert [entry.number for entry in entries(store)] == [0, 1, 2]
 
 
@@ -133,8 +144,7 @@ def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             say(journal, "a")
-            journal.ask(asking("b"))
-            journal.stop(Interrupted("completed", "max_cost_usd of $1 is reached"))
+            interrupt(journal, "b")
         assert [(entry.number, entry.kind) for entry in entries(store)] == [(0, "completion"), (1, STOP)]
         told = replaying(store)
         told.ask(asking("a"))
@@ -145,10 +155,7 @@ def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
 
 def test_a_stop_in_the_middle_of_a_batch_stands_at_the_first_that_has_no_answer(tmp_path: Path) -> None:
     with watched(tmp_path) as store, recording(store) as journal:
-        first, _, third = journal.ask(asking("a", "b", "c"))
-        journal.record((third, "c"), (first, "a"))
-        journal.stop(Interrupted("completed", "enough"))
-        journal.settle()
+        interrupt(journal, "a", "b", "c", answered=(2, 0))
         assert [(entry.number, entry.kind) for entry in entries(store)] == [
             (0, "completion"),
             (1, STOP),
@@ -193,19 +200,17 @@ def test_what_waits_for_a_run_to_go_live_is_called_once_before_anything_is_done(
             journal.when_live(lambda: journal.halt.pull(Interrupted("completed", "nothing left to spend")))
             journal.ask(asking("a"))
             assert began == []
-            journal.ask(asking("b"))
+            slots = journal.ask(asking("b"))
             for _ in range(2):
-                with pytest.raises(Interrupted, match="nothing left to spend"):
-                    journal.live()
+                with pytest.raises(Interrupted, match="nothing left to spend"), journal.live(slots):
+                    pytest.fail("nothing may be done")
             assert began == [2]
 
 
 def test_a_stop_that_is_dropped_lets_the_run_go_on_and_the_rest_of_its_batch_stays(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            _, last = journal.ask(asking("a", "b"))
-            journal.record((last, "b"))
-            journal.stop(Interrupted("completed", "enough"))
+            interrupt(journal, "a", "b", answered=(1,))
         store.drop(RUN.id, SEARCH, STOP)
         with recording(store) as journal:
             assert [slot.recorded for slot in journal.ask(asking("a", "b"))] == [False, True]
@@ -220,9 +225,9 @@ def test_a_replay_goes_only_as_far_as_was_asked_or_as_the_record_goes(tmp_path: 
         with pytest.raises(Interrupted, match="replayed up to 1"):
             told.ask(asking("b"))
         told = replaying(store)
-        told.ask(asking("a", "b", "c"))
-        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught:
-            told.live()
+        slots = told.ask(asking("a", "b", "c"))
+        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught, told.live(slots):
+            pytest.fail("nothing may be done")
         told.keep(KEPT)
         assert store.candidates(RUN.id) == []
     assert caught.value.status == "paused"
@@ -241,7 +246,6 @@ def test_every_part_has_numbers_of_its_own(tmp_path: Path) -> None:
 async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tmp_path: Path) -> None:
     with watched(tmp_path) as store, recording(store) as journal:
         [slot] = journal.ask(asking("a"))
-        journal.live()
         attempts = journal.attempts(slot, "evaluate")
         assert await attempts.sent("http://a", "one", again=False) == f"{RUN.id}/0/1"
         [made] = store.attempts(RUN.id, SEARCH)
@@ -259,7 +263,8 @@ async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tm
 async def test_a_later_process_is_told_of_the_attempt_that_nobody_saw_end_and_counts_on(tmp_path: Path) -> None:
     def open_again(journal: Journal) -> SlotAttempts:
         [slot] = journal.ask(asking("a"))
-        journal.live()
+        with journal.live([slot]):
+            pass  # counts on from the attempts that were made
         assert journal.attempts(slot, "score").unfinished() is None  # that was for something else
         return journal.attempts(slot, "evaluate")
 
@@ -285,7 +290,11 @@ def test_after_a_halt_nothing_more_is_asked_for_and_no_attempt_begins(tmp_path: 
         [slot] = journal.ask(asking("a"))
         attempts = journal.attempts(slot, "completion")
         journal.halt.pull(Interrupted("paused", "stopped by hand"))
-        for refused in (lambda: journal.ask(asking("b")), journal.live, lambda: attempts.begin("model")):
+        for refused in (
+            lambda: journal.ask(asking("b")),
+            lambda: journal.live([slot]).__enter__(),
+            lambda: attempts.begin("model"),
+        ):
             with pytest.raises(Interrupted, match="stopped by hand"):
                 refused()
         journal.record((slot, "it came all the same"))
@@ -308,7 +317,6 @@ def test_a_journal_without_a_store_keeps_nothing_and_works_all_the_same() -> Non
     journal = Journal("free")
     say(journal, "a", "b")
     [slot] = journal.ask(asking("c"))
-    journal.live()
     attempts = journal.attempts(slot, "completion")
     assert attempts.unfinished() is None
     assert attempts.begin("model") == "free/2/1"
