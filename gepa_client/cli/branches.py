@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -73,7 +73,7 @@ def branches(
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete the run's other branches from the repository; the best stays.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --delete: do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --check-out and --delete: do not ask.")] = False,
     repo: Annotated[
         Path, typer.Option(metavar="PATH", help="The program's repository (default: the one you are in).")
     ] = Path(),
@@ -89,8 +89,8 @@ def branches(
         refuse(f"one at a time: {' and '.join(chosen)} were given")
     if against_seed and diff is None:
         refuse("--against-seed is for --diff")
-    if yes and not delete:
-        refuse("--yes is for --delete")
+    if yes and not (delete or check_out):
+        refuse("--yes is for --check-out and --delete")
     with opened_run(store, run) as (kept, found):
         record = code_record(kept, found.id, kept.candidates(found.id))
     asked = _Asked(found, record, repo, store, as_json, make())
@@ -101,7 +101,7 @@ def branches(
         if diff is not None:
             _diff(asked, diff, against_seed=against_seed)
         elif check_out:
-            _check_out(asked)
+            _check_out(asked, yes=yes)
         elif delete:
             _delete(asked, yes=yes)
         else:
@@ -153,7 +153,7 @@ def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
     if made is None and against_seed:
         refuse(f"{fate.number} was rejected, so there is no commit to compare")
     if made is not None and against_seed:
-        seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+        seed = _seed(asked.record)
         if seed is None:
             refuse("the record does not say which commit the seed ran")
         told = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
@@ -168,7 +168,7 @@ def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
         sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))  # for `git apply`: every byte of it
 
 
-def _check_out(asked: _Asked) -> None:
+def _check_out(asked: _Asked, *, yes: bool) -> None:
     fate = _best(asked.record)
     if fate.made is None or fate.made.branch is None:
         refuse("the record names no branch of the best candidate's code")
@@ -178,15 +178,27 @@ def _check_out(asked: _Asked) -> None:
     before = repository.way_back()
     back = shlex.join(["git", "switch", *before]) if before != (fate.made.branch,) else None
     repository.make_branch(fate.made.branch, fate.made.commit, asked.record.bundles(fate.made.commit))
+    left = repository.head()
+    unasked = repository.run_unasked(_seed(asked.record) or left, fate.made.commit)
+    if unasked and left != fate.made.commit and not yes:
+        _confirm_check_out(asked, unasked)
     repository.switch(fate.made.branch)
+    filtered = repository.filtered(left, fate.made.commit)
     texts = _texts_apart(asked)
     if asked.as_json:
         done = {"branch": fate.made.branch, "commit": fate.made.commit, "back": back, "texts": texts}
+        done |= {"run_unasked": unasked, "unfiltered": filtered}
         print_json({"run": asked.run.id, "repository": str(repository.top), **done})
         return
     say(
         asked.console, f"[bold]{safe_line(fate.made.branch, 200)}[/] is checked out in {safe_line(str(repository.top))}"
     )
+    if filtered:
+        say(
+            asked.console,
+            f"[yellow]git's filters were not run:[/] {safe_line(_some(sorted(filtered)), 1000)} are as the commit "
+            "stores them; to run the filters, delete these files, then `git checkout -- .`",
+        )
     if texts is not None:
         say(
             asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
@@ -197,10 +209,32 @@ def _check_out(asked: _Asked) -> None:
     asked.next("--delete")
 
 
+def _confirm_check_out(asked: _Asked, unasked: Mapping[str, str]) -> None:
+    """List the files of the change that run without being named, and ask."""
+    how = "look at them with --diff best, then give --yes"
+    if asked.as_json:
+        refuse(f"the change touches files that programs run unasked: {_some([*unasked])}; {how}")
+    say(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
+    for path, reason in unasked.items():
+        say(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
+    try:
+        agreed = typer.confirm("Check it out?")
+    except typer.Abort:
+        refuse(f"nothing was checked out, as there was no answer; {how}", STOPPED)
+    if not agreed:
+        say(asked.console, "nothing was checked out; the branch is there")
+        raise typer.Exit(NOT_DONE)
+
+
+def _seed(record: CodeRecord) -> str | None:
+    """The commit that the run starts from."""
+    return code_at(record.seed.texts)[1] if record.seed is not None else None
+
+
 def _repository(asked: _Asked) -> Repository:
     """The program's repository: that which holds the code the run starts from."""
     repository = Repository(asked.repo)
-    seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+    seed = _seed(asked.record)
     if seed is not None and not repository.has(seed):
         refuse(
             f"{repository.top} does not hold the commit {seed[:7]} that the run starts from: "

@@ -1,7 +1,8 @@
 """The program's repository on the user's machine: the one file of the client that runs git.
 
-What a run recorded was written by others. So names reach git as whole refs of one known form, ids as hex digits alone,
-and bundles are taken as data, without hooks, and checked by git before any branch names what is in them.
+A run's record holds untrusted data. Names reach git as whole refs of one known form, ids as hex digits alone, and git
+checks bundles before any branch names their content. A working tree may hold files that an agent wrote, so git runs
+without hooks, filters, fsmonitor, textconv, external diffs, submodules and network.
 """
 
 import os
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gepa_client.code.run_unasked import run_unasked
+
 BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
 """The only branches that are made or deleted here."""
 
@@ -22,16 +25,31 @@ ANSWERS = "refs/evolverpc/"
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 TIMEOUT_S = 300.0
 
-_QUIET = (
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "maintenance.auto=false",
-)
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.quotePath": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "submodule.recurse": "false",
+    "diff.submodule": "short",
+    "safe.bareRepository": "explicit",
+}
+"""Under these git starts no program that the repository, its files or its configuration name, beside filters."""
+
+_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+
+_ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",  # a partial clone would fetch by commands that its configuration names
+    "GIT_ASKPASS": "true",
+    "GIT_EDITOR": "true",
+    "GIT_PAGER": "cat",
+}
 
 
 class CheckoutError(Exception):
@@ -66,7 +84,10 @@ class Repository:
 
     def changed(self) -> list[str]:
         """Tracked files that differ from the commit that is checked out."""
-        told = self._git("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=none")
+        told = self._git(
+            *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty"),
+            settings=self._no_filters(),
+        )
         entries = iter(told.split("\0"))
         found = []
         for entry in entries:
@@ -81,7 +102,11 @@ class Repository:
         try:
             return (self._git("symbolic-ref", "--quiet", "--short", "HEAD").rstrip("\n"),)
         except CheckoutError:
-            return ("--detach", self._git("rev-parse", "--verify", "HEAD").rstrip("\n"))
+            return ("--detach", self.head())
+
+    def head(self) -> str:
+        """The full id of the commit that is checked out."""
+        return self._git("rev-parse", "--verify", "HEAD").rstrip("\n")
 
     def has(self, commit: str) -> bool:
         """Whether the commit is here."""
@@ -107,9 +132,51 @@ class Repository:
             self._update_refs([f"create {ref} {commit}"])
 
     def switch(self, branch: str) -> None:
-        """Check the branch out; git refuses rather than write over a file."""
+        """Check the branch out without hooks and filters; git refuses rather than write over a file."""
         _ref(branch)
-        self._git("switch", "--quiet", "--no-guess", branch, safe=False)
+        self._git("switch", "--quiet", "--no-guess", branch, settings=self._no_filters())
+
+    def filtered(self, before: str, after: str) -> dict[str, str]:
+        """Filter by path, of the files that differ between two commits, by the attributes of the checked-out tree."""
+        paths = self._differing(before, after)
+        listed = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        fields = self._git("check-attr", "-z", "--stdin", "filter", given=listed).split("\0")
+        filters = self._no_filters()
+        found = zip(fields[::3], fields[2::3], strict=False)
+        return {path: name for path, name in found if f"filter.{name}.smudge" in filters}
+
+    def run_unasked(self, before: str, after: str) -> dict[str, str]:
+        """The files that differ between two commits here and that programs run unasked: see `run_unasked`."""
+        return run_unasked(self._differing(before, after), self._configuration(), self._included(), str(self.top))
+
+    def _differing(self, before: str, after: str) -> list[str]:
+        """The paths that differ between two commits."""
+        commits = (_checked_commit(before), _checked_commit(after))
+        told = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
+        return [path for path in told.split("\0") if path]
+
+    def _configuration(self) -> list[tuple[str, str]]:
+        """The user's settings in force here, by their full names."""
+        told = self._git("config", "--list", "--show-scope", "-z").split("\0")
+        pairs = zip(told[::2], told[1::2], strict=False)
+        return [
+            (name, value) for scope, text in pairs if scope != "command" for name, _, value in (text.partition("\n"),)
+        ]
+
+    def _included(self) -> list[str]:
+        """Files of the working tree that git reads its configuration from, as paths from the top."""
+        told = self._git("config", "--list", "--show-origin", "--name-only", "-z").split("\0")
+        top, git_dir = self.top.resolve(), Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
+        files = {
+            (self._folder / name.removeprefix("file:")).resolve() for name in told[::2] if name.startswith("file:")
+        }
+        inside = (file for file in files if file.is_relative_to(top) and not file.is_relative_to(git_dir))
+        return [file.relative_to(top).as_posix() for file in inside]
+
+    def _no_filters(self) -> dict[str, str]:
+        """Settings that turn off every configured filter: each is a command that may run files of the working tree."""
+        names = {name.rpartition(".")[0] for name, _ in self._configuration() if name.startswith("filter.")}
+        return {f"{name}.{what}": value for name in names for what, value in _NO_FILTER.items()}
 
     def diff(self, before: str, after: str, bundles: Sequence[Bundle]) -> str:
         """The unified diff between two commits, which the bundles bring for as long as it takes."""
@@ -192,14 +259,13 @@ class Repository:
         if commands:
             self._git("update-ref", "--stdin", given="".join(f"{command}\n" for command in commands).encode())
 
-    def _git(self, *arguments: str, given: bytes | None = None, safe: bool = True) -> str:
-        """What git prints. `safe`: without the repository's hooks, which run where the user would expect them to."""
-        command = ["git", *(_QUIET if safe else ()), *arguments]
+    def _git(self, *arguments: str, given: bytes | None = None, settings: Mapping[str, str] | None = None) -> str:
+        """What git prints, run with these settings besides `_SETTINGS`."""
         try:
             ended = subprocess.run(  # noqa: S603  git itself; what others wrote is checked above
-                command,
+                ["git", *arguments],  # noqa: S607  the user's git
                 cwd=self._folder,
-                env=self._environment(),
+                env=self._environment(settings or {}),
                 input=given,
                 stdin=subprocess.DEVNULL if given is None else None,
                 capture_output=True,
@@ -209,16 +275,19 @@ class Repository:
         except FileNotFoundError as error:
             raise CheckoutError("there is no git: install it, and try again") from error
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise CheckoutError(f"git {_verb(arguments)} cannot be run: {error}") from error
+            raise CheckoutError(f"git {arguments[0]} cannot be run: {error}") from error
         if ended.returncode != 0:
             said = ended.stderr.decode("utf-8", "replace").strip() or f"it ended with status {ended.returncode}"
-            raise CheckoutError(f"git {_verb(arguments)}: {said}")
+            raise CheckoutError(f"git {arguments[0]}: {said}")
         return ended.stdout.decode("utf-8", "surrogateescape")
 
-    def _environment(self) -> Mapping[str, str]:
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Without what would point git at another repository; English, as errors are shown beside our own words."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        return {**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        variables = {"GIT_CONFIG_COUNT": str(len(_SETTINGS) + len(settings))}
+        for number, (key, value) in enumerate([*_SETTINGS.items(), *settings.items()]):
+            variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return {**kept, **_ENVIRONMENT, **variables}
 
 
 class _Aside(Repository):
@@ -228,8 +297,8 @@ class _Aside(Repository):
         self._folder = self.top = top
         self._objects = objects
 
-    def _environment(self) -> Mapping[str, str]:
-        return {**super()._environment(), "GIT_OBJECT_DIRECTORY": self._objects}
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        return {**super()._environment(settings), "GIT_OBJECT_DIRECTORY": self._objects}
 
 
 def _ref(branch: str) -> str:
@@ -247,11 +316,3 @@ def _checked_commit(commit: str) -> str:
     if COMMIT.fullmatch(commit) is None:
         raise CheckoutError(f"{commit!r:.80} is not the full id of a commit")
     return commit
-
-
-def _verb(arguments: Sequence[str]) -> str:
-    """Git's command among its arguments, for a message."""
-    rest = list(arguments)
-    while rest and rest[0] == "-c":
-        rest = rest[2:]
-    return rest[0] if rest else ""

@@ -58,6 +58,11 @@ class Announcer:
         _tell(f"gepa-server: candidates start from {start}{without}{untracked}")
         if left_out.submodules:
             _tell(f"gepa-server: the folders of submodules are empty: {_some(left_out.submodules)}")
+        if left_out.filters:
+            _tell(
+                f"gepa-server: git's filters are not run ({_some(left_out.filters)}): their files are as commits store "
+                f"them; give what the program needs of them as untracked files, by `links`"
+            )
 
     def trying_check(self) -> None:
         """The user's check runs on the code as it is, which may take its time; on stderr always, as `left_out`."""

@@ -1,17 +1,17 @@
-"""Git, run so that it touches nothing but what it is told to: no hook, no index or HEAD of the user's, no question."""
+"""Git, run so that it touches only what its arguments name: no hook, filter or driver, no user's index, no question."""
 
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
 from rpc_server.programs.launch import OF_ONE_REPOSITORY
 
 _SAFE = {
-    "core.hooksPath": "/dev/null",  # a hook is the user's, for what the user does
+    "core.hooksPath": "/dev/null",  # a hook may be a file that an agent wrote
     "core.fsmonitor": "false",
     "core.autocrlf": "false",  # files in a tree are those of the commit
     "core.safecrlf": "false",
@@ -30,8 +30,13 @@ _SAFE = {
     "protocol.ext.allow": "never",
     "diff.noprefix": "false",
     "diff.mnemonicPrefix": "false",
+    "diff.submodule": "short",
     "log.showSignature": "false",  # it would stand between the lines that are read
 }
+
+_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+_MERGE_AS_TEXT = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
+"""What git does itself where no driver is configured; without a command the driver would be an error."""
 
 _ENVIRONMENT = {
     "LC_ALL": "C",
@@ -56,15 +61,31 @@ class GitTimeout(GitError):
     """Git was ended because it was not done in time; whether it had done by then what it was for is not known."""
 
 
+def without_programs(names: Iterable[str]) -> dict[str, str]:
+    """Settings under which git runs none of the filters and merge drivers that these settings, by name, configure.
+
+    Their commands run in a tree, so they may run or import files that an agent wrote.
+    """
+    off: dict[str, str] = {}
+    for name in names:
+        driver = name.rpartition(".")[0]
+        if driver.startswith("filter."):
+            off |= {f"{driver}.{what}": value for what, value in _NO_FILTER.items()}
+        elif driver.startswith("merge.") and name.endswith(".driver"):
+            off[name] = _MERGE_AS_TEXT
+    return off
+
+
 class Git:
     """Runs git on one repository. `git_dir`: its common folder of objects and refs; None to find out which.
 
-    Every call is a process of its own; calls may be made from several threads.
+    `settings` come before the user's. Every call is a process of its own; calls may be made from several threads.
     """
 
-    def __init__(self, folder: Path, git_dir: Path | None = None) -> None:
+    def __init__(self, folder: Path, git_dir: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._git_dir = git_dir
+        self._settings = _as_variables(settings or {})
 
     def __call__(
         self,
@@ -87,7 +108,7 @@ class Git:
         from git import GitCommandNotFound
 
         settings = [word for name, value in _SAFE.items() for word in ("-c", f"{name}={value}")]
-        environment = {**_ENVIRONMENT, **(env or {})}
+        environment = {**_ENVIRONMENT, **self._settings, **(env or {})}
         if self._git_dir is not None:
             environment["GIT_DIR"] = str(self._git_dir)
         # A variable can be set for a process that GitPython starts, not taken away.
@@ -122,6 +143,16 @@ class Git:
         """What it writes between NULs, for commands with `-z`; raises as a call does."""
         text = self(*arguments, env=env).decode("utf-8", "surrogateescape")
         return text.split("\0")[:-1] if text else []
+
+
+def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """As git takes settings whose names may have any character in them."""
+    if not settings:
+        return {}
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def _told(said: bytes) -> str:

@@ -22,7 +22,8 @@ OPEN_FILES = 10_240
 class LeftOut:
     """What of the user's folder is not in the trees: changes that are not committed, and submodules' files.
 
-    `untracked`: how many files and folders git knows nothing of, and is not to ignore.
+    `untracked`: how many files and folders git knows nothing of, and is not to ignore. `filters`: those of git, which
+    are not run, that files of the user's pass through.
     """
 
     branch: str
@@ -30,6 +31,7 @@ class LeftOut:
     changed: list[str]
     submodules: list[str]
     untracked: int
+    filters: list[str]
 
 
 async def open_trees(settings: Settings, jail: Jail | None = None) -> tuple[TreesProgram, LeftOut]:
@@ -49,6 +51,7 @@ async def open_trees(settings: Settings, jail: Jail | None = None) -> tuple[Tree
         await to_the_end(repository.changed),
         await to_the_end(repository.submodules, commit),
         await to_the_end(repository.untracked),
+        await to_the_end(repository.filters, commit),
     )
     tree_dir = None if settings.tree_dir is None else settings.root / settings.tree_dir
     state = State(home_of(repository.git_dir, tree_dir))

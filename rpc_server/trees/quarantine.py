@@ -14,9 +14,8 @@ _SHA1_DIGITS = 40
 class Quarantine:
     """A folder with an index, objects and files, on top of the commits `parents` of a repository.
 
-    Everything git writes in it stays in `folder`, from `open` to `close`. The user's configuration applies, so that
-    files stored through filters stay so; nothing else of the user's repository is used but its objects. Methods block,
-    and raise `GitError`.
+    Everything git writes in it stays in `folder`, from `open` to `close`. Of the user's repository its objects and its
+    configuration are used, without filters and merge drivers. Methods block, and raise `GitError`.
     """
 
     def __init__(self, repository: Repository, folder: Path, parents: tuple[str, ...]) -> None:

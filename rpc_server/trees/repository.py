@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rpc_server.config import SettingsError
 from rpc_server.trees.bundle import read_bundle
-from rpc_server.trees.git import Git, GitError
+from rpc_server.trees.git import Git, GitError, without_programs
 
 BRANCHES = "evolve/"
 """What the names of branches that mutations make begin with."""
@@ -68,16 +68,19 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         folder = folder.resolve()
-        self._own = Git(folder)  # with the index and HEAD of this working tree, which may be a linked one
+        own = Git(folder)
         try:
-            self.top = Path(self._own.line("rev-parse", "--show-toplevel"))
-            self.git_dir = (folder / self._own.line("rev-parse", "--git-common-dir")).resolve()
+            self.top = Path(own.line("rev-parse", "--show-toplevel"))
+            self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
+            off = without_programs(own.fields("config", "--list", "--name-only", "-z"))
         except GitError as error:
             advice = "" if "dubious ownership" in str(error) else "; trees need one: git init, git add, git commit"
             raise NoRepository(f"{folder}: {error}{advice}") from None
         inside = folder.relative_to(self.top.resolve()).as_posix()
         self.prefix = "" if inside == "." else inside
-        self.git = Git(self.top, self.git_dir)
+        self._own = Git(folder, settings=off)  # with the index and HEAD of this working tree, which may be a linked one
+        self.git = Git(self.top, self.git_dir, off)
+        self._filters = {name.removeprefix("filter.").rpartition(".")[0] for name in off if name.startswith("filter.")}
         self._taking = threading.Lock()
 
     @property
@@ -127,6 +130,14 @@ class Repository:
     def submodules(self, commit: str) -> list[str]:
         """Paths in the commit that are other repositories' commits."""
         return [entry.path for entry in self._entries(commit, None) if entry.mode == _SUBMODULE]
+
+    def filters(self, commit: str) -> list[str]:
+        """The configured filters, `lfs` for instance, that the user's attributes name for files of the commit."""
+        if not self._filters:
+            return []
+        paths = "".join(f"{path}\0" for path in self.files(commit)).encode("utf-8", "surrogateescape")
+        named = self.git("check-attr", "-z", "--stdin", "filter", stdin=paths).decode("utf-8", "replace")
+        return sorted(self._filters.intersection(named.split("\0")[2::3]))
 
     def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
         """The content of a file in the commit; None where there is no such file."""

@@ -3,8 +3,10 @@
 import base64
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -47,7 +49,8 @@ def new_repository(folder: Path) -> str:
 class StoredCode:
     """Builds a run of four changes: 1 kept, 3 (from 1) kept and the best, 4 (from 1) dropped, 6 rejected.
 
-    `bundles`: False for a server that gave none, a text for what is recorded in place of each.
+    `bundles`: False for a server that gave none, a text for what is recorded in place of each. `also`: further
+    executable files of the best change, content by path.
 
     They are made in a server's repository; `user` is a clone from before them, as on the machine of a user.
     """
@@ -58,6 +61,7 @@ class StoredCode:
     texts_evolved: bool = False
     bundles: bool | str = True
     output: Path | None = None
+    also: dict[str, str] = field(default_factory=dict)
     seed: str = field(init=False)
     commits: dict[int, str] = field(default_factory=dict, init=False)
     _entries: dict[int, dict[str, Any]] = field(default_factory=dict, init=False)
@@ -68,9 +72,8 @@ class StoredCode:
         self.seed = new_repository(self.server)
         git(self.folder, "clone", "--quiet", str(self.server), str(self.user))
         self._change(1, self.seed, "say it twice\nand mean it", PROGRAM.replace("return text", "return text + text"))
-        self._change(
-            3, self.commits[1], "say it louder", PROGRAM.replace("return text", "return (text + text).upper()")
-        )
+        louder = PROGRAM.replace("return text", "return (text + text).upper()")
+        self._change(3, self.commits[1], "say it louder", louder, self.also)
         self._change(4, self.commits[1], "be silent", "\udce9\n")  # no UTF-8
         self._entries[6] = self._asked("delete the tests", self.seed) | {
             "rejected": {"stage": "paths", "reason": f"tests/ may not change {NASTY}", "diff": "--- a/x\n+++ b/x\n"}
@@ -116,8 +119,16 @@ class StoredCode:
     def _asked(self, request: str, parent: str) -> dict[str, Any]:
         return {"kind": "change_request", "request": request, "parent": parent}
 
-    def _change(self, number: int, parent: str, request: str, text: str) -> None:
-        tree = git(self.server, "mktree", given=f"100644 blob {self._blob(text)}\tprogram.py\n".encode()).strip()
+    def _change(
+        self, number: int, parent: str, request: str, text: str, also: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        entries = [f"100644,{self._blob(text)},program.py"]
+        entries += [f"100755,{self._blob(content)},{path}" for path, content in also.items()]
+        git(self.server, "read-tree", "--empty")
+        for entry in entries:
+            git(self.server, "update-index", "--add", "--cacheinfo", entry)
+        tree = git(self.server, "write-tree").strip()
+        git(self.server, "read-tree", "HEAD")
         commit = git(self.server, "commit-tree", tree, "-p", parent, "-m", request).strip()
         branch = self.branch(number)
         git(self.server, "update-ref", f"refs/heads/{branch}", commit)

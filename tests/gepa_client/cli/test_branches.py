@@ -97,6 +97,54 @@ def test_the_best_is_checked_out_without_its_server_and_there_is_a_way_back(cli:
     assert json.loads(again.stdout)["back"] is None
 
 
+LEAVES_A_MARK = "#!/bin/sh\ntouch $(git rev-parse --git-dir)/ran-$(basename $0)\ncat > /dev/null\n"
+UNASKED = {".gitattributes": "* filter=own\n", ".husky/post-checkout": LEAVES_A_MARK, ".smudge": LEAVES_A_MARK}
+
+
+@pytest.fixture
+def unasked(tmp_path: Path) -> StoredCode:
+    """The best change brings a hook and a filter that the user's configuration runs."""
+    code = StoredCode(tmp_path, also=UNASKED | {".envrc": "", "Makefile": ""})
+    (tmp_path / "runs").mkdir()
+    code.into(tmp_path / "runs" / "evolverpc.db")
+    git(code.user, "config", "core.hooksPath", ".husky")
+    git(code.user, "config", "filter.own.smudge", "./.smudge")
+    git(code.user, "config", "core.fsmonitor", "./.smudge")
+    return code
+
+
+def marks(code: StoredCode) -> list[str]:
+    return sorted(path.name for path in (code.user / ".git").glob("ran-*"))
+
+
+def test_checking_out_runs_nothing_that_the_change_brings(cli: Cli, unasked: StoredCode) -> None:
+    ended = cli("branches", "last", "--check-out", "--yes", "--repo", "user")
+    assert ended.status == 0, ended.stderr
+    assert (unasked.user / "program.py").read_text() == git(unasked.server, "show", f"{BEST}:program.py")
+    assert "git's filters were not run: .envrc, .gitattributes" in " ".join(ended.stdout.split())
+    again = json.loads(cli("branches", "last", "--check-out", "--repo", "user", "--json").stdout)
+    assert [path for path in UNASKED if path not in again["run_unasked"]] == []
+    assert marks(unasked) == []
+    git(unasked.user, "-c", "core.fsmonitor=", "switch", "--quiet", "main")
+    git(unasked.user, "-c", "core.fsmonitor=", "switch", "--quiet", BEST)
+    assert marks(unasked) == ["ran-.smudge", "ran-post-checkout"]  # git itself would have run them
+
+
+def test_the_user_is_asked_before_files_are_checked_out_that_run_unasked(cli: Cli, unasked: StoredCode) -> None:
+    declined = cli("branches", "last", "--check-out", "--repo", "user", stdin="n\n")
+    assert declined.status == 1
+    shown = declined.stdout
+    assert ".husky/post-checkout: your git configuration names it (core.hookspath)" in shown
+    assert ".smudge: your git configuration names it" in shown
+    assert [name for name in (".envrc", ".gitattributes", "Makefile") if f"  {name}: " not in shown] == []
+    assert "program.py" not in shown
+    assert git(unasked.user, "symbolic-ref", "--short", "HEAD").strip() == "main"
+    assert cli("branches", "last", "--check-out", "--repo", "user").status == 130
+    for_machines = cli("branches", "last", "--check-out", "--repo", "user", "--json")
+    assert (for_machines.status, "then give --yes" in for_machines.stderr) == (2, True)
+    assert marks(unasked) == []
+
+
 def test_texts_that_are_not_in_the_best_code_are_told_with_how_to_get_them(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "best_candidate.json").write_text("{}")
@@ -194,7 +242,7 @@ def read(terminal: int) -> bytes:
         (["--diff", "6", "--against-seed"], "6 was rejected"),
         (["--diff", "1", "--delete"], "one at a time: --diff and --delete were given"),
         (["--against-seed"], "--against-seed is for --diff"),
-        (["--yes"], "--yes is for --delete"),
+        (["--yes"], "--yes is for --check-out and --delete"),
         (["--check-out", "--repo", "runs"], "is in no git repository"),
         (["--check-out", "--repo", "nowhere"], "nowhere: no such folder"),
         (["--delete", "--json", "--repo", "server"], "--json asks nothing"),

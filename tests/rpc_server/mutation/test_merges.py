@@ -22,6 +22,9 @@ def first_line(text: str) -> str:
     return f"--- a/notes/one.txt\n+++ b/notes/one.txt\n@@ -1,4 +1,4 @@\n-one\n+{text}\n{rest}"
 
 
+LAST_LINE = "--- a/notes/one.txt\n+++ b/notes/one.txt\n@@ -7,4 +7,4 @@\n seven\n eight\n nine\n-ten\n+zehn\n"
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
@@ -44,6 +47,18 @@ async def test_git_joins_what_does_not_conflict(project: Project) -> None:
     assert project.git("show", f"{result.commit}:notes/one.txt").startswith("uno\ntwo")
     assert result.candidate["greeting"] == "own"
     assert result.usage is None
+
+
+async def test_a_merge_driver_that_the_user_configured_does_not_run_on_what_agents_wrote(project: Project) -> None:
+    project.git("config", "merge.own.driver", "sh notes/driver.sh %A")
+    project.write({".gitattributes": "*.txt merge=own\n", "notes/driver.sh": f"touch {project.folder.parent}/ran\n"})
+    project.commit("A driver")
+    async with served(project) as server:
+        ours, theirs = await _both(server, first_line("uno"), LAST_LINE)
+        result = await server.apply("merge", candidate=ours, other=theirs)
+    merged = project.git("show", f"{result.commit}:notes/one.txt").splitlines()
+    assert (merged[0], merged[-1]) == ("uno", "zehn")
+    assert not (project.folder.parent / "ran").exists()
 
 
 async def test_what_was_added_to_either_is_in_the_new_candidate(project: Project) -> None:

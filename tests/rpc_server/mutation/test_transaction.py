@@ -384,6 +384,17 @@ async def test_a_submodule_s_folder_is_not_looked_into(tmp_path: Path) -> None:
     assert project.digest() == before
 
 
+async def test_a_filter_that_the_user_configured_does_not_run_what_an_agent_wrote(tmp_path: Path) -> None:
+    project = Project(tmp_path / "other", {**FILES, ".gitattributes": "*.txt filter=own\n"})
+    for name in ("clean", "smudge"):
+        project.git("config", f"filter.own.{name}", f"cat; test ! -e tools/filter || touch {tmp_path}/ran")
+    async with served(project) as server:
+        made = await server.change("touch tools/filter; echo new > notes/one.txt")
+        assert made.files == ["notes/one.txt", "tools/filter"]
+        assert (await server.change("echo again > notes/one.txt", candidate=made.candidate)).files == ["notes/one.txt"]
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_a_program_below_the_top_is_served_and_changed(tmp_path: Path) -> None:
     project = Project(tmp_path / "other", {f"py/{name}": content for name, content in FILES.items()})
     async with served(project, root=project.folder / "py") as server:

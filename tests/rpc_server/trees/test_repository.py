@@ -71,6 +71,25 @@ def test_a_tree_has_the_commits_files_as_they_are_and_the_users_stay(project: Pr
     assert project.digest() == touched != before
 
 
+def test_filters_that_the_user_configured_do_not_run_on_files_of_a_commit(project: Project, tmp_path: Path) -> None:
+    mark = f"touch {tmp_path}/ran; cat"
+    for name in ("clean", "smudge"):
+        project.git("config", f"filter.a=b.{name}", mark)
+    project.git("config", "filter.a=b.required", "true")
+    project.write({".gitattributes": "*.txt filter=a=b\n"})
+    (tmp_path / "ran").unlink(missing_ok=True)
+    repository = Repository(project.folder)
+    repository.check_out(project.first, tmp_path / "tree")
+    commit = project.commit("Attributes")
+    (tmp_path / "ran").unlink()  # proof that git itself runs it
+    repository.check_out(commit, tmp_path / "other")
+    assert (tmp_path / "other/notes/one.txt").read_bytes() == (project.folder / "notes/one.txt").read_bytes()
+    os.utime(project.folder / "notes/one.txt", (0, 0))
+    assert repository.changed() == []
+    assert repository.filters(commit) == ["a=b"]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_files_that_are_as_the_users_settings_have_them_have_not_changed(project: Project) -> None:
     project.git("config", "core.fileMode", "false")
     project.git("config", "core.autocrlf", "true")
