@@ -87,7 +87,7 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "token_file": (
         str,
         "File with the bearer token; made with a random one where there is none, and kept, so that a restart has the "
-        "same token. Else GEPA_TOKEN, else a random one for this start alone.",
+        "same token. Else GEPA_TOKEN, else a random one for this start alone. Not in a sandbox, whose token is given.",
     ),
     "allowed_hosts": (list[str], "A further Host that is let in."),
     "allowed_origins": (list[str], "An Origin that is let in."),

@@ -1,4 +1,4 @@
-"""Start in isolation: no variable, user folder or working directory may put another `protocol` in place of ours."""
+"""Start in isolation: without packages of ours from elsewhere, and without the token in the process's environment."""
 
 import importlib.util
 import os
@@ -7,17 +7,55 @@ from pathlib import Path
 
 PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime")
 
+TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105  # the name of a variable, not a token
+_TOKEN_PIPE = "GEPA_TOKEN_PIPE"  # noqa: S105  # as above
+_PIPE_BYTES = 4096
+"""What every pipe takes at once without a reader."""
+
 _HOME = Path(__file__).resolve().parents[2]
 # The folder is named because `-I` would not look into a checkout that was never installed.
 _START = "import sys; {home!r} in sys.path or sys.path.insert(0, {home!r}); from rpc_server.cli import main; main()"
 
 
 def isolate() -> None:
-    """Begin again under `python -I`, with the same arguments, unless this is that."""
-    if not sys.flags.isolated:
+    """Execute `python -I` with the same arguments, unless this is that and the system shows no token of ours.
+
+    No variable, user folder or working directory then puts another `protocol` in place of ours. The token comes through
+    a pipe: what a process was started with, other processes of its user can read for as long as it runs.
+    """
+    if not sys.flags.isolated or _shows_token():
         sys.stdout.flush()
+        environment = dict(os.environ)
+        if TOKEN_VARIABLE in environment:
+            environment[_TOKEN_PIPE] = str(_pipe_with(environment.pop(TOKEN_VARIABLE)))
         start = _START.format(home=str(_HOME))
-        os.execv(sys.executable, [sys.executable, "-I", "-c", start, *sys.argv[1:]])  # noqa: S606  # ourselves
+        command = [sys.executable, "-I", "-c", start, *sys.argv[1:]]
+        os.execve(sys.executable, command, environment)  # noqa: S606  # ourselves
+    if (pipe := os.environ.pop(_TOKEN_PIPE, None)) is not None:
+        with open(int(pipe), encoding="utf-8", errors="surrogateescape") as reading:  # noqa: PTH123  # a descriptor
+            os.environ[TOKEN_VARIABLE] = reading.read()
+
+
+def _shows_token() -> bool:
+    """Whether others can read the token where this process was started with it; a fork may have been given it later."""
+    if TOKEN_VARIABLE not in os.environ:
+        return False
+    try:
+        return f"\0{TOKEN_VARIABLE}=".encode() in b"\0" + Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return True
+
+
+def _pipe_with(text: str) -> int:
+    """The end of a pipe to read this text from, which a program that is executed inherits."""
+    content = os.fsencode(text)
+    if len(content) > _PIPE_BYTES:
+        sys.exit(f"gepa-server: {TOKEN_VARIABLE} has {len(content)} bytes; give a token of at most {_PIPE_BYTES}")
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    os.set_inheritable(reading, True)
+    return reading
 
 
 def misplaced_package() -> str | None:

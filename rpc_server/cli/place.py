@@ -1,4 +1,4 @@
-"""Where to listen: as the settings say, or whoever starts the server, by `GEPA_LISTEN`."""
+"""Where to listen: as the settings say, or the process that starts the server, by `GEPA_LISTEN`."""
 
 import re
 import socket
@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+from rpc_server.cli.isolation import TOKEN_VARIABLE
 from rpc_server.config import SettingsError
 from rpc_server.settings import Settings
 
 LISTEN_VARIABLE = "GEPA_LISTEN"
-"""`fd:3`, an inherited socket that listens, of either family; or `HOST:PORT`. Comes before a configuration file."""
+"""`fd:3`, an inherited socket that listens, of either family; or `HOST:PORT`. Comes before a configuration file.
+
+Where it is set, `GEPA_TOKEN` comes before a configuration file's `token_file`: clients come by way of that process too.
+"""
 
 HOSTS_VARIABLE = "GEPA_ALLOWED_HOSTS"
 """Further hosts that are let in, separated by commas: `allowed_hosts` of whoever starts the server."""
@@ -36,6 +40,12 @@ def placed(
         said = [f"--{name}" for name in _CONTRADICTING if name in flags]
         if said:
             raise SettingsError(f"{LISTEN_VARIABLE} is set, and {' and '.join(said)} given: leave one of them out")
+        if TOKEN_VARIABLE in environment:
+            if "token_file" in flags:
+                raise SettingsError(
+                    f"{LISTEN_VARIABLE} and {TOKEN_VARIABLE} are set, and --token-file given: leave --token-file out"
+                )
+            changes["token_file"] = None
         if where.startswith("fd:"):
             inherited = _inherited(where)
             changes["host"], changes["port"] = _bound_to(inherited)

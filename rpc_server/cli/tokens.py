@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rpc_server.cli.isolation import TOKEN_VARIABLE
 from rpc_server.config import SettingsError
 from rpc_server.settings import Settings
-
-TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105  # the name of a variable, not a token
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,10 @@ async def install_node(recipe: Recipe, site: Site, ready: Callable[[Recipe], Awa
         return Record(Built(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
     locked = any(name in recipe.files for name in _LOCKS)
+    quiet = _QUIET if site.may_build else (*_QUIET, "--ignore-scripts")
     site.told(f"installing what {_PACKAGES} lists")
     await site.run(
-        [str(node.program), str(npm), "ci" if locked else "install", "--prefix", FILES, *_QUIET],
+        [str(node.program), str(npm), "ci" if locked else "install", "--prefix", FILES, *quiet],
         env={"PATH": os.pathsep.join([str(folder), os.defpath])},
         readable=[*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])],
     )

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sandbox_runtime.environments.built import Built, Record
@@ -47,7 +47,7 @@ async def install_python(recipe: Recipe, site: Site) -> Record:
     mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far
     readable = (uv, *mounts)
     env = {"VIRTUAL_ENV": str(venv), "UV_PYTHON_DOWNLOADS": "never"}
-    for what, command in _commands(recipe, str(venv / "bin" / "python")):
+    for what, command in _commands(recipe, str(venv / "bin" / "python"), () if site.may_build else ("--no-build",)):
         site.told(f"installing {what}")
         await site.run([uv, *command], env=env, readable=readable)
     return Record(
@@ -74,8 +74,8 @@ def uv_program() -> str:
     return found
 
 
-def _commands(recipe: Recipe, python: str) -> Iterator[tuple[str, list[str]]]:
-    """What is installed, and by which command of uv's."""
+def _commands(recipe: Recipe, python: str, options: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """What is installed, and by which command of uv's, with these further options."""
     listed = [name for name in _MANIFESTS if name in recipe.files]
     if {"uv.lock", "pyproject.toml"} <= recipe.files.keys():
         yield (
@@ -90,7 +90,7 @@ def _commands(recipe: Recipe, python: str) -> Iterator[tuple[str, list[str]]]:
                     "--no-install-project",
                     "--no-install-workspace",
                 ),
-                *("--active", "--python", python),
+                *("--active", "--python", python, *options),
             ],
         )
         listed = []
@@ -100,7 +100,10 @@ def _commands(recipe: Recipe, python: str) -> Iterator[tuple[str, list[str]]]:
         required = [word for name in listed for word in ("--requirement", name)]
         yield (
             " and ".join([*(f"what {name} lists" for name in listed), *recipe.packages]),
-            ["pip", "install", "--directory", FILES, "--quiet", "--python", python, *required, "--", *recipe.packages],
+            [
+                *("pip", "install", "--directory", FILES, "--quiet", "--python", python),
+                *(*options, *required, "--", *recipe.packages),
+            ],
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sandbox_runtime.environments.built import Run
 from sandbox_runtime.environments.places import discard
-from sandbox_runtime.environments.variables import build_variables, readable_by
+from sandbox_runtime.environments.variables import build_variables, holds_password, readable_by
 from sandbox_runtime.sandbox import NotPrepared
 
 BUILD_S = 1800.0
@@ -18,6 +18,10 @@ FILES = "files"
 """The folder of the site that holds the recipe's files."""
 
 _SCRATCH = "scratch"
+_NO_SCRIPTS_HINT = (
+    "\nthe address of the package index or proxy holds a password, which build scripts could read, so nothing is built "
+    "from source: provide wheels, or an address without a password"
+)
 _TOLD_BYTES = 4096
 
 
@@ -32,6 +36,11 @@ class Site:
     folder: Path
     runner: Run
     told: Callable[[str], None]
+
+    @property
+    def may_build(self) -> bool:
+        """Whether code of packages may run while they are installed: not where it could read a password."""
+        return not holds_password(build_variables(os.environ))
 
     @property
     def files(self) -> Path:
@@ -91,5 +100,6 @@ class Site:
         except TimeoutError:
             raise NotPrepared(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
         if status != 0:
+            hint = "" if self.may_build else _NO_SCRIPTS_HINT
             end = output[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
-            raise NotPrepared(f"the environment cannot be built: {name} exited with status {status}\n{end}")
+            raise NotPrepared(f"the environment cannot be built: {name} exited with status {status}\n{end}{hint}")

@@ -1,7 +1,12 @@
 """Which variables of this process commands that build may have: where packages come from, and how to get there."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+_USERINFO = re.compile(r"://[^/@\s]+@")
+_SEPARATED_BY_COMMAS = {"UV_FIND_LINKS"}
+"""pip separates by whitespace; so does uv, except here."""
 
 _UV_FOR_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -30,8 +35,14 @@ def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
     }
     for pip, uv in _UV_FOR_PIP.items():
         if pip in environ:
-            passed.setdefault(uv, environ[pip])
+            entries = environ[pip].split()
+            passed.setdefault(uv, ("," if uv in _SEPARATED_BY_COMMAS else " ").join(entries))
     return passed
+
+
+def holds_password(variables: Mapping[str, str]) -> bool:
+    """Whether a build script that sees these variables could read a password: in a URL, or by itself."""
+    return any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in variables.items())
 
 
 def readable_by(variables: Mapping[str, str]) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """HTTP from sandboxes: which sandbox asks, by its token, before anything else is looked at."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import orjson
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from sandbox_runtime.gateway.passage import CONNECTIONS, GatewayPassage
 
@@ -28,13 +30,17 @@ def failure(status: int, kind: str, message: str, headers: Mapping[str, str] | N
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
-class Front:
-    """Makes the connections of one listener. `stranger` hears of wrong tokens."""
+_log = logging.getLogger(__name__)
 
-    def __init__(self, find: Find, stranger: Callable[[], None], answer: Answer) -> None:
+
+class Front:
+    """Makes the connections of one listener. Calls `stranger` for each wrong token, `malformed` for what is no HTTP."""
+
+    def __init__(self, find: Find, stranger: Callable[[], None], malformed: Callable[[], None], answer: Answer) -> None:
         self._find = find
         self._stranger = stranger
         self._answer = answer
+        self._log = _ServerLog(malformed)
         self._server = web.Server(self._handle, handler_cancellation=True)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
@@ -46,6 +52,7 @@ class Front:
             lingering_time=1.0,
             access_log=cast("Any", None),  # paths and names of sandboxes are told elsewhere, and tokens nowhere
             auto_decompress=False,
+            logger=self._log,
         )
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -71,6 +78,26 @@ class Front:
                 return await self._answer(request, passage)
         finally:
             passage.models.discard(transport)
+
+
+class _ServerLog(logging.Logger):
+    """The log of aiohttp's server, bounded: a sandboxed program decides how many requests fail.
+
+    Malformed requests go to `malformed`; of other errors, each type is logged once with its traceback.
+    """
+
+    def __init__(self, malformed: Callable[[], None]) -> None:
+        super().__init__(__name__, logging.ERROR)
+        self._malformed = malformed
+        self._logged: set[type[BaseException]] = set()
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **_: Any) -> None:
+        """Log or count an error."""
+        if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
+            self._malformed()
+        elif isinstance(exc_info, BaseException) and type(exc_info) not in self._logged:
+            self._logged.add(type(exc_info))
+            _log.error(msg, *args, exc_info=exc_info)
 
 
 class _Connection(web.RequestHandler):

@@ -135,18 +135,18 @@ class Gateway:
         return next(iter([passage for passage in self._passages if passage.knows(token)]), None)
 
     def _serve(self, passage: GatewayPassage, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = Front(passage.mine, passage.stranger, self._models.answer)
+        front = Front(passage.mine, passage.stranger, passage.malformed, self._models.answer)
         proxy = Tunnel(passage.mine, passage.stranger, self._resolve, self._policy.ports)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
 
     def _serve_all(self, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = Front(self._whose, _nobody, self._models.answer)
+        front = Front(self._whose, _nobody, _nobody, self._models.answer)
         proxy = Tunnel(self._whose, _nobody, self._resolve, self._policy.ports)
         return [Listener(models, SHARED, front.connect), Listener(tunnel, SHARED, proxy.connect)]
 
 
 def _nobody() -> None:
-    """A wrong token on a socket of all sandboxes is nobody's."""
+    """A wrong token or malformed request on a socket of all sandboxes cannot be attributed to one."""
 
 
 def _bound(listen: Listen) -> tuple[socket.socket, socket.socket]:

@@ -116,6 +116,11 @@ class GatewayPassage:
         if not self._closed:
             self.refusals.add("the gateway", "a token that is not this sandbox's")
 
+    def malformed(self) -> None:
+        """Count a request on this sandbox's own sockets that is not valid HTTP."""
+        if not self._closed:
+            self.refusals.add("the gateway", "a request that is not valid HTTP")
+
     def knows(self, token: str) -> bool:
         """Whether it is this sandbox's, found in the same time whatever it is; not once the passage is closed."""
         return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self._closed

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,21 @@ def _is_socket(number):
         return stat.S_ISSOCK(os.fstat(number).st_mode)
     except OSError:
         return False
+"""
+
+
+PEEKS = """
+import glob
+seed_candidate = {"system": "x"}
+def run(example, candidate):
+    return [path for path in glob.glob("/proc/[0-9]*/environ") if example.encode() in _read(path)]
+def score(example, output):
+    return 1.0
+def _read(path):
+    try:
+        return open(path, "rb").read()
+    except OSError:
+        return b""
 """
 
 
@@ -112,6 +128,43 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
                     assert names == []
                     assert os.fstat(sock.fileno()).st_ino not in sockets
         assert path.exists()
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path, isolated: bool) -> None:
+    (tmp_path / "program.py").write_text(PEEKS)
+    token, shown = f"t{uuid.uuid4().hex}", uuid.uuid4().hex
+    command = ("-I", "-m", "rpc_server") if isolated else ("-m", "rpc_server")
+    flags = ("--program", "program.py", "--env", f"SHOWN={shown}", "--json")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *command, *flags),
+        cwd=tmp_path,
+        env={**os.environ, "GEPA_TOKEN": token, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        batch = [{"id": "0", "data": token[:-1]}, {"id": "1", "data": shown}]
+        params = {"candidate": {"system": "x"}, "batch": batch}
+        _, answer = await asked(await url_of(process), "evaluate", params, Authorization=f"Bearer {token}")
+        hidden, found = (result["output"] for result in answer["result"]["results"])
+        assert hidden == []
+        assert found != []  # what a process was started with can be read
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.wait(), WAIT_S)
+
+
+async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_configured_file(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TELLS)
+    (tmp_path / "gepa.toml").write_text('program = "program.py"\ntoken_file = "token"\n')
+    async with started(tmp_path, GEPA_LISTEN="127.0.0.1:0") as process:
+        status, _ = await asked(await url_of(process), "discover", {}, Authorization="Bearer t")
+    assert status == 200
+    assert not (tmp_path / "token").exists()
+    async with started(tmp_path, "--token-file", "token", GEPA_LISTEN="127.0.0.1:0") as process:
+        assert process.stdout is not None
+        event = json.loads(await asyncio.wait_for(process.stdout.readline(), WAIT_S))
+    assert event["message"] == "GEPA_LISTEN and GEPA_TOKEN are set, and --token-file given: leave --token-file out"
 
 
 async def test_an_inherited_tcp_socket_is_served_at_its_address(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Python environments: what they hold, who may see what, and that each is built once."""
 
+import io
 import json
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -109,12 +111,58 @@ async def test_commands_that_build_know_where_packages_come_from_and_no_secret(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not for builds")
     monkeypatch.delenv("UV_FIND_LINKS")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    (other := wheels.with_name("other")).mkdir()
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{other} {wheels}")
     await environments.ready(GREETING, run=run, told=print)
-    for env in run.envs:
-        assert env["UV_FIND_LINKS"] == str(wheels)
+    for env, readable in zip(run.envs, run.readable, strict=True):
+        assert env["UV_FIND_LINKS"] == f"{other},{wheels}"
+        assert {str(other), str(wheels)} <= {*readable}
         assert "not for builds" not in env.values()
         assert env["HOME"] != str(Path.home())
+
+
+BACKEND = """
+import os, pathlib
+pathlib.Path(LEAK).write_text(str(dict(os.environ)))
+raise SystemExit(1)
+"""
+BUILDS_ITSELF = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+def make_sdist(folder: Path, leak: Path) -> None:
+    """The package `leaks` 1.0, whose build script writes its environment to a file and fails."""
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: leaks\nVersion: 1.0\n",
+        "pyproject.toml": BUILDS_ITSELF,
+        "backend.py": BACKEND.replace("LEAK", repr(str(leak))),
+    }
+    with tarfile.open(folder / "leaks-1.0.tar.gz", "w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"leaks-1.0/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content.encode()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PIP_EXTRA_INDEX_URL", "https://user:hidden@127.0.0.1:1/simple"),
+        ("UV_INDEX_OWN_PASSWORD", "hidden"),
+        ("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1"),
+    ],
+)
+async def test_no_build_script_runs_where_it_could_read_a_password(
+    environments: Environments, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path, name: str, value: str
+) -> None:
+    make_sdist(wheels, leak := wheels.with_name("leak"))
+    with pytest.raises(NotPrepared, match="exited with status"):
+        await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
+    leak.unlink()  # without a password it runs
+    monkeypatch.setenv(name, value)
+    with pytest.raises(NotPrepared, match="nothing is built from source: provide wheels"):
+        await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
+    assert not leak.exists()
+    await environments.ready(GREETING, run=run, told=print)  # wheels are installed
 
 
 async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(

@@ -8,7 +8,7 @@ import socket
 import aiohttp
 import pytest
 
-from sandbox_runtime.egress import Open
+from sandbox_runtime.egress import Closed, Open
 from sandbox_runtime.gateway import Listen, Policy, Refusal
 from sandbox_runtime.gateway.refusals import Refusals
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Told, sandbox
@@ -60,6 +60,29 @@ async def test_a_request_with_two_meanings_is_refused(opened: Opens, provider: S
         head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
         assert await raw(one.models, head + framing) == 400
     assert provider.seen == []
+
+
+async def test_malformed_requests_are_counted_in_one_refusal_and_leave_no_traceback(
+    opened: Opens, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened() as gateway, opened(listen=Listen()) as shared:
+        one = await sandbox(gateway)
+        head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
+        elsewhere = shared.passage("other", Closed()).models_url
+        assert elsewhere is not None
+        broken = [
+            "GET / HTTP/9.x\r\n\r\n",
+            "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+            f"{head}Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+            f"GET /{'x' * 9000} HTTP/1.1\r\n\r\n",
+        ]
+        for request in broken * 3:
+            assert await raw(one.models, request) == 400
+            assert await raw(elsewhere, request) in (400, 401)
+    assert [record.getMessage() for record in caplog.records] == []
+    (first, repeated) = told.refusals
+    assert (first.reason, first.times) == ("a request that is not valid HTTP", 1)
+    assert repeated.times == len(broken) * 3 - 1
 
 
 async def test_of_a_name_that_stands_twice_the_provider_sees_what_was_checked(
