@@ -15,6 +15,7 @@ _FOR_MUTATIONS = (
         "check_timeout_s",
         "allow",
         "deny",
+        "allow_tests",
         "max_diff_bytes",
         "max_mutations",
         "push",
@@ -38,6 +39,7 @@ class CodeSettings(BaseModel):
     # what a mutation must be like
     allow: tuple[str, ...] = ("**",)  # globs of paths, from the repository's top, that may change
     deny: tuple[str, ...] = ()  # globs of paths that may not
+    allow_tests: bool = False  # with `check_command`: tests, and what configures or runs them, may change too
     max_diff_bytes: Annotated[int, Field(ge=1)] = 256 * 2**10
     check_command: tuple[str, ...] | None = None  # tests, lint: must exit with 0 in the changed tree
     check_timeout_s: Seconds = 300.0
@@ -70,6 +72,7 @@ class CodeSettings(BaseModel):
         for name, needed, command in (
             ("build_timeout_s", "build_command", self.build_command),
             ("check_timeout_s", "check_command", self.check_command),
+            ("allow_tests", "check_command", self.check_command),
         ):
             if name in said and command is None:
                 raise ValueError(f"`{name}` means nothing without `{needed}`")

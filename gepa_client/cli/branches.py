@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -186,7 +186,7 @@ def _check_out(asked: _Asked, *, yes: bool) -> None:
     filtered = repository.filtered(left, fate.made.commit)
     texts = _texts_apart(asked)
     if asked.as_json:
-        done = {"branch": fate.made.branch, "commit": fate.made.commit, "back": back, "texts": texts}
+        done: dict[str, Any] = {"branch": fate.made.branch, "commit": fate.made.commit, "back": back, "texts": texts}
         done |= {"run_unasked": unasked, "unfiltered": filtered}
         print_json({"run": asked.run.id, "repository": str(repository.top), **done})
         return

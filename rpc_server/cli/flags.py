@@ -71,6 +71,10 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "build_timeout_s": (float, "Seconds that may take."),
     "allow": (list[str], "Glob of paths, from the repository's top, that mutations may change; all when not given."),
     "deny": (list[str], "Glob of paths that they may not."),
+    "allow_tests": (
+        bool,
+        "Mutations may change tests, and what configures or runs --check-command; otherwise they may not.",
+    ),
     "max_diff_bytes": (int, "Bytes of a mutation's diff."),
     "check_command": (str, "Tests, lint: a mutation is rejected unless it exits with 0 in the changed files."),
     "check_timeout_s": (float, "Seconds that may take."),

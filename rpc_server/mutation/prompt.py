@@ -106,6 +106,8 @@ def _rules(settings: CodeSettings) -> str:
             f"Afterwards `{shlex.join(settings.check_command)}` is run in a fresh copy and must exit with 0. Run it "
             "yourself before you end, and do not weaken what it checks."
         )
+        if not settings.allow_tests:
+            rules.append("Tests, and files that configure or run that check, may not change; add none either.")
     rules += [
         "Leave no logs, caches, build results or other files behind that are no part of the change.",
         "The texts that the program lets an optimizer change are its components: keep their names, and that they are "

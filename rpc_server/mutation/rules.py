@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from rpc_server.code_settings import CodeSettings
 from rpc_server.config import SettingsError
+from rpc_server.mutation.check_files import check_files
 from rpc_server.mutation.globs import Globs
 from rpc_server.mutation.links import leaving
 from rpc_server.mutation.rejection import rejected
+from rpc_server.settings import Settings
 from rpc_server.trees.changes import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
 
 MAX_NAME_BYTES = 255
@@ -21,17 +22,28 @@ _FILES = ("100644", "100755")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
+def judges_of(settings: Settings, prefix: str) -> tuple[str, ...]:
+    """Globs of what no mutation may change, as it decides whether the check accepts one; none without a check."""
+    if settings.check_command is None or settings.allow_tests:
+        return ()
+    return check_files(settings.check_command, program=settings.program, prefix=prefix)
+
+
 @dataclass(frozen=True)
 class Rules:
-    """`linked`: paths, from the repository's top, where every tree gets a link to the user's own files."""
+    """`linked`: paths, from the repository's top, where every tree gets a link to the user's own files.
+
+    `judges`: what decides whether the check accepts a mutation.
+    """
 
     allow: Globs
     deny: Globs
+    judges: Globs
     linked: Globs
     max_diff_bytes: int
 
     @classmethod
-    def of(cls, settings: CodeSettings, prefix: str) -> Self:
+    def of(cls, settings: Settings, prefix: str) -> Self:
         """Those of the settings; `prefix` leads from the repository's top to the settings' root.
 
         Raises:
@@ -41,6 +53,7 @@ class Rules:
             return cls(
                 allow=Globs(settings.allow),
                 deny=Globs(settings.deny),
+                judges=Globs(judges_of(settings, prefix)),
                 linked=Globs([_escaped(f"{prefix}/{link}") for link in settings.links]),
                 max_diff_bytes=settings.max_diff_bytes,
             )
@@ -80,6 +93,8 @@ class Rules:
             return f"it has mode {file.mode}; only files, executable files and symbolic links can be kept"
         if self.linked.matching(path) is not None:
             return "every tree gets a link to files outside of the repository there (`links`)"
+        if judge := self.judges.matching(path):
+            return f"it is a test or configures the check (`{judge}`), and may not change without `allow_tests`"
         if denied := self.deny.matching(path):
             return f"it may not change (`deny` has {denied!r})"
         if self.allow.matching(path) is None:

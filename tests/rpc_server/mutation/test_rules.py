@@ -1,11 +1,13 @@
 """Globs, and links that stay inside, told apart by the paths themselves."""
 
+import shlex
+
 import pytest
 
 from rpc_server.config import SettingsError
 from rpc_server.mutation.globs import Globs
 from rpc_server.mutation.links import leaving
-from rpc_server.mutation.rules import Rules
+from rpc_server.mutation.rules import Rules, judges_of
 from rpc_server.settings import Settings
 
 MEANT = [
@@ -47,6 +49,34 @@ def test_a_glob_that_cannot_be_read_is_a_fault_of_the_settings() -> None:
     settings = Settings(program="app.py", allow_mutations=True, allow=("[z-a]",))
     with pytest.raises(SettingsError, match="glob"):
         Rules.of(settings, "")
+
+
+JUDGES = {
+    "python -m pytest -q": "tests/test_a.py src/tests/x test_app.py conftest.py tox.ini src/deep/app_test.py",
+    "node --test dist/": "app.test.ts web/app.spec.js __tests__/a.js vitest.config.ts",
+    "sh checks/run.sh": "checks/run.sh",
+    "./verify": "verify",
+    "sh -c 'python tools/lint.py && make -s test'": "tools/lint.py Makefile sub/Makefile",
+    "npm test": "package.json",
+    "env A=1 bash scripts/ci": "scripts/ci",
+}
+FREE = "app.py src/testing.py notes/latest.txt contest.py web/attest/x pyproject.toml dist/x src/app.ts"
+
+
+@pytest.mark.parametrize("command", JUDGES)
+def test_tests_and_what_runs_them_may_not_change_unless_that_is_allowed(command: str) -> None:
+    given = {"program": "app.py", "allow_mutations": True, "check_command": shlex.split(command)}
+    judges = Globs(judges_of(Settings(**given), ""))
+    assert [path for path in JUDGES[command].split() if judges.matching(path) is None] == []
+    assert [path for path in FREE.split() if judges.matching(path) is not None] == []
+    assert judges_of(Settings(**given, allow_tests=True), "") == ()
+    below = Globs(judges_of(Settings(**given), "py"))
+    assert [path for path in JUDGES[command].split() if below.matching(f"py/{path}") is None] == []
+
+
+def test_the_program_itself_may_change_though_the_check_runs_it() -> None:
+    settings = Settings(program="app.py", allow_mutations=True, check_command=("python", "app.py", "tests/x"))
+    assert Globs(judges_of(settings, "")).matching("app.py") is None
 
 
 LINKS = [

@@ -395,6 +395,15 @@ async def test_a_filter_that_the_user_configured_does_not_run_what_an_agent_wrot
     assert not (tmp_path / "ran").exists()
 
 
+async def test_a_change_of_the_tests_that_judge_it_is_rejected_unless_that_is_allowed(project: Project) -> None:
+    weaken = "mkdir -p tests; echo pass > tests/test_app.py"
+    async with served(project, check_command=("true",)) as server:
+        rejected = await server.rejected("change_request", request=weaken)
+        assert (rejected["stage"], "may not change without `allow_tests`" in rejected["reason"]) == ("paths", True)
+    async with served(project, check_command=("true",), allow_tests=True) as server:
+        assert (await server.change(weaken)).files == ["tests/test_app.py"]
+
+
 async def test_a_program_below_the_top_is_served_and_changed(tmp_path: Path) -> None:
     project = Project(tmp_path / "other", {f"py/{name}": content for name, content in FILES.items()})
     async with served(project, root=project.folder / "py") as server:
