@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from sandbox_runtime.environments.built import Built, Record, Run
+from sandbox_runtime.environments.disk import BUILD_MB
 from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
 from sandbox_runtime.environments.places import (
     BUILT,
@@ -19,8 +20,8 @@ from sandbox_runtime.environments.places import (
     remove_unfinished,
     sweep,
 )
-from sandbox_runtime.environments.python import install_python, wants_python
-from sandbox_runtime.environments.site import Site
+from sandbox_runtime.environments.python import VENV, install_python, wants_python
+from sandbox_runtime.environments.site import FILES, Site
 from sandbox_runtime.locked import locked
 from sandbox_runtime.recipe import Recipe
 from sandbox_runtime.uninterrupted import to_the_end
@@ -39,11 +40,13 @@ class Environments:
 
     `folder/DIGEST/TIME/` holds one building of a recipe: `built/`, which build commands write to, and, once all of it
     is there, `complete`, which says what it is and whose time is that of its last use. What is asked for `afresh` is
-    built beside its elder, which sandboxes may be using. What nobody asked for in `KEPT_DAYS` goes.
+    built beside its elder, which sandboxes may be using. What nobody asked for in `KEPT_DAYS` goes. `build_mb`: what
+    one may hold, in MiB.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, build_mb: int = BUILD_MB) -> None:
         self.folder = (folder or default_folder()).absolute()
+        self._build_mb = build_mb
         self._swept = False
 
     async def ready(self, recipe: Recipe, *, run: Run, told: Callable[[str], None], afresh: bool = False) -> Built:
@@ -71,7 +74,7 @@ class Environments:
     async def _build(self, home: Path, recipe: Recipe, run: Run, told: Callable[[str], None]) -> Record:
         await to_the_end(remove_unfinished, home)
         place = new_place(home)
-        site = Site(place / BUILT, run, told)
+        site = Site(place / BUILT, run, told, self._build_mb)
         try:
             site.make(without_scripts(recipe.files), (MODULES,))
             parts = []
@@ -88,7 +91,7 @@ class Environments:
                 ),
                 tuple(path for part in parts for path in part.needs),
             )
-            await to_the_end(site.clean)
+            await to_the_end(site.clean, (FILES, VENV))
             finish(place, record)
         except BaseException:
             await to_the_end(remove_place, place)

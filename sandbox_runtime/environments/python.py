@@ -18,7 +18,7 @@ from sandbox_runtime.sandbox import NotPrepared, Unavailable
 OLDEST = ">=3.8"
 """What is asked for where a recipe has packages for Python and names no version: all that can serve a program."""
 
-_VENV = "venv"
+VENV = "venv"
 _MANIFESTS = ("requirements.txt", "pyproject.toml")
 _VERSION = r"\d+(\.\d+)*(a|b|rc)?\d*(\.\*)?"
 _REQUEST = re.compile(
@@ -41,7 +41,7 @@ async def install_python(recipe: Recipe, site: Site) -> Record:
     uv = uv_program()
     interpreter = await _interpreter(uv, (recipe.python or OLDEST).strip(), site)
     prefix = await _prefix(interpreter)
-    venv = site.folder / _VENV
+    venv = site.folder / VENV
     make = [uv, "venv", "--quiet", "--no-project", "--python", interpreter, str(venv)]
     await site.run(make, readable=(uv, str(prefix)))
     mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far

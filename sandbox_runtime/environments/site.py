@@ -2,11 +2,12 @@
 
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_runtime.environments.built import Run
+from sandbox_runtime.environments.disk import BUILD_MB, within
 from sandbox_runtime.environments.places import discard
 from sandbox_runtime.environments.variables import build_variables, holds_password, readable_by
 from sandbox_runtime.sandbox import NotPrepared
@@ -30,12 +31,13 @@ class Site:
     """The folder that is built in.
 
     Once a command of somebody's has run here, nothing in it can be trusted: all that this process writes there, `make`
-    writes.
+    writes. `most_mb`: what it may hold, in MiB.
     """
 
     folder: Path
     runner: Run
     told: Callable[[str], None]
+    most_mb: int = BUILD_MB
 
     @property
     def may_build(self) -> bool:
@@ -73,15 +75,17 @@ class Site:
                 return False
         return True
 
-    def clean(self) -> None:
-        """Remove what only building needed. Blocks."""
-        discard(self.folder / _SCRATCH)
+    def clean(self, kept: Collection[str]) -> None:
+        """Remove everything but these folders: what only building needed, and what builds left beside. Blocks."""
+        for path in self.folder.iterdir():
+            if path.name not in kept:
+                discard(path)
 
     async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, readable: Sequence[str]) -> None:
         """Run a command here, its caches and home in the scratch folder, so that no build can spoil another's.
 
         Raises:
-            NotPrepared: it failed; the text has the end of what it wrote.
+            NotPrepared: it failed, and the text has the end of what it wrote; or the folder holds too much.
         """
         scratch = str(self.folder / _SCRATCH)
         given = build_variables(os.environ)
@@ -95,8 +99,9 @@ class Site:
             **(env or {}),
         }
         name = Path(argv[0]).name
+        building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
         try:
-            status, output = await self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
+            status, output = await within(self.folder, self.most_mb, building)
         except TimeoutError:
             raise NotPrepared(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
         if status != 0:

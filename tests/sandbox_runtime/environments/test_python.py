@@ -5,7 +5,9 @@ import json
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,18 +131,30 @@ raise SystemExit(1)
 BUILDS_ITSELF = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
-def make_sdist(folder: Path, leak: Path) -> None:
-    """The package `leaks` 1.0, whose build script writes its environment to a file and fails."""
+def make_sdist(folder: Path, leak: Path, code: str = BACKEND) -> None:
+    """The package `leaks` 1.0, built by `code`, which by default writes its environment to a file and fails."""
     files = {
         "PKG-INFO": "Metadata-Version: 2.1\nName: leaks\nVersion: 1.0\n",
         "pyproject.toml": BUILDS_ITSELF,
-        "backend.py": BACKEND.replace("LEAK", repr(str(leak))),
+        "backend.py": code.replace("LEAK", repr(str(leak))),
     }
     with tarfile.open(folder / "leaks-1.0.tar.gz", "w:gz") as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(f"leaks-1.0/{name}")
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content.encode()))
+
+
+FILLS = """
+import time
+with open("filled", "wb") as file:
+    for _ in range(200):
+        file.write(bytes(2**20))
+        file.flush()
+        time.sleep(0.005)
+open(LEAK, "w").close()
+time.sleep(60)
+"""
 
 
 @pytest.mark.parametrize(
@@ -163,6 +177,27 @@ async def test_no_build_script_runs_where_it_could_read_a_password(
         await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
     assert not leak.exists()
     await environments.ready(GREETING, run=run, told=print)  # wheels are installed
+
+
+async def test_a_build_that_fills_the_disk_is_ended_and_removed(cache: Path, run: HostRun, wheels: Path) -> None:
+    make_sdist(wheels, filled := wheels.with_name("filled"), FILLS)
+    with pytest.raises(NotPrepared, match="writes more than 16 MiB to the disk"):
+        await Environments(cache, build_mb=16).ready(Recipe(packages=("leaks",)), run=run, told=print)
+    assert not filled.exists()  # it was ended long before all of it was written
+    assert places(cache) == []
+    await Environments(cache, build_mb=16).ready(GREETING, run=run, told=print)
+
+
+async def test_what_a_build_leaves_beside_the_environment_is_not_kept(cache: Path, wheels: Path) -> None:
+    class Littering(HostRun):
+        async def __call__(self, argv: Sequence[str], cwd: Path, *others: Any) -> tuple[int, bytes]:
+            (cwd / "litter").mkdir(exist_ok=True)
+            (cwd / "litter" / "file").write_text("x")
+            return await super().__call__(argv, cwd, *others)
+
+    built = await Environments(cache).ready(GREETING, run=Littering(), told=print)
+    site = Path(built.env["VIRTUAL_ENV"]).parent
+    assert sorted(path.name for path in site.iterdir()) == ["files", "venv"]
 
 
 async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
