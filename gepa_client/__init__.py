@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gepa_client.extras import missing
+
 if TYPE_CHECKING:
     from gepa_client.adapter import RemoteAdapter
     from gepa_client.batches import Trajectory
@@ -64,6 +66,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if (absent := missing()) is not None:
+        raise ModuleNotFoundError(absent)
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

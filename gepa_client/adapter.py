@@ -65,7 +65,7 @@ class RemoteAdapter:
     `propose_new_texts`: the program's own proposals, with which GEPA needs no `reflection_lm` and ignores one; None
     where the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
     `failures`: what GEPA swallowed. `commits`: what is known of commits that mutations made; an endpoint that lacks one
-    is brought it.
+    is brought it. `allow_mixed_programs`: servers whose programs have different names may share the work.
 
     Raises:
         Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
@@ -89,6 +89,7 @@ class RemoteAdapter:
         allow_insecure: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         splits: Callable[[DiscoverResult], list[str]] | None = None,
+        allow_mixed_programs: bool = False,
         journal: Journal | None = None,
         recorded: DiscoverResult | None = None,
     ) -> None:
@@ -105,6 +106,7 @@ class RemoteAdapter:
                 first_backoff_s=first_backoff_s,
                 max_outage_s=max_outage_s,
                 wanted=splits,
+                allow_mixed_programs=allow_mixed_programs,
                 on_event=on_fleet or (lambda _event: None),
                 on_token=self.journal.secrets.add,
                 bundles=self.commits,

@@ -246,7 +246,7 @@ class _Batch:
 def answered(rows: Sequence[AnyRow], results: Results) -> Answered[Results]:
     """Results with what they cost; raises `NoVerdict` where an example has none."""
     usage = _usage(results)
-    unpriced = sum((result.get("usage") or {}).get("cost_usd") is None for result in results)
+    unpriced = sum(map(_is_unpriced, results))
     seconds = sum(result["seconds"] for result in results)
     for row, result in zip(rows, results, strict=True):
         if result["status"] in NO_VERDICT:
@@ -290,6 +290,15 @@ def _usage(results: Results) -> dict[str, Any] | None:
 
 def _number(value: Any) -> int | float:
     return value if isinstance(value, int | float) else 0
+
+
+def _is_unpriced(result: dict[str, Any]) -> bool:
+    """Whether it may have cost something that is not known.
+
+    An attempt that the infrastructure refused (a 429, a lost connection) and that reports no usage cost nothing.
+    """
+    usage = result.get("usage") or {}
+    return usage.get("cost_usd") is None and not (result["status"] in NO_VERDICT and not usage)
 
 
 def _for_scoring(result: dict[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,8 @@ def open_runtime(
         except ModuleNotFoundError as error:
             if error.name != "modal":
                 raise
-            raise Unavailable("sandboxes on Modal need its package: pip install 'evolverpc[modal]'") from None
+            raise Unavailable(
+                "sandboxes on Modal need its package: run pip install '.[modal]' in the folder of evolverpc"
+            ) from None
         return ModalRuntime() if app_name is None else ModalRuntime(app_name)
     raise ValueError(f"{kind!r} is no kind of runtime: one of {', '.join(RUNTIMES)}")

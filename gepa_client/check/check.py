@@ -17,12 +17,14 @@ from gepa_client.code import Evolve
 from gepa_client.code.named import code_of, texts_of
 from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
+from gepa_client.fleet.agreement import differences
 from gepa_client.fleet.roster import Address
 from gepa_client.held import held_rows
 from gepa_client.jobs import Job, run_all
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RESENDS, RpcClient
 from gepa_client.run import splits
+from gepa_client.run.budget import metric_calls
 from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
 from gepa_client.run.settings import SettingsError
@@ -111,6 +113,7 @@ class _Attempt:
         self.steps: list[Step] = []
         self.examples: list[CheckedExample] = []
         self.took: list[float] = []
+        self.budget: int | None = None
         self.timing: Timing | None = None
         self.reached = True
         self.fatal = False  # no other server would change what was found
@@ -178,8 +181,8 @@ class _Attempt:
         if not _are_zero(results) or self.evolve != "prompts" or _is_blank(discovery) or broken(results):
             return []
         count = MORE_ROWS * len(results)
-        if self.config.max_metric_calls is not None:
-            count = min(count, self.config.max_metric_calls - len(results))
+        if self.budget is not None:
+            count = min(count, self.budget - len(results))
         if discovery.limits.whole_batches:
             count = min(count, discovery.limits.max_batch_size)
         spent = sum(example.cost_usd or 0.0 for example in self.examples)
@@ -241,23 +244,37 @@ class _Attempt:
     async def _meet_others(self, discovery: DiscoverResult) -> None:
         """How many examples all servers together run at once."""
         self.at_once = discovery.limits.max_concurrency
-        for found in await asyncio.gather(*(_met(at, resends=0) for at in self.others)):
-            if isinstance(found, DiscoverResult):
-                self.at_once += found.limits.max_concurrency
-            else:
+        answers = await asyncio.gather(*(_met(at, resends=0) for at in self.others))
+        for at, found in zip(self.others, answers, strict=True):
+            if not isinstance(found, DiscoverResult):
                 self.note("handshake", "warning", summary(found))
+                continue
+            self.at_once += found.limits.max_concurrency
+            mixed = self.config.allow_mixed_programs
+            if different := differences(discovery, found, (), allow_mixed_programs=mixed):
+                self.note("handshake", "failed", f"{at.url} does not serve the same: {'; '.join(different)}")
 
     async def _rows(self, discovery: DiscoverResult) -> list[AnyRow]:
         """All training rows; none if they cannot be read."""
         held = {split: info.size for split, info in discovery.datasets.items()}
         try:
-            rows = await splits.training_rows(self.config, held, functools.partial(held_rows, self.client))
+            fetch = functools.partial(held_rows, self.client)
+            rows = await splits.training_rows(self.config, held, fetch)
+            val = None
+            if self.config.auto is not None or self.config.max_full_evals is not None:
+                val = await splits.rows_of(splits.sources(self.config, held)["val"], "valset", held, fetch)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
+        self.budget = metric_calls(
+            self.config,
+            texts=len(texts_of(discovery.program.seed_candidate)),
+            train=len(rows),
+            val=len(val) if val is not None else None,
+        )
         count = min(self.wanted, discovery.limits.max_batch_size, len(rows))
         self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.train_name(self.config, held)}")
         return list(rows)
@@ -305,7 +322,7 @@ class _Attempt:
 
     def _time(self, all_s: float) -> None:
         costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
-        budget = self.config.max_metric_calls if self.config.ends else ASSUMED_BUDGET
+        budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = _mean(self.took)
         at_once = self.at_once
         minibatch = min(self.config.reflection_minibatch_size or 3, at_once)

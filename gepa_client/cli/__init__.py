@@ -1,5 +1,18 @@
 """The command `gepa-client`: what it can do, and nothing loaded that the chosen command does not need."""
 
-from gepa_client.cli.app import main
+import sys
+
+from gepa_client.extras import missing
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    absent = missing()
+    if absent is not None:
+        sys.stderr.write(f"gepa-client: {absent}\n")
+        sys.exit(2)
+    from gepa_client.cli.app import main as run  # which needs the packages
+
+    run()

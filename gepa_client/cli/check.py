@@ -18,7 +18,7 @@ from gepa_client.cli.console import fail, make, safe, safe_line, say
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.sandboxed import sandboxed
 from gepa_client.cli.stored import print_json
-from gepa_client.run.config import RunConfig
+from gepa_client.run.config import CALL_BUDGETS, RunConfig
 from gepa_client.run.settings import SettingsError, load
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ def _count(count: int, what: str) -> str:
 
 def _next(report: "CheckReport", typed: flags.Typed) -> str:
     budget = report.timing.budget if report.timing else None
-    command = typed.command("optimize", **({"max_metric_calls": budget} if budget is not None else {}))
+    is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
+    command = typed.command("optimize", **({"max_metric_calls": budget} if budget is not None and not is_given else {}))
     nobody = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
     return f"{command} --reflection-lm MODEL" if nobody else command
 

@@ -9,13 +9,19 @@ Wanted = Callable[[DiscoverResult], list[str]]
 """The names of the splits that a run uses, of those a server describes."""
 
 
-def differences(leader: DiscoverResult, other: DiscoverResult, splits: Iterable[str]) -> list[str]:
+def differences(
+    leader: DiscoverResult, other: DiscoverResult, splits: Iterable[str], *, allow_mixed_programs: bool = False
+) -> list[str]:
     """What `other` has otherwise than `leader`, one phrase each; empty where they agree.
 
-    Compared are the components' names, the commit that the code starts from (on whatever branch it is), the digests of
-    `splits`, the program's version where both declare one, and whether batches must stay whole.
+    Compared are the programs' names (unless `allow_mixed_programs`), the components' names, the commit that the code
+    starts from (on any branch), the digests of `splits`, the program's version where both declare one, and whether
+    batches must stay whole.
     """
     found = []
+    names = (leader.program.name, other.program.name)
+    if names[0] != names[1] and not allow_mixed_programs:
+        found.append(f"program: {names[1]} instead of {names[0]} (--allow-mixed-programs accepts other names)")
     ours, theirs = ({part.name for part in each.program.components} for each in (leader, other))
     if ours != theirs:
         without_trees = {GIT_BRANCH} <= ours - theirs <= set(CODE_COMPONENTS)

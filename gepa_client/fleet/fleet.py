@@ -27,7 +27,8 @@ class Fleet:
 
     `max_attempts`: attempts that reached a server, before the run pauses. `first_backoff_s`: the mean wait after the
     first failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is
-    up. `wanted`: names the splits whose rows must be the same everywhere. `on_event`: told of each change of state.
+    up. `wanted`: names the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
+    names may work together, if all else is the same. `on_event`: told of each change of state.
     `on_token`: told each token before it is used, as its file may be written while the fleet works. `bundles`: commits
     of candidates, brought to endpoints that lack them.
     """
@@ -39,6 +40,7 @@ class Fleet:
         first_backoff_s: float = 0.5,
         max_outage_s: float = 600.0,
         wanted: Wanted | None = None,
+        allow_mixed_programs: bool = False,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
         bundles: Bundles | None = None,
@@ -52,6 +54,7 @@ class Fleet:
         self._members = Members(
             self._slots,
             wanted=wanted,
+            allow_mixed_programs=allow_mixed_programs,
             outage=Outage(max_outage_s, on_event, lambda words: self._stops.interrupt(Interrupted("paused", words))),
             on_event=on_event,
             on_token=on_token,

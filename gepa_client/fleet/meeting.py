@@ -35,6 +35,7 @@ class Met:
 async def meet(
     endpoints: Sequence[Endpoint],
     wanted: Wanted | None,
+    allow_mixed_programs: bool,
     on_token: Callable[[str], None],
     on_refused: Callable[[Endpoint, Exception], None],
 ) -> Met:
@@ -61,7 +62,7 @@ async def meet(
         await asyncio.sleep(RENEWAL_LOOK_S)
     if not met.answered:
         raise _nobody(met.silent)
-    _agree(met, wanted)
+    _agree(met, wanted, allow_mixed_programs)
     return met
 
 
@@ -93,11 +94,11 @@ def _nobody(silent: list[tuple[Endpoint, Exception]]) -> Exception:
     return ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {told}", sent=False)
 
 
-def _agree(met: Met, wanted: Wanted | None) -> None:
+def _agree(met: Met, wanted: Wanted | None, allow_mixed_programs: bool) -> None:
     splits = wanted(met.leader) if wanted is not None else ()
     told = []
     for endpoint, discovery in met.answered[1:]:
-        if found := differences(met.leader, discovery, splits):
+        if found := differences(met.leader, discovery, splits, allow_mixed_programs=allow_mixed_programs):
             told.append(f"{endpoint.url}: {'; '.join(found)}")
     if told:
         first = met.answered[0][0]

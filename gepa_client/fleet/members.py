@@ -39,6 +39,7 @@ class Members:
         slots: Slots,
         *,
         wanted: Wanted | None,
+        allow_mixed_programs: bool,
         outage: Outage,
         on_event: Callable[[FleetEvent], None],
         on_token: Callable[[str], None],
@@ -49,6 +50,7 @@ class Members:
         self.outage = outage
         self._slots = slots
         self._wanted = wanted
+        self._allow_mixed_programs = allow_mixed_programs
         self._on_event = on_event
         self.on_token = on_token
         self._on_end = on_end
@@ -72,6 +74,7 @@ class Members:
         met = await meet(
             found,
             self._wanted,
+            self._allow_mixed_programs,
             self.on_token,
             lambda endpoint, error: self._tell("resting", endpoint, summary(error)),
         )
@@ -175,7 +178,8 @@ class Members:
 
     def _differences(self, discovery: DiscoverResult) -> list[str]:
         leader = self.leader if self.leader is not None else discovery
-        return differences(leader, discovery, self._wanted(leader) if self._wanted is not None else ())
+        splits = self._wanted(leader) if self._wanted is not None else ()
+        return differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs)
 
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
         """Let the endpoint work; whoever waits for an instance that is no longer there is told first."""

@@ -30,7 +30,9 @@ def open_store(url_or_path: str) -> Store:
         except ModuleNotFoundError as error:
             if error.name not in {"pymongo", "bson"}:
                 raise
-            raise JournalError("a MongoDB store needs pymongo: pip install 'evolverpc[mongo]'") from error
+            raise JournalError(
+                "a MongoDB store needs pymongo: run pip install '.[mongo]' in the folder of evolverpc"
+            ) from error
         return MongoStore(url_or_path)
     if separator:
         raise JournalError(f"no store is known for {scheme}:// ; give a path for SQLite or a mongodb:// URL")

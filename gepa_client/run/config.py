@@ -49,6 +49,9 @@ class ServerSettings(Group):
         None, description="File that holds the token of every server in `url`; without it GEPA_TOKEN is read."
     )
     allow_insecure: bool = Field(False, description="Allow plain http to other machines.")
+    allow_mixed_programs: bool = Field(
+        False, description="Let servers work together whose programs have different names but the same components."
+    )
     max_attempts: PositiveInt = Field(5, description="Times one example is tried when the infrastructure fails.")
     max_outage_s: PositiveFloat = Field(
         600.0, description="Seconds without any server that answers, after which the run is paused."
@@ -76,6 +79,12 @@ class BudgetSettings(Group):
     """When to stop: at least one of these."""
 
     max_metric_calls: PositiveInt | None = Field(None, description="Examples evaluated in all, checked per iteration.")
+    auto: Literal["light", "medium", "heavy"] | None = Field(
+        None, description="`max_metric_calls` by the formula of `dspy.GEPA(auto=...)`, from the rows and the texts."
+    )
+    max_full_evals: PositiveInt | None = Field(
+        None, description="`max_metric_calls` as so many evaluations of all training and validation rows."
+    )
     max_cost_usd: PositiveFloat | None = Field(
         None, description="US dollars spent in all, as far as servers and models say what they cost."
     )
@@ -254,7 +263,10 @@ CODE_ONLY = (
 BESIDE_PROMPTS = ("prompts_per_code", "code_until")
 """Settings that share the steps out between code and prompts."""
 
-ENDINGS = ("max_metric_calls", "max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score")
+CALL_BUDGETS = ("max_metric_calls", "auto", "max_full_evals")
+"""Settings each of which limits the metric calls; at most one of them is given."""
+
+ENDINGS = (*CALL_BUDGETS, "max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score")
 """Settings each of which ends a run, as `stop_callbacks` does."""
 
 
@@ -274,6 +286,8 @@ class RunConfig(
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         self._names_servers()
+        if len(budgets := [name for name in CALL_BUDGETS if getattr(self, name) is not None]) > 1:
+            raise ValueError(f"{' and '.join(budgets)} all limit the metric calls: give one of them")
         if self.proposals is not None and "sampling_strategy" in self.model_fields_set:
             raise ValueError("proposals and sampling_strategy say the same thing: leave one of them out")
         if self.proposals is not None:

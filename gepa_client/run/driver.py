@@ -9,6 +9,7 @@ import orjson
 
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details
+from gepa_client.code.named import texts_of
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
 from gepa_client.events import CallRefused, Emit, Finished, FleetChanged, ModelCalls, Phase, Started, Warned
 from gepa_client.failed_examples import failed_examples
@@ -28,6 +29,7 @@ from gepa_client.run import folder as files
 from gepa_client.run import splits as rows_of
 from gepa_client.run.abandoning import Abandoning
 from gepa_client.run.beginning import Beginning
+from gepa_client.run.budget import resolved
 from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
 from gepa_client.run.disk import stop_for
@@ -234,6 +236,7 @@ class _Drive:
                 self.gateway.begin(journal, self.store, self.emit)
                 self.gateway.when_capped(between.capped)
                 beginning = self._begin(run, journal, adapter)
+                self._resolve_budget(run, beginning, counters)
                 failure_stop.begin(evolve_of(self.config, beginning.discovery))
                 kept = {candidate.index: candidate for candidate in self.store.candidates(run.id)}
                 optimization = Optimization(
@@ -283,6 +286,7 @@ class _Drive:
             on_example=on_example,
             on_fleet=tell,
             splits=used,
+            allow_mixed_programs=config.allow_mixed_programs,
             journal=journal,
         )
 
@@ -312,6 +316,27 @@ class _Drive:
                 )
             )
         return beginning
+
+    def _resolve_budget(self, run: StoredRun, beginning: Beginning, counters: Counters) -> None:
+        """Turn a budget in words into a number of metric calls, which is what the record keeps."""
+        if self.config.auto is None and self.config.max_full_evals is None:
+            return
+        rows = beginning.splits
+        config = resolved(
+            self.config,
+            texts=len(texts_of(beginning.seed_candidate)),
+            train=len(rows.train),
+            val=len(rows.val) if rows.val is not rows.train else None,
+        )
+        done = run.counters.get("metric_calls", 0)
+        if (config.max_metric_calls or 0) < done:
+            raise SettingsError(
+                f"the budget comes to {config.max_metric_calls:,} metric calls, less than the {done:,} that are "
+                f"recorded of run {run.id}: give --max-metric-calls {done} or more"
+            )
+        self.config = config
+        counters.set(max_metric_calls=config.max_metric_calls)
+        self.store.update(run.id, {"config": config.recorded()}, owner=self.job.owner)
 
 
 def _inherited(run: StoredRun) -> int:

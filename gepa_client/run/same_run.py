@@ -2,20 +2,21 @@
 
 from typing import Any
 
-from gepa_client.run.config import OutputSettings, RunConfig, TrackingSettings
+from gepa_client.run.config import CALL_BUDGETS, OutputSettings, RunConfig, TrackingSettings
 from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import NOT_RECORDED
 
 MAY_CHANGE = frozenset(
     {
         # who does the work: answers come from the same program wherever it is
-        *("url", "fleet", "token_file", "allow_insecure", "max_attempts", "max_outage_s"),
+        *("url", "fleet", "token_file", "allow_insecure", "allow_mixed_programs", "max_attempts", "max_outage_s"),
         *("score_with", "score_token_file"),
         *SandboxSettings.model_fields,
         # where the rows are; that they are the same rows is seen in the rows themselves
         *("trainset", "valset", "testset"),
         # when to stop
-        *("max_metric_calls", "max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score"),
+        *CALL_BUDGETS,
+        *("max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score"),
         *("stop_callbacks", "max_failed_iterations", "failure_stop", "raise_on_exception"),
         # how fast a model is asked
         *("reflection_workers", "reflection_per_minute"),

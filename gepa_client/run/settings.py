@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gepa_client.causes import unreadable
-from gepa_client.run.config import DEPENDS, MODEL_ONLY, REPLACED, RunConfig
+from gepa_client.run.config import CALL_BUDGETS, DEPENDS, MODEL_ONLY, REPLACED, RunConfig
 from gepa_client.run.paths import rooted
 from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import NOT_RECORDED, left_out
@@ -32,7 +32,8 @@ REPO_AND_FLEET = (
 )
 NO_END = (
     "nothing says when to stop: give --max-metric-calls N "
-    "(or --max-cost-usd, --max-seconds, --patience, --target-score, --max-reflection-cost, --stop-callbacks)"
+    "(or --auto light|medium|heavy, --max-full-evals N, --max-cost-usd, --max-seconds, --patience, --target-score, "
+    "--max-reflection-cost, --stop-callbacks)"
 )
 RECORD = "the run's record"
 
@@ -42,6 +43,7 @@ REPLACES: dict[str, tuple[str, ...]] = {
     "repo": ("url", "fleet", "token_file"),
     "git_token_file": ("github_app_id", "github_app_key_file", "github_installation_id"),
     "github_app_id": ("git_token_file",),
+    **{name: tuple(other for other in CALL_BUDGETS if other != name) for name in CALL_BUDGETS},
     "proposals": ("sampling_strategy",),
     "sampling_strategy": ("proposals",),
     "reflection_lm": ("reflection",),

@@ -106,8 +106,8 @@ def agent_from(settings: CodeSettings) -> Agent:
         return CommandAgent(settings.agent_command, timeout_s=settings.agent_timeout_s)
     if importlib.util.find_spec("claude_agent_sdk") is None:
         raise SettingsError(
-            "`allow_mutations`: the coding agent is not installed: `pip install 'evolverpc[agent]'`, "
-            "or name one of your own with `agent_command`"
+            "`allow_mutations`: the coding agent is not installed: run pip install '.[agent]' in the folder of "
+            "evolverpc, or name one of your own with `agent_command`"
         )
     return ClaudeAgent(
         model=settings.agent_model,

@@ -164,6 +164,7 @@ def _uv() -> str:
         found = shutil.which("uv")
     if found is None:
         raise _failed(
-            "what the program requires changed, and there is no uv to install it: pip install 'evolverpc[agent]'"
+            "what the program requires changed, and there is no uv to install it: "
+            "run pip install '.[agent]' in the folder of evolverpc"
         )
     return found

@@ -70,7 +70,9 @@ def uv_program() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if found is None:
-        raise Unavailable("there is no uv to build environments with: pip install 'evolverpc[sandbox]'")
+        raise Unavailable(
+            "there is no uv to build environments with: run pip install '.[sandbox]' in the folder of evolverpc"
+        )
     return found
 
 

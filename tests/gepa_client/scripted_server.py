@@ -45,6 +45,7 @@ class ScriptedServer:
         self.limits = {"max_concurrency": 8, "max_batch_size": 100, "max_request_bytes": 2**24}
         self.seed_candidate = {"system": "seed system", "style": "seed style"}
         self.instance_id = "first"
+        self.name = "scripted"  # the program's
         self.version: str | None = None  # the program's
         self.token = TOKEN
         self.proxy_token: str | None = None  # of whoever stands before it
@@ -131,7 +132,7 @@ class ScriptedServer:
                 "protocol_versions": ["1"],
                 "server": {"name": "scripted", "version": "0", "language": "python", "instance_id": self.instance_id},
                 "program": {
-                    "name": "scripted",
+                    "name": self.name,
                     "version": self.version,
                     "components": [{"name": name} for name in names],
                     "seed_candidate": self.seed_candidate,

@@ -184,7 +184,7 @@ def missing(backend: str) -> str | None:
     if backend != "process" and shutil.which("bwrap") is None:
         return f"{backend}: needs bubblewrap (apt-get install bubblewrap)"
     if backend == "modal" and importlib.util.find_spec("modal") is None:
-        return "modal: needs its package (pip install 'evolverpc[modal]')"
+        return "modal: needs its package (pip install '.[modal]')"
     return None
 
 

@@ -35,7 +35,9 @@ def _needed() -> Iterator[Path]:
     for name in _PACKAGES:
         found = importlib.util.find_spec(name)
         if found is None or not found.submodule_search_locations:
-            raise Unavailable(f"the package `{name}` is not installed: pip install 'evolverpc[server,sandbox]'")
+            raise Unavailable(
+                f"the package `{name}` is not installed: run pip install '.[server,sandbox]' in the folder of evolverpc"
+            )
         yield from (Path(folder) for folder in found.submodule_search_locations)
 
 

@@ -9,7 +9,7 @@ from protocol import DiscoverResult
 def described(**changed: Any) -> DiscoverResult:
     names = changed.get("components", ["a", "b"])
     program = {
-        "name": "p",
+        "name": changed.get("name", "p"),
         "version": changed.get("version"),
         "digest": changed.get("digest"),
         "components": [{"name": name} for name in names],
@@ -48,6 +48,7 @@ def test_what_does_not_change_a_score_may_differ(leader, other):
     [
         ({}, {"components": ["a"]}, "components: a instead of a, b"),
         ({"version": "1"}, {"version": "2"}, "program version: 2 instead of 1"),
+        ({}, {"name": "q"}, "program: q instead of p (--allow-mixed-programs accepts other names)"),
         ({}, {"whole_batches": True}, "batches: it wants whole batches, the leader takes single examples"),
         ({"datasets": {"val": {"size": 1, "digest": "x"}}}, {}, "split val: it has none"),
         (
@@ -77,3 +78,7 @@ def test_digests_that_other_servers_made_otherwise_are_no_doubt(server):
 def test_all_differences_are_told_at_once():
     leader, other = described(version="1"), described(version="2", components=["c"], whole_batches=True)
     assert len(differences(leader, other, [])) == 3
+
+
+def test_programs_of_different_names_agree_where_that_is_allowed():
+    assert differences(described(), described(name="q"), [], allow_mixed_programs=True) == []

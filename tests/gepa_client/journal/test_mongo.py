@@ -171,4 +171,4 @@ def test_the_package_loads_without_pymongo_and_says_how_to_get_it() -> None:
         "open_store('mongodb://h/d')"
     )
     ended_ = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert ended_.stderr.strip().endswith("JournalError: a MongoDB store needs pymongo: pip install 'evolverpc[mongo]'")
+    assert "JournalError: a MongoDB store needs pymongo: run pip install '.[mongo]'" in ended_.stderr

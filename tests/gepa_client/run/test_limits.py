@@ -12,7 +12,7 @@ import pytest
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
-from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.scripted_server import Host, failed
 from tests.gepa_client.words import Script, rows, scored
 
 Serve = Callable[[Script], str]
@@ -59,6 +59,23 @@ def test_money_ends_a_run_between_examples_and_keeps_its_best(
         made = [attempt for attempt in attempts if attempt.outcome != "refused"]  # never sent: the money was spent
         assert len(words.calls("evaluate")) == len(made)
         assert store.run(run_id).counters["spent_usd"] == pytest.approx(len(made) * 0.01)
+
+
+def test_attempts_that_the_infrastructure_refused_need_no_price(serve: Serve, cli: Cli, words: Script) -> None:
+    refused: set[str] = set()
+
+    def limited(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if row["text"] not in {"row 1", "row 2", "row 100"} - refused:
+            return priced(row, candidate)
+        refused.add(row["text"])
+        return failed("infra_error", "RateLimitError", "429 Too Many Requests")
+
+    words.evaluate = limited
+    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check", "--json")
+    assert ended.status == 0, ended.stderr
+    assert "row 100" in refused
+    assert ended.event("finished")["unpriced"] == {}
+    assert "no price is known" not in ended.stdout
 
 
 def test_unknown_prices_are_said_and_end_a_run_that_only_money_would_end(

@@ -61,3 +61,17 @@ def test_a_token_file_that_is_gone_is_a_fault_where_no_server_has_another(serve:
     assert ended.status == 2
     assert "gone: no such file" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_programs_of_different_names_do_not_share_a_run_unless_that_is_allowed(serve: Serve, cli: Cli) -> None:
+    first, second = program("proposals"), program("proposals")
+    second.name = "another"
+    urls = serve(first), serve(second)
+    refused = cli("optimize", *urls, "--max-metric-calls", 40, "--no-check")
+    assert refused.status == 2, refused.stderr
+    shown = " ".join((refused.stdout + refused.stderr).split())
+    assert "program: another instead of scripted (--allow-mixed-programs accepts other names)" in shown
+    assert not first.calls("evaluate")
+    ended = cli("optimize", *urls, "--max-metric-calls", 40, "--no-check", "--allow-mixed-programs")
+    assert ended.status == 0, ended.stderr
+    assert second.calls("evaluate")

@@ -1,0 +1,58 @@
+"""Budgets in words come to the metric calls that `dspy.GEPA` makes of them, and are recorded as that number."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gepa_client.run.budget import metric_calls
+from gepa_client.run.settings import SettingsError, load
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.words import Script, rows
+
+URL = {"url": ["http://127.0.0.1:1"]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "texts", "val", "calls"),
+    [
+        # by dspy.GEPA.auto_budget of DSPy 3.4.1: num_preds, valset_size
+        ({"auto": "light"}, 1, 0, 380),
+        ({"auto": "light"}, 1, 100, 780),
+        ({"auto": "medium"}, 1, 100, 1190),
+        ({"auto": "heavy"}, 1, 100, 1735),
+        ({"auto": "light"}, 3, 50, 1515),
+        ({"auto": "light"}, 1, None, 580),  # the 50 training rows are validated on
+        ({"max_full_evals": 4}, 1, 30, 320),
+        ({"max_full_evals": 4}, 1, None, 200),
+        ({"max_metric_calls": 7}, 1, 30, 7),
+    ],
+)
+def test_a_budget_comes_to_as_many_metric_calls_as_with_dspy(
+    flags: dict[str, Any], texts: int, val: int | None, calls: int
+) -> None:
+    assert metric_calls(load(None, URL | flags), texts=texts, train=50, val=val) == calls
+
+
+def test_only_one_budget_of_metric_calls_is_taken_and_a_flag_replaces_the_one_of_a_file(tmp_path: Any) -> None:
+    with pytest.raises(SettingsError, match="max_metric_calls and auto all limit the metric calls"):
+        load(None, URL | {"auto": "light", "max_metric_calls": 5})
+    (tmp_path / "run.toml").write_text('auto = "heavy"\n')
+    settings = load(tmp_path / "run.toml", URL | {"max_full_evals": 3})
+    assert (settings.auto, settings.max_full_evals) == (None, 3)
+
+
+def test_a_run_ends_at_its_budget_in_words_and_records_the_number(
+    serve: Callable[[Script], str], cli: Callable[..., Ran]
+) -> None:
+    url = serve(Script(seed={"rules": "red"}, datasets={"train": rows(12), "val": rows(6, 100)}))
+    ended = cli("optimize", url, "--max-full-evals", 2, "--json")
+    assert ended.status == 0, ended.stderr
+    assert ended.event("started")["max_metric_calls"] == 36
+    assert ended.event("finished")["reason"] == "max_metric_calls of 36 is reached"
+    recorded = ended.event("started")["config"]
+    assert (recorded["max_metric_calls"], recorded["max_full_evals"]) == (36, None)
+    report = json.loads(cli("check", url, "--auto", "light", "--json").stdout)
+    assert report["timing"]["budget"] == 404
+    assert "--auto light" in cli("check", url, "--auto", "light").stdout.splitlines()[-1]
