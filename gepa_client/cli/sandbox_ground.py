@@ -246,6 +246,7 @@ def _providers(settings: RunConfig) -> list[Provider]:
             dialect=provider.dialect,
             key_header=provider.key_header,
             counts_streams=provider.counts_streams,
+            extra_fields=provider.extra_fields,
         )
         for name, provider in (settings.model_providers or {}).items()
     ]

@@ -23,7 +23,8 @@ class ModelProvider(Group):
 
     `key_env`: the variable of this environment that holds its key, None where it wants none. `dialect`: whose API it
     speaks. `key_header`: what carries the key, where that is not its dialect's. `counts_streams`: whether it takes
-    OpenAI's `stream_options.include_usage`.
+    OpenAI's `stream_options.include_usage`. `extra_fields`: fields of request bodies that are forwarded to it besides
+    those of the OpenAI or Anthropic API.
     """
 
     base_url: str
@@ -31,6 +32,7 @@ class ModelProvider(Group):
     dialect: Literal["openai", "anthropic"] = "openai"
     key_header: str | None = None
     counts_streams: bool = True
+    extra_fields: tuple[str, ...] = ()
 
 
 class SandboxSettings(Group):

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from sandbox_runtime.gateway.fields import first_refused
 from sandbox_runtime.gateway.prices import Price
 from sandbox_runtime.gateway.providers import FREE, Provider
 from sandbox_runtime.gateway.reaching import reaches, unpriced
@@ -39,12 +40,13 @@ _NUMBERS = {
 }
 """What is a whole number, and how large it may be."""
 
-_NOT_PASSED_ON = ("models", "provider", "preset", "route", "extra_body")
-"""By which a request would have something else than its `model` answer: OpenRouter's, and LiteLLM's last."""
-
 
 class NotAsked(Exception):
     """The request is not one that a provider could answer; its text says why."""
+
+
+class FieldRefused(Exception):
+    """The request has a field that the gateway does not forward; the text names it."""
 
 
 @dataclass
@@ -94,13 +96,19 @@ def ask(provider: Provider, path: str, content: bytes) -> Ask:
     """Read a request's body.
 
     Raises:
-        NotAsked: it is not JSON, names no model, or holds what is not passed on.
+        NotAsked: it is not JSON, or names no model.
+        FieldRefused: it has a field that is not forwarded.
     """
     try:
         body = orjson.loads(content)
     except orjson.JSONDecodeError:
         raise NotAsked("the body is not JSON") from None
     model = _model(body)
+    if refused := first_refused(path, body, frozenset(provider.extra_fields)):
+        raise FieldRefused(
+            f"the field `{refused[:MODEL]}` is not forwarded to {provider.name}{path}; "
+            "if the provider needs it, add it to `extra_fields` of the provider in `model_providers`"
+        )
     _check(body)
     streamed = bool(body.get("stream"))
     added = False
@@ -137,9 +145,6 @@ def _model(body: object) -> str:
 
 
 def _check(body: Mapping[str, Any]) -> None:
-    for name in _NOT_PASSED_ON:
-        if name in body:
-            raise NotAsked(f"`{name}` is not passed on: name one `model`")
     for name, most in _NUMBERS.items():
         if not isinstance(number := body.get(name), int | None):  # what some read as a number, others do not
             raise NotAsked(f"`{name}` must be a whole number")

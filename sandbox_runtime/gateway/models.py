@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from sandbox_runtime.gateway.asks import Ask, NotAsked, ask
+from sandbox_runtime.gateway.asks import Ask, FieldRefused, NotAsked, ask
 from sandbox_runtime.gateway.forward import Call, Forward
 from sandbox_runtime.gateway.front import failure
 from sandbox_runtime.gateway.passage import BODIES, GatewayPassage
@@ -178,6 +178,8 @@ def _read(provider: Provider, path: str, content: bytes) -> Ask:
     except NotAsked as error:
         response = failure(400, "invalid_request_error", str(error))
         raise _Refused(response, path, None) from None
+    except FieldRefused as error:
+        raise _refused(400, "invalid_request_error", f"{provider.name}{path}", str(error)) from None
 
 
 def _refused(status: int, kind: str, what: str, reason: str) -> _Refused:

@@ -30,6 +30,7 @@ class Provider:
     `anthropic`. `key`: empty where it wants none. `key_header`: `Authorization` carries it as `Bearer`, any other as it
     is. `url_variables`, `key_variables`: which variables of programs get the gateway's address and the sandbox's token.
     `counts_streams`: whether it takes `stream_options.include_usage` of an OpenAI stream; without, those are unpriced.
+    `extra_fields`: fields of request bodies that are forwarded besides those of `fields.FORWARDED`.
 
     Raises:
         ValueError: one of them cannot be.
@@ -43,6 +44,7 @@ class Provider:
     url_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
     counts_streams: bool = True
+    extra_fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         url = urlsplit(self.base_url)
@@ -117,6 +119,7 @@ def configured(
     url_variables: Sequence[str] | None = None,
     key_variables: Sequence[str] | None = None,
     counts_streams: bool = True,
+    extra_fields: Sequence[str] = (),
 ) -> Provider:
     """A further provider (OpenRouter, Gemini's OpenAI side, a server of one's own), its key read from `key_env`.
 
@@ -133,4 +136,4 @@ def configured(
     urls = (f"{prefix}_BASE_URL", f"{prefix}_API_BASE") if url_variables is None else tuple(url_variables)
     keys = (f"{prefix}_API_KEY",) if key_variables is None else tuple(key_variables)
     header = key_header or ("x-api-key" if dialect == "anthropic" else "Authorization")
-    return Provider(name, base_url, key, dialect, header, urls, keys, counts_streams)
+    return Provider(name, base_url, key, dialect, header, urls, keys, counts_streams, tuple(extra_fields))

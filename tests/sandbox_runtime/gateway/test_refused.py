@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_runtime.egress import Closed, Open
 from sandbox_runtime.gateway import Listen, Policy, Refusal
+from sandbox_runtime.gateway.providers import configured
 from sandbox_runtime.gateway.refusals import Refusals
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Told, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider
@@ -130,7 +131,18 @@ async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_pas
         {"tools": [{"type": ["mcp"]}]},
         {"model": "gpt-4o-search-preview"},
         {"mcp_servers": [{"url": "https://evil.example"}]},
-        {"web_search_options": {"a": 1}},
+        {"web_search_options": {}},
+        {"mcp_servers": []},
+        {"tools": [{"googleSearch": {}}]},
+        {"tools": [{"name": "a", "url_context": {}}]},
+        {"messages": [{"content": [{"type": "input_audio", "input_audio": {"data": "https://evil.example"}}]}]},
+        {"messages": [{"content": [{"type": "file", "file": {"file_id": "gs://evil/a"}}]}]},
+        {"messages": [{"content": [{"type": "media", "file_uri": "https://evil.example"}]}]},
+        {"messages": [{"content": [{"type": "video", "video": "https://evil.example"}]}]},
+        {"messages": [{"content": [{"type": "image", "image": " HTTPS://evil.example"}]}]},
+        {"messages": [{"content": [{"type": "image_url", "image_url": "data:http://evil.example"}]}]},
+        {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "data:,https://evil.example"}}]}]},
+        {"messages": [{"content": [{"type": "text", "url": "https://evil.example"}]}]},
         {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "https://evil.example/?secret"}}]}]},
         {"messages": [{"content": [{"type": "tool_result", "content": [{"type": "image", "source": {"url": "x:"}}]}]}]},
         {"input": [{"content": [{"type": "input_file", "file_url": "https://evil.example"}]}]},
@@ -147,10 +159,15 @@ async def test_what_a_provider_would_reach_for_a_sandbox_is_refused_unless_it_ma
 ) -> None:
     async with opened() as gateway:
         closed, free = await sandbox(gateway), await sandbox(gateway, Open())
-        async with closed.chat(http, {**ASKED, **more}) as response:
+        path, body = "/openai/v1/chat/completions", {**ASKED, **more}
+        if "mcp_servers" in more:
+            path = "/anthropic/v1/messages"
+        elif {"input", "prompt"} & more.keys():
+            path, body = "/openai/v1/responses", {"model": "m", **more}
+        async with closed.post(path, http, body) as response:
             assert response.status == 403
         assert provider.seen == []
-        async with free.chat(http, {**ASKED, **more}) as response:
+        async with free.post(path, http, body) as response:
             assert response.status == 200
 
 
@@ -160,13 +177,57 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     tools = [{"type": "function", "function": {}}, {"name": "Bash", "input_schema": {}}, {"type": "bash_20250124"}]
     used = {"type": "tool_use", "input": {"type": "image", "source": {"url": "https://a.example"}}}
+    audio = {"type": "input_audio", "input_audio": {"data": "//uQxAAA", "format": "mp3"}}
+    found = {"type": "search_result", "source": "https://a.example", "title": "Note: a", "content": "https://a.example"}
+    asked_for = {"type": "local_shell_call", "action": {"command": ["curl", "https://a.example"]}, "call_id": "a:1"}
     said = {"type": "output_text", "text": "https://a.example", "annotations": [{"url": "https://a.example"}]}
     variables = {"url": "https://a.example"}
     async with opened() as gateway:
         one = await sandbox(gateway)
-        asked = {"tools": tools, "messages": [{"content": [picture, used, said]}], "prompt": {"variables": variables}}
-        async with one.chat(http, {**ASKED, **asked}) as response:
+        content = [picture, audio, used, found, asked_for, said]
+        asked = {"tools": tools, "input": [{"content": content}], "prompt": {"variables": variables}}
+        async with one.post("/openai/v1/responses", http, {"model": "m", **asked}) as response:
             assert response.status == 200
+
+
+FIELDS = {
+    "fallbacks": ["dear"],
+    "models": ["dear"],
+    "provider": {},
+    "preset": {},
+    "route": {},
+    "plugins": [],
+    "extra_body": {},
+    "api_base": "https://evil.example",
+    "base_url": "https://evil.example",
+    "custom_llm_provider": "x",
+    "user_config": {},
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_field_that_is_not_forwarded_is_refused_by_name_also_for_a_sandbox_that_may_reach_all(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told, field: str
+) -> None:
+    async with opened() as gateway:
+        free = await sandbox(gateway, Open())
+        async with free.chat(http, {**ASKED, field: FIELDS[field]}) as response:
+            assert response.status == 400
+            message = (await response.json())["error"]["message"]
+            assert f"the field `{field}` is not forwarded to openai/chat/completions" in message
+    assert provider.seen == []
+    assert [(refusal.what, field in refusal.reason) for refusal in told.refusals] == [("openai/chat/completions", True)]
+
+
+async def test_a_provider_may_be_given_further_fields(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
+) -> None:
+    own = configured("openai", f"{provider.url}/v1", {}, extra_fields=["chat_template_kwargs"])
+    async with opened(providers=[own]) as gateway:
+        one = await sandbox(gateway)
+        async with one.chat(http, {**ASKED, "chat_template_kwargs": {}}, headers={"x-api-key": one.token}) as response:
+            assert response.status == 200
+    assert provider.seen[0].body["chat_template_kwargs"] == {}
 
 
 @pytest.mark.parametrize(
@@ -176,15 +237,12 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
         (b"[]", {}, 400),
         (b'{"model": 5}', {}, 400),
         (b'{"model": "m", "n": "3"}', {}, 400),
-        (b'{"model": "m", "models": ["dear"]}', {}, 400),
-        *((json.dumps({"model": "m", name: {}}).encode(), {}, 400) for name in ("provider", "preset", "route")),
-        (b'{"model": "m", "extra_body": {}}', {}, 400),
         (b'{"model": "m@preset/dear"}', {}, 400),
         (b'{"model": "m", "max_tokens": 1e3}', {}, 400),
         (b'{"model": "m", "max_tokens": 1000001}', {}, 400),
         (b'{"model": "m", "n": 1000000000000, "max_tokens": 16000}', {}, 400),
         (b'{"model": "m", "best_of": 129}', {}, 400),
-        (b'{"model": "m", "a": ' + b"[" * 500 + b"]" * 500 + b"}", {}, 400),
+        (b'{"model": "m", "user": ' + b"[" * 500 + b"]" * 500 + b"}", {}, 400),
         (b'{"model": "m", "a": [' + b"[]," * 2_000_000 + b"[]]}", {}, 413),
         (b'{"model": "m", "temperature": NaN}', {}, 400),
         (b"{}", {"Content-Encoding": "gzip"}, 415),
