@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from benchmarks import payload
-from protocol import Candidate, ComponentInfo, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
 from rpc_server.app import create_app, listening
 from rpc_server.program import ResultDict
 from rpc_server.settings import Settings
@@ -33,6 +33,7 @@ class EchoProgram:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Answer at once."""

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import payload  # noqa: E402  the repository is not a package
-from protocol import Candidate, ComponentInfo, Example, Limits, ProgramInfo  # noqa: E402
+from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo  # noqa: E402
 from rpc_server.app import create_app, listening  # noqa: E402
 from rpc_server.program import ResultDict  # noqa: E402
 from rpc_server.settings import Settings  # noqa: E402
@@ -69,6 +69,7 @@ class Stub:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Score at once."""

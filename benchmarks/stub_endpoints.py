@@ -21,7 +21,7 @@ from aiohttp import web
 
 from benchmarks import gepa_rpc_server, hashed_task
 from benchmarks.payload import TOKEN
-from protocol import Candidate, ComponentInfo, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
 from rpc_server.app import create_app, listening
 from rpc_server.program import ResultDict
 from rpc_server.settings import Settings
@@ -67,6 +67,7 @@ class SleepingProgram:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Run the batch's rows at the same time, as far as there are slots."""

@@ -199,6 +199,8 @@ class RemoteAdapter:
     ) -> list[Batch]:
         """Run several candidates on their batches at once, within the servers' limits; in the items' order.
 
+        A program with a `batch_evaluate` of its own (the capability) gets all of them in one call.
+
         Without `capture_traces` everything is traced, as GEPA expects, unless `callbacks` are installed and tell that
         nobody will read the traces (a program that wants whole batches is always asked for them).
         """
@@ -207,7 +209,7 @@ class RemoteAdapter:
             # A GEPA adapter's `evaluate` may behave otherwise when it traces, and in one process GEPA has it trace
             # everything it evaluates here: the same run needs the same request.
             capture_traces = wanted or self.discovery.limits.whole_batches
-        return self._evaluate(items, trace=capture_traces)
+        return self._evaluate(items, trace=capture_traces, together="batch_evaluate" in self.discovery.capabilities)
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
         """`evaluate` on a number line of its own, beside the search: rows that GEPA never sees."""
@@ -216,10 +218,13 @@ class RemoteAdapter:
         [results] = self.wait_for(window.evaluate([item]))
         return self._batches.make(item, results)
 
-    def _evaluate(self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool) -> list[Batch]:
+    def _evaluate(
+        self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool, together: bool = False
+    ) -> list[Batch]:
         items = [Item(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
         try:
-            evaluated = self.wait_for(self._window.evaluate(items))
+            evaluate = self._window.evaluate_together if together else self._window.evaluate
+            evaluated = self.wait_for(evaluate(items))
         except ProgramFailed as error:
             self.failures.record("evaluate", error)
             raise

@@ -285,15 +285,19 @@ class RpcClient:
         batch: Sequence[Mapping[str, Any]],
         *,
         capture_traces: bool = False,
+        items: Sequence[Mapping[str, Any]] | None = None,
         call_id: str | None = None,
         group: str | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate examples given as they go over the wire; the result as JSON, checked, one entry per example.
 
+        `items`: as `EvaluateParams.items`, for a server with capability `batch_evaluate`.
         A result that nests too deep, or whose score is too large, is a failure of its example; see `extremes`.
         """
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
+        if items is not None:
+            params["items"] = list(items)
         answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         given = len(checked(EvaluateResult, answer).results)
         if given != len(batch):

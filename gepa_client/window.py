@@ -1,8 +1,9 @@
 """All examples of an evaluation at once, one call each, as far as the fleet has room; what is recorded is not run."""
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gepa_client.deadlines import evaluation_s
@@ -25,11 +26,16 @@ NO_VERDICT = ("infra_error", "cancelled")
 
 @dataclass(frozen=True)
 class Item:
-    """One candidate on one batch. `trace`: trajectories are wanted."""
+    """One candidate on one batch. `trace`: trajectories are wanted.
+
+    `parts` (capability `batch_evaluate`): the candidates of consecutive rows, each with how many, in place of
+    `candidate`, which is the first of them; such an item is one call.
+    """
 
     candidate: Candidate
     rows: Sequence[AnyRow]
     trace: bool
+    parts: Sequence[tuple[Candidate, int]] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,12 @@ class Window:
                 await self._run(batches)
         return evaluated
 
+    async def evaluate_together(self, items: Sequence[Item]) -> list[Results]:
+        """`evaluate` with several items in one call, as many as `max_batch_size` has room for."""
+        joined = _joined(items, self.discovery.limits.max_batch_size)
+        results = iter([result for each in await self.evaluate(joined) for result in each])
+        return [[next(results) for _ in item.rows] for item in items]
+
     async def retrace(self, item: Item, slot: Slot) -> Results:
         """An item once more for its traces, which were lost; it counts for `slot`, and only as an attempt.
 
@@ -117,7 +129,7 @@ class Window:
 
     def _sliced(self, item: Item, name: str, slots: Sequence[Slot], pin: Pin) -> "list[_Batch]":
         limits = self.discovery.limits
-        size = limits.max_batch_size if limits.whole_batches else 1
+        size = limits.max_batch_size if limits.whole_batches or item.parts else 1
         group, traced_pin = (name, pin) if item.trace else (None, None)
         ranges = [range(start, min(start + size, len(item.rows))) for start in range(0, len(item.rows), size)]
         return [
@@ -180,13 +192,15 @@ class Window:
                 batch.item.candidate,
                 [row.wire for row in rows],
                 capture_traces=batch.item.trace,
+                items=_wire_items(batch),
                 call_id=call_id,
                 group=batch.group if client.offers("refs") else None,
                 timeout_s=evaluation_s(_limits(client), len(rows)),
             )
             return answered(rows, answer["results"])
 
-        return await self.fleet.call(_named(rows), send, self.journal.attempts(slot, kind), pin=batch.pin)
+        needs = "batch_evaluate" if batch.item.parts else None
+        return await self.fleet.call(_named(rows), send, self.journal.attempts(slot, kind), pin=batch.pin, needs=needs)
 
     async def _scored(self, rows: Sequence[AnyRow], results: Results, slot: Slot) -> Results:
         """The same results with the scores of another endpoint."""
@@ -269,8 +283,30 @@ def instance_of(result: dict[str, Any]) -> str | None:
 
 
 def _requests(item: Item) -> Iterable[Any]:
-    candidate = digest_of(item.candidate)
-    return (evaluate_request(candidate, row.digest, row.id, item.trace) for row in item.rows)
+    rows = iter(item.rows)
+    for candidate, size in item.parts or [(item.candidate, len(item.rows))]:
+        digest = digest_of(candidate)
+        for row in itertools.islice(rows, size):
+            yield evaluate_request(digest, row.digest, row.id, item.trace)
+
+
+def _joined(items: Sequence[Item], most: int) -> list[Item]:
+    """The items one after another, in as few of at most `most` rows as keeps each of them whole."""
+    joined: list[Item] = []
+    for item in items:
+        part = (item.candidate, len(item.rows))
+        last = joined[-1] if joined else None
+        if last is not None and len(last.rows) + len(item.rows) <= most:
+            joined[-1] = replace(last, rows=[*last.rows, *item.rows], parts=[*last.parts, part])
+        else:
+            joined.append(replace(item, parts=[part]))
+    return joined
+
+
+def _wire_items(batch: "_Batch") -> list[dict[str, Any]] | None:
+    """`EvaluateParams.items`; an item of more rows than fit in one call has a single part, and is sliced."""
+    parts = batch.item.parts if len(batch.at) == len(batch.item.rows) else [(batch.item.candidate, len(batch.at))]
+    return [{"candidate": candidate, "size": size} for candidate, size in parts] if batch.item.parts else None
 
 
 def _limits(client: RpcClient) -> Any:

@@ -13,6 +13,7 @@ from protocol.discovery import (
     ServerInfo,
 )
 from protocol.evaluation import (
+    CandidateItem,
     EvaluateParams,
     EvaluateResult,
     Example,
@@ -61,6 +62,7 @@ __all__ = [
     "CancelParams",
     "CancelResult",
     "Candidate",
+    "CandidateItem",
     "Capability",
     "ChangeRequest",
     "ComponentInfo",

@@ -96,12 +96,24 @@ class ExampleResult(ResultModel):
         return self
 
 
+class CandidateItem(RequestModel):
+    """One candidate of an `evaluate` for several; `size`: how many consecutive examples of the batch are its own."""
+
+    candidate: Candidate
+    size: Annotated[int, Field(ge=0)]
+
+
 class EvaluateParams(Params):
-    """Run the program, as this candidate makes it, on each example."""
+    """Run the program, as this candidate makes it, on each example.
+
+    `items` (capability `batch_evaluate`): several candidates in one call. Their sizes add up to the length of `batch`,
+    which holds their examples one after another; `candidate` is the first of them.
+    """
 
     candidate: Candidate
     batch: Items[Example]
     capture_traces: bool = False
+    items: Items[CandidateItem] | None = None
 
 
 class EvaluateResult(ResultModel):

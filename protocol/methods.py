@@ -63,6 +63,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
         Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
         Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
+        Capability("batch_evaluate", "`evaluate.items`: several candidates, each with its examples, in one call"),
         Capability("proposals", "the program proposes its own new texts"),
         Capability("commits", "the component `git_branch` names the commit that runs; `import_commits`"),
         Capability("mutations", "`apply_mutation` on the program's code or texts, `outline_code`"),

@@ -15,6 +15,7 @@ from protocol import (
     CancelParams,
     CancelResult,
     Candidate,
+    CandidateItem,
     DiscoverParams,
     DiscoverResult,
     EvaluateParams,
@@ -174,6 +175,8 @@ class Handlers:
 
     def _evaluate(self, request: EvaluateParams, _params: dict[str, Any]) -> Job:
         self._check_candidate(request.candidate)
+        if request.items is not None:
+            self._check_items(request.items, len(request.batch))
         return EvaluateJob(
             self._program,
             self._refs,
@@ -181,6 +184,7 @@ class Handlers:
             self._datasets.filled(request.batch),
             capture_traces=request.capture_traces,
             group=request.meta.group if request.meta is not None else None,
+            items=request.items,
         )
 
     def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> Job:
@@ -232,6 +236,14 @@ class Handlers:
         for given in (holder.get("batch"), holder.get("results")):
             if isinstance(given, list) and len(given) > self._limits.max_batch_size:
                 raise LimitExceeded(limit="max_batch_size", allowed=self._limits.max_batch_size, given=len(given))
+
+    def _check_items(self, items: list[CandidateItem], examples: int) -> None:
+        if "batch_evaluate" not in self.capabilities:
+            raise invalid("items", "the program evaluates one candidate a call (it lacks capability `batch_evaluate`)")
+        if (total := sum(item.size for item in items)) != examples:
+            raise invalid("items", f"their sizes add up to {total}, but there are {examples} examples")
+        for item in items:
+            self._check_candidate(item.candidate)
 
     def _check_candidate(self, candidate: Candidate) -> None:
         if candidate.keys() != self._components:

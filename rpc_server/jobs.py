@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from protocol import METHODS, Candidate, Example, JsonValue, Progress
+from protocol import METHODS, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
 from rpc_server.load import Admission
 from rpc_server.params import error_message, error_path
@@ -48,12 +48,14 @@ class EvaluateJob:
         *,
         capture_traces: bool,
         group: str | None,
+        items: Sequence[CandidateItem] | None = None,
     ) -> None:
         self._program = program
         self._candidate = candidate
         self._batch = batch
         self._capture_traces = capture_traces
         self._group = group
+        self._items = items
         self._refs = refs
         self._results: list[ResultDict | None] = [None] * len(batch)
         self._done = 0
@@ -77,7 +79,9 @@ class EvaluateJob:
             self._done += 1
             admission.one_done()
 
-        await self._program.evaluate(self._candidate, self._batch, capture_traces=self._capture_traces, on_result=keep)
+        await self._program.evaluate(
+            self._candidate, self._batch, capture_traces=self._capture_traces, items=self._items, on_result=keep
+        )
         if None in self._results:
             raise RuntimeError("the program ended an evaluation without a result for every example")
         return {"results": self._results}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from protocol import Candidate, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 
 ResultDict = dict[str, Any]
 """An `ExampleResult` as JSON, already checked against the contract."""
@@ -13,7 +13,9 @@ WRITE_TEXTS = "write_texts"
 """What a program offers the server alone: `call("write_texts", {"candidate"})` writes the texts to where it keeps them,
 in its own folder, and answers `{"files": [path, ...]}`."""
 
-PROGRAM_CAPABILITIES = frozenset({"proposals", "scoring", "finalize", "adapter_state", "refs", WRITE_TEXTS})
+PROGRAM_CAPABILITIES = frozenset(
+    {"batch_evaluate", "proposals", "scoring", "finalize", "adapter_state", "refs", WRITE_TEXTS}
+)
 """Those of the contract's capabilities that are the program's own to offer, and that one."""
 
 
@@ -55,9 +57,12 @@ class Program(Protocol):
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Run every example, calling `on_result(position, result)` once for each as it finishes, in any order.
+
+        `items` (`batch_evaluate`): the candidates of consecutive examples, in place of `candidate`.
 
         Every example has `data`: rows the server holds have been filled in. An example's failure is a result.
         Cancelling the coroutine stops what is still running; results given so far stand.

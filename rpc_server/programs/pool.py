@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from protocol import Candidate, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program import ResultDict
 from rpc_server.programs.child import Exit
@@ -105,16 +105,19 @@ class Pool:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`."""
         rows = _rows(batch)
+        several = {} if items is None else {"items": [item.model_dump() for item in items]}
 
         def params(positions: Sequence[int]) -> dict[str, Any]:
             chosen = [rows[position] for position in positions]
-            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces}
+            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **several}
 
-        await self._run_examples(ExamplesCall("evaluate", len(batch), params, on_result=on_result))
+        call = ExamplesCall("evaluate", len(batch), params, on_result=on_result)
+        await self._run_examples(call, whole=items is not None)
 
     async def score(
         self,
@@ -130,7 +133,7 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"batch": chosen, "results": [results[position] for position in positions]}
 
-        await self._run_examples(ExamplesCall("score", len(batch), params, on_result=on_result))
+        await self._run_examples(ExamplesCall("score", len(batch), params, on_result=on_result), whole=False)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
@@ -151,13 +154,13 @@ class Pool:
         rows = (params.get("eval_batch") or {}).get("batch") or ()
         return max(self._plan.call_timeout_s, (self._plan.limits.example_timeout_s or 0) * len(rows))
 
-    async def _run_examples(self, call: ExamplesCall) -> None:
+    async def _run_examples(self, call: ExamplesCall, *, whole: bool) -> None:
         if not call.size:
             return
         limit_s = self._plan.limits.example_timeout_s
-        if self._plan.limits.whole_batches:
-            whole = None if limit_s is None else limit_s * call.size
-            pieces = [Examples(call, range(call.size), limit_s=whole)]
+        if whole or self._plan.limits.whole_batches:
+            whole_s = None if limit_s is None else limit_s * call.size
+            pieces = [Examples(call, range(call.size), limit_s=whole_s)]
         else:
             pieces = [Examples(call, (position,), limit_s=limit_s) for position in range(call.size)]
         await self._run(pieces, call.done)

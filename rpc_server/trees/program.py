@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from protocol import Candidate, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.limits import within
 from rpc_server.program import ResultDict
@@ -27,7 +27,7 @@ class TreesProgram:
         self.trees = trees
         self._seed = seed.tree.commit
         self._info = told(program.info, branch, self._seed)
-        self._capabilities = program.capabilities
+        self._capabilities = program.capabilities - {"batch_evaluate"}
         settings = trees.settings
         # One commit's processes bear what the program bears; how many commits run at once is the user's to say.
         most = settings.max_concurrency or program.limits.max_concurrency
@@ -67,6 +67,7 @@ class TreesProgram:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002  # never offered: each commit runs apart
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`.

@@ -64,30 +64,44 @@ class AdapterProgram:
             self.methods["propose_new_texts"] = self.propose_new_texts
         if hasattr(self._adapter, "get_adapter_state") and hasattr(self._adapter, "set_adapter_state"):
             self.capabilities.append("adapter_state")
+        if callable(getattr(self._adapter, "batch_evaluate", None)):
+            self.capabilities.append("batch_evaluate")
 
     async def evaluate(self, params: dict[str, Any], host: Host) -> str:
-        """The whole batch in one call to the adapter."""
+        """The whole batch, of one candidate or of several (`items`), in one call to the adapter."""
         self._restore((params.get("_meta") or {}).get("adapter_state"))
         batch, capture = params["batch"], params.get("capture_traces", False)
         data = [example["data"] for example in batch]
+        items = _with_rows(params["items"], data) if params.get("items") is not None else None
         limit_s = self._config.example_timeout_s
         limit_s = None if limit_s is None else limit_s * max(1, len(batch))
         started = time.monotonic()
         try:
-            answer = await host.within(limit_s, self._evaluated(data, params["candidate"], capture))
-            _check_lengths(answer, len(batch), capture)
+            if items is None:
+                answers = [await host.within(limit_s, self._evaluated(data, params["candidate"], capture))]
+                _check_lengths(answers[0], len(batch), capture)
+            else:
+                answers = await host.within(limit_s, self._evaluated_together(items))
+                _check_answers(answers, items, capture)
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is the batch's result
             outcome = results.failed(problem, self._config.transient, limit_s)
             text = results.text(seconds=(time.monotonic() - started) / max(1, len(batch)), **outcome)
             return '{"results":[%s]%s}' % (",".join([text] * len(batch)), self._state_text(required=False))
         seconds = (time.monotonic() - started) / max(1, len(batch))
-        refs = self._kept.keep(answer) if capture and answer.trajectories is not None else [None] * len(batch)
-        counts = _shares(answer, len(batch))
-        texts = [_result(answer, index, refs[index], counts[index], seconds) for index in range(len(batch))]
+        texts = [text for answer in answers for text in self._results(answer, capture, seconds)]
         return '{"results":[%s]%s}' % (",".join(texts), self._state_text(required=False))
 
     async def _evaluated(self, data: list[Any], candidate: dict[str, str], capture: bool) -> Any:
         return self._adapter.evaluate(data, candidate, capture_traces=capture)
+
+    async def _evaluated_together(self, items: list[tuple[dict[str, str], list[Any]]]) -> Any:
+        return self._adapter.batch_evaluate(items)
+
+    def _results(self, answer: Any, capture: bool, seconds: float) -> list[str]:
+        size = len(answer.scores)
+        refs = self._kept.keep(answer) if capture and answer.trajectories is not None else [None] * size
+        counts = _shares(answer, size)
+        return [_result(answer, index, refs[index], counts[index], seconds) for index in range(size)]
 
     async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
         """The adapter's own records, from the trajectories it made."""
@@ -207,6 +221,19 @@ def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
             raise InvalidResult("evaluate() returned a %s without `%s`" % (encode.dotted(type(answer)), name))
         if len(values) != expected and (capture or name != "trajectories"):
             raise InvalidResult("evaluate() returned %d %s for %d examples" % (len(values), name, expected))
+
+
+def _with_rows(items: list[dict[str, Any]], data: list[Any]) -> list[tuple[dict[str, str], list[Any]]]:
+    """GEPA's `(candidate, batch)` pairs: each item with its share of the rows."""
+    rows = iter(data)
+    return [(item["candidate"], [next(rows) for _ in range(item["size"])]) for item in items]
+
+
+def _check_answers(answers: Any, items: list[tuple[dict[str, str], list[Any]]], capture: bool) -> None:
+    if len(answers) != len(items):
+        raise InvalidResult("batch_evaluate() returned %d batches for %d items" % (len(answers), len(items)))
+    for answer, (_, rows) in zip(answers, items):  # noqa: B905  # Python 3.8 has no `strict`
+        _check_lengths(answer, len(rows), capture)
 
 
 def _objectives(answer: Any) -> Any:

@@ -43,8 +43,11 @@ export interface Workshop {
 export class Methods {
   constructor(private readonly shop: Workshop) {}
 
-  evaluate({ candidate, batch, capture_traces: captureTraces = false, _meta }: EvaluateParams): Job {
+  evaluate({ candidate, batch, capture_traces: captureTraces = false, items, _meta }: EvaluateParams): Job {
     const { program, runner, slots, rows, traces, instanceId } = this.shop;
+    if (items) {
+      throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
+    }
     this.#checkCandidate(candidate);
     const filled = rows.fill(batch);
     if (filled.length > 0 && isScoreProgram(program)) {

@@ -42,6 +42,14 @@ it("ignores what it does not offer in `_meta`", async () => {
   expect((await answered(handle(request("evaluate", sent)))).result.results[0].trajectory).toBeDefined();
 });
 
+it("refuses several candidates in one call, which it does not offer", async () => {
+  const handle = handler(programOf(), { token });
+  const items = [{ candidate: params.candidate, size: 1 }];
+  const { error } = await answered(handle(request("evaluate", { ...params, items })));
+  expect(error.code).toBe(-32602);
+  expect(error.data.errors[0].path).toBe("items");
+});
+
 it("offers with a store what needs memory", async () => {
   let ran = 0;
   const handle = handler(programOf({ run: () => ++ran }), { token, store: new MemoryStore() });

@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 import pytest
 
-from protocol import ComponentInfo, Example, Limits, ProgramInfo
+from protocol import CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
 from protocol.errors import RpcError
 from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.datasets import Datasets
@@ -55,6 +55,7 @@ class FakeProgram:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         for position, example in enumerate(batch):

@@ -8,6 +8,7 @@ export interface WireTypes {
   ApplyMutationResult: ApplyMutationResult;
   CancelParams: CancelParams;
   CancelResult: CancelResult;
+  CandidateItem: CandidateItem;
   ChangeRequest: ChangeRequest;
   ComponentInfo: ComponentInfo;
   DatasetInfo: DatasetInfo;
@@ -185,6 +186,15 @@ export interface CancelResult {
   status: "cancelled" | "finished";
 }
 /**
+ * One candidate of an `evaluate` for several; `size`: how many consecutive examples of the batch are its own.
+ */
+export interface CandidateItem {
+  candidate: {
+    [k: string]: string;
+  };
+  size: number;
+}
+/**
  * One named component of the candidate.
  *
  * `kind` is `text` for prompts and rules, `code` for a git commit, `added` for texts that code mutations added.
@@ -329,6 +339,9 @@ export interface ExampleError {
 }
 /**
  * Run the program, as this candidate makes it, on each example.
+ *
+ * `items` (capability `batch_evaluate`): several candidates in one call. Their sizes add up to the length of `batch`,
+ * which holds their examples one after another; `candidate` is the first of them.
  */
 export interface EvaluateParams {
   _meta?: Meta | null;
@@ -337,6 +350,7 @@ export interface EvaluateParams {
   };
   batch: Example[];
   capture_traces?: boolean;
+  items?: CandidateItem[] | null;
 }
 /**
  * `results[i]` belongs to `batch[i]`; the two have the same length.

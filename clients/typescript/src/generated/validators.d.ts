@@ -19,6 +19,7 @@ export const ApplyMutationParams: SchemaValidator;
 export const ApplyMutationResult: SchemaValidator;
 export const CancelParams: SchemaValidator;
 export const CancelResult: SchemaValidator;
+export const CandidateItem: SchemaValidator;
 export const ChangeRequest: SchemaValidator;
 export const ComponentInfo: SchemaValidator;
 export const DatasetInfo: SchemaValidator;
