@@ -62,6 +62,7 @@ class Limits(ResultModel):
     `max_batch_entries`: requests in one JSON-RPC array (capability `batch`).
     `whole_batches`: true where the program evaluates a batch as one unit, so that a minibatch must be one call.
     `abandon_after_s`, `keep_answers_s`: see capability `idempotency`.
+    `max_result_bytes`: bytes of one example's result; an example with a larger one is a `program_error`.
     """
 
     max_concurrency: Annotated[int, Field(ge=1), WHOLE]
@@ -72,6 +73,7 @@ class Limits(ResultModel):
     whole_batches: bool = False
     abandon_after_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     keep_answers_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    max_result_bytes: Annotated[int, Field(ge=1)] | None = None
 
 
 class DiscoverResult(ResultModel):

@@ -191,7 +191,7 @@ class CallLedger:
 def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
     """The answer as JSON, or the error."""
     try:
-        return wire.write(running.job.cancelled_answer() if running.task.cancelled() else running.task.result())
+        return wire.write_to_keep(running.job.cancelled_answer() if running.task.cancelled() else running.task.result())
     except RpcError as error:
         return error
     except Exception:

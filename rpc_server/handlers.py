@@ -81,6 +81,8 @@ class Handlers:
         self._commits = commits
         self._mutations = mutations
         self._limits = limits
+        assert limits.max_result_bytes is not None, "`limits.within` sets it"  # noqa: S101
+        self._max_result_bytes = limits.max_result_bytes
         self._datasets = datasets
         self._refs = refs
         self._load = load
@@ -185,6 +187,7 @@ class Handlers:
             capture_traces=request.capture_traces,
             group=request.meta.group if request.meta is not None else None,
             items=request.items,
+            max_result_bytes=self._max_result_bytes,
         )
 
     def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> Job:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 _NOT_STARTED = 127
 _FIRST_TO_GO = "1000"
+_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
+"""Bounds the memory of each process in the jail, where no control group bounds that of all."""
+
 _PER_JAIL = (5, 14)
 """The first Linux that counts a user's processes in each user namespace by itself."""
 
@@ -26,6 +29,9 @@ def main() -> None:
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
     os.nice(int(niceness))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory_mb = os.environ.get(_MEMORY_VARIABLE, "")
+    if memory_mb.isdecimal():
+        _bound(resource.RLIMIT_DATA, int(memory_mb) * 2**20)
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= _PER_JAIL:
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
         # Half of what there is for the server and all that it starts: the rest is for who must go on beside a jail.
@@ -38,6 +44,12 @@ def main() -> None:
     except OSError as error:
         os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode(errors="replace"))
         sys.exit(_NOT_STARTED)
+
+
+def _bound(limit: int, most: int) -> None:
+    _, hard = resource.getrlimit(limit)
+    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(limit, (bound, bound))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,17 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import orjson
 from pydantic import ValidationError
 
 from protocol import METHODS, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
+from rpc_server import wire
 from rpc_server.load import Admission
+from rpc_server.memory import answer_bytes
 from rpc_server.params import error_message, error_path
 from rpc_server.program import Program, ResultDict
+from rpc_server.programs.results import answer_too_large, without_output
 from rpc_server.refs import Refs
 
 
@@ -48,6 +52,7 @@ class EvaluateJob:
         *,
         capture_traces: bool,
         group: str | None,
+        max_result_bytes: int,
         items: Sequence[CandidateItem] | None = None,
     ) -> None:
         self._program = program
@@ -57,7 +62,10 @@ class EvaluateJob:
         self._group = group
         self._items = items
         self._refs = refs
-        self._results: list[ResultDict | None] = [None] * len(batch)
+        self._results: list[orjson.Fragment | None] = [None] * len(batch)
+        self._max_result_bytes = max_result_bytes
+        self._max_bytes = answer_bytes()
+        self._bytes = 0
         self._done = 0
         self._started = time.monotonic()
 
@@ -72,10 +80,12 @@ class EvaluateJob:
         return Progress(done=self._done, total=len(self._batch))
 
     async def run(self, admission: Admission) -> JsonValue:
-        """The results, in the batch's order."""
+        """The results, in the batch's order; raises `LimitExceeded` where they are too large together."""
 
         def keep(position: int, result: ResultDict) -> None:
-            self._results[position] = self._refs.outgoing(result, self._group) if self._capture_traces else result
+            self._results[position] = self._written(
+                self._refs.outgoing(result, self._group) if self._capture_traces else result
+            )
             self._done += 1
             admission.one_done()
 
@@ -84,7 +94,17 @@ class EvaluateJob:
         )
         if None in self._results:
             raise RuntimeError("the program ended an evaluation without a result for every example")
+        if self._bytes > self._max_bytes:
+            raise answer_too_large(self._bytes, self._max_bytes, len(self._batch))
         return {"results": self._results}
+
+    def _written(self, result: ResultDict) -> orjson.Fragment:
+        """The result as JSON, or a failure in its place where that is too large; nothing once all are too large."""
+        written = wire.write_to_keep(result)
+        if len(written) > self._max_result_bytes:
+            written = wire.write(without_output(result, self._max_result_bytes))
+        self._bytes += len(written)
+        return orjson.Fragment(written if self._bytes <= self._max_bytes else b"null")
 
     def cancelled_answer(self) -> JsonValue:
         """The results there are, the others `cancelled`."""

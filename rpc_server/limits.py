@@ -20,4 +20,5 @@ def within(program: Limits, settings: Settings) -> Limits:
         whole_batches=program.whole_batches,
         abandon_after_s=settings.abandon_after_s,
         keep_answers_s=settings.keep_answers_s,
+        max_result_bytes=min(settings.max_result_bytes, program.max_result_bytes or settings.max_result_bytes),
     )

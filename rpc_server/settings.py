@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from rpc_server.code_settings import CodeSettings, Seconds
+from rpc_server.memory import share
 
 Kind = Literal["program", "adapter", "command", "dspy"]
 
@@ -99,8 +100,10 @@ class Settings(CodeSettings):
     max_batch_size: Annotated[int, Field(ge=1)] = 1000
     max_batch_entries: Annotated[int, Field(ge=1)] = 100
     max_queue: Annotated[int, Field(ge=0)] = 10_000  # examples waiting beyond those running
-    max_trace_bytes: Annotated[int, Field(ge=0)] = 256 * 2**20
-    max_answer_bytes: Annotated[int, Field(ge=0)] = 256 * 2**20
+    # of one example; like the next two, less where the server may use little memory
+    max_result_bytes: int = Field(default_factory=lambda: share(32, most=48 * 2**20), ge=1024)
+    max_trace_bytes: int = Field(default_factory=lambda: share(8, most=256 * 2**20), ge=0)
+    max_answer_bytes: int = Field(default_factory=lambda: share(8, most=256 * 2**20), ge=0)
     abandon_after_s: Seconds = 60.0
     keep_answers_s: Seconds = 3600.0
     drain_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0

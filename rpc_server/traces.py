@@ -45,7 +45,7 @@ class TraceStore:
     def _keep(self, group: str, trajectory: JsonValue) -> str | None:
         """Keep a trajectory; its ref, or None where it, or its group, is more than can be kept."""
         try:
-            text = wire.write(trajectory)
+            text = wire.write_to_keep(trajectory)
         except LimitExceeded:
             return None
         size = len(text) + _ENTRY_BYTES

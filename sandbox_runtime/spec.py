@@ -14,6 +14,9 @@ PROCESSES = 512
 LIFETIME_S = 4 * 3600.0
 READY_S = 120.0
 
+MEMORY_VARIABLE = "GEPA_MEMORY_MB"
+"""Gives the server the sandbox's memory in MiB, from which it derives how much it keeps."""
+
 OWN_VARIABLES = frozenset({"PATH", "HOME", "TMPDIR"})
 """Those that a runtime alone sets for every command: they name folders of the sandbox."""
 
@@ -46,7 +49,7 @@ class SandboxSpec:
 
     `main`: the server, started when every command of `setup` has ended well, one after the other; its `timeout_s`
     and `stdin` mean nothing. It listens where `GEPA_LISTEN` says (`fd:3`, or `HOST:PORT`), expects `GEPA_TOKEN`, and is
-    ready when `GET /health` answers 200.
+    ready when `GET /health` answers 200. `GEPA_MEMORY_MB` is the memory that it may use.
 
     `prepared`: the environment, of the runtime that starts it. `egress`: what it may reach besides `way_out`, which is
     also who enforces it where the sandbox has no network of its own. `env`: variables of every command; `secrets`: the

@@ -99,8 +99,13 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "max_batch_size": (int, "Examples in one call."),
     "max_batch_entries": (int, "Requests in one JSON-RPC array."),
     "max_queue": (int, "Examples waiting beyond those running."),
-    "max_trace_bytes": (int, "Bytes of trajectories kept."),
-    "max_answer_bytes": (int, "Bytes of answers kept."),
+    "max_result_bytes": (
+        int,
+        "Bytes of one example's result, with its trajectory where that is sent along; an example with a larger one is "
+        "a `program_error`. 48 MiB when not given, or a 32nd of the memory.",
+    ),
+    "max_trace_bytes": (int, "Bytes of trajectories kept; 256 MiB when not given, or an eighth of the memory."),
+    "max_answer_bytes": (int, "Bytes of answers kept; 256 MiB when not given, or an eighth of the memory."),
     "abandon_after_s": (float, "Seconds a call with a call_id runs without anyone asking."),
     "keep_answers_s": (float, "Seconds an answer is kept after it was last asked for."),
     "drain_s": (float, "Seconds to finish in after SIGTERM."),

@@ -3,14 +3,17 @@
 import json
 import math
 import re
+from collections.abc import Collection
 from typing import Any
 
 import orjson
 
 from rpc_server import wire
+from rpc_server.programs.lines import LongLine
 
 _START = b'{"jsonrpc"'
 _ANSWER = re.compile(rb'\{"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*([0-9]{1,15})\s*,\s*"(?:result|error)"')
+_ID_AT_THE_END = re.compile(rb',\s*"id"\s*:\s*([0-9]{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
 class LenientMessage(dict[str, Any]):
@@ -19,6 +22,15 @@ class LenientMessage(dict[str, Any]):
 
 class UnreadableMessage(dict[str, Any]):
     """An answer of which no more can be read than the request it is for: it is no JSON, or nested too deep."""
+
+
+class OversizedMessage(dict[str, Any]):
+    """An answer of `size` bytes, more than `limit`, of which no more was read than the request it is for."""
+
+    def __init__(self, number: int, size: int, limit: int) -> None:
+        super().__init__(jsonrpc="2.0", id=number)
+        self.size = size
+        self.limit = limit
 
 
 def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
@@ -40,6 +52,13 @@ def read_line(line: bytes) -> dict[str, Any] | None:
     if message is None and (answer := _ANSWER.search(line)) is not None:
         return UnreadableMessage(jsonrpc="2.0", id=int(answer[1]))
     return message if isinstance(message, dict) and "jsonrpc" in message else None
+
+
+def read_long_line(line: LongLine, pending: Collection[int]) -> OversizedMessage | None:
+    """The answer that a line too long to be kept is, to one of the `pending` requests; None where it names none."""
+    found = _ANSWER.search(line.head) or _ID_AT_THE_END.search(line.tail)
+    number = int(found[1]) if found is not None else None
+    return OversizedMessage(number, line.size, line.limit) if number is not None and number in pending else None
 
 
 def _read_leniently(line: bytes) -> Any:

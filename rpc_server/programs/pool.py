@@ -116,7 +116,7 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **several}
 
-        call = ExamplesCall("evaluate", len(batch), params, on_result=on_result)
+        call = self._examples_call("evaluate", len(batch), params, on_result)
         await self._run_examples(call, whole=items is not None)
 
     async def score(
@@ -133,7 +133,7 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"batch": chosen, "results": [results[position] for position in positions]}
 
-        await self._run_examples(ExamplesCall("score", len(batch), params, on_result=on_result), whole=False)
+        await self._run_examples(self._examples_call("score", len(batch), params, on_result), whole=False)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
@@ -153,6 +153,17 @@ class Pool:
         """Room for each of the call's examples, as reflecting on them may take as long as running them."""
         rows = (params.get("eval_batch") or {}).get("batch") or ()
         return max(self._plan.call_timeout_s, (self._plan.limits.example_timeout_s or 0) * len(rows))
+
+    def _examples_call(
+        self,
+        method: str,
+        size: int,
+        params: Callable[[Sequence[int]], dict[str, Any]],
+        on_result: Callable[[int, ResultDict], None],
+    ) -> ExamplesCall:
+        most = self._plan.limits.max_result_bytes
+        assert most is not None, "`limits.within` sets it"  # noqa: S101
+        return ExamplesCall(method, size, params, on_result=on_result, max_result_bytes=most)
 
     async def _run_examples(self, call: ExamplesCall, *, whole: bool) -> None:
         if not call.size:

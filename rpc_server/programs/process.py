@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.errors import LimitExceeded
+from rpc_server.memory import answer_bytes
 from rpc_server.programs.child import Child, Exit, Pipes
-from rpc_server.programs.frames import read_line, request_line
+from rpc_server.programs.frames import read_line, read_long_line, request_line
+from rpc_server.programs.lines import Lines, LongLine
 from rpc_server.programs.logtail import LogTail
 
-MAX_MESSAGE_BYTES = 256 * 2**20
-"""The longest line that is taken as a message."""
+_ENDLESS = 16
+"""A line that is so many times as long as the longest that is kept is not waited for."""
 
 _FORCED_S = 2.0
 """How long the end of a process that was killed is waited for: one that the system cannot end is left to it."""
@@ -35,8 +37,7 @@ class ProgramProcess:
         self._pending: dict[int, OnAnswer] = {}
         self._number = 0
         self._unsent = bytearray()
-        self._unread: list[bytes] = []
-        self._unread_bytes = 0
+        self._lines = Lines(answer_bytes())
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its end is known, which is before `exited` is told."""
@@ -141,27 +142,24 @@ class ProgramProcess:
         self.log.write(data)
 
     def _take_output(self, data: bytes) -> None:
-        end = data.rfind(b"\n")
-        if end < 0:
-            self._keep(data)
-            return
-        lines = b"".join([*self._unread, data[:end]]).split(b"\n")
-        self._unread.clear()
-        self._unread_bytes = 0
-        if end + 1 < len(data):
-            self._keep(data[end + 1 :])
-        for line in lines:
-            if line:
+        for line in self._lines.feed(data):
+            if isinstance(line, LongLine):
+                self._take_long_line(line)
+            else:
                 self._take_line(line)
+        if self._lines.unfinished > _ENDLESS * self._lines.limit:
+            self._end_at_long_line(self._lines.unfinished)
 
-    def _keep(self, part: bytes) -> None:
-        self._unread.append(part)
-        self._unread_bytes += len(part)
-        if self._unread_bytes > MAX_MESSAGE_BYTES:
-            self._unread.clear()
-            self._unread_bytes = 0
-            self.log.write(b"\n(a line of more than %d bytes on stdout: process ended)\n" % MAX_MESSAGE_BYTES)
-            self.kill()
+    def _take_long_line(self, line: LongLine) -> None:
+        message = read_long_line(line, self._pending)
+        if message is None:
+            self._end_at_long_line(line.size)  # it may be an answer, whose request would wait for ever
+        else:
+            self._pending.pop(message["id"])(message)
+
+    def _end_at_long_line(self, size: int) -> None:
+        self.log.write(b"\n(a line of %d bytes on stdout: process ended)\n" % size)
+        self.kill()
 
     def _take_line(self, line: bytes) -> None:
         message = read_line(line)

@@ -7,11 +7,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from protocol import ExampleResult
+from protocol.errors import LimitExceeded
 from rpc_server import wire
 from rpc_server.program import ResultDict
 from rpc_server.programs.frames import unwritable
 
+TOO_LARGE = "output_too_large"
+"""The type of the error of an example whose result is larger than accepted."""
+
 _ALWAYS = frozenset({"status", "score", "output", "seconds"})
+_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls")
 _FAILED = frozenset({"program_error", "timeout", "infra_error"})
 _MAX_SHOWN = 100
 
@@ -43,6 +48,25 @@ def failure(
     if log:
         error["log"] = log
     return {"status": status, "score": None, "output": None, "error": error, "seconds": seconds}
+
+
+def too_large(size: int, most: int) -> str:
+    """The message of an example's error of type `TOO_LARGE`."""
+    return f"output of {size} bytes, more than {most} accepted"
+
+
+def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
+    """The error of a call whose answer is too large as a whole."""
+    message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
+    return LimitExceeded(message, limit="answer_bytes", allowed=most, given=size)
+
+
+def without_output(result: ResultDict, most: int) -> ResultDict:
+    """The failure that stands for a result of more than `most` bytes. A trajectory stays where it was kept."""
+    size = len(wire.write(result.get("output")))
+    size = size if size > most else len(wire.write(result))
+    kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
+    return {**failure("program_error", TOO_LARGE, too_large(size, most), result["seconds"]), **kept}
 
 
 def _problem(given: Any, *, lenient: bool) -> str | None:

@@ -8,7 +8,7 @@ from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import ResultDict
 from rpc_server.programs import results
 from rpc_server.programs.child import Exit
-from rpc_server.programs.frames import LenientMessage, UnreadableMessage, unwritable
+from rpc_server.programs.frames import LenientMessage, OversizedMessage, UnreadableMessage, unwritable
 
 Log = Callable[[], str]
 """Gives what the process wrote while it worked on this, where somebody wants to know."""
@@ -72,6 +72,9 @@ class Examples:
         if isinstance(message, UnreadableMessage):
             self._all("program_error", "invalid_result", _UNREADABLE, seconds, log)
             return
+        if isinstance(message, OversizedMessage):
+            self._oversized(message, seconds, log)
+            return
         result = message.get("result")
         given = result.get("results") if isinstance(result, dict) else None
         if not isinstance(given, list) or len(given) != len(self._positions):
@@ -108,6 +111,14 @@ class Examples:
                 ProgramFailed(error.message, stage=self._call.method, program_error=error.to_wire(), log_tail=log())
             )
 
+    def _oversized(self, message: OversizedMessage, seconds: float, log: Log) -> None:
+        """Fail the example; of several, the call, as the size does not show which of them is too large."""
+        if len(self._positions) == 1:
+            text = results.too_large(message.size, self._call.max_result_bytes)
+            self._all("program_error", results.TOO_LARGE, text, seconds, log)
+        else:
+            self._call.fail(results.answer_too_large(message.size, message.limit, len(self._positions)))
+
     def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
         text = log()
         for position in self._positions:
@@ -118,6 +129,7 @@ class ExamplesCall:
     """A call that has a result for each example, `evaluate` or `score`, and how many are still to come.
 
     `params(positions)`: what to ask the program about the examples at these positions, of `size` in all.
+    `max_result_bytes`: of one result, to be named where a result is too large.
     """
 
     def __init__(
@@ -127,8 +139,10 @@ class ExamplesCall:
         params: Callable[[Sequence[int]], dict[str, Any]],
         *,
         on_result: Callable[[int, ResultDict], None],
+        max_result_bytes: int,
     ) -> None:
         self.method = method
+        self.max_result_bytes = max_result_bytes
         self.params = params
         self.size = size
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -178,6 +192,8 @@ class OtherCall:
         result = message.get("result")
         if isinstance(message, UnreadableMessage):
             self._failed(_UNREADABLE, log)
+        elif isinstance(message, OversizedMessage):
+            self._failed(f"answer of {message.size} bytes, more than {message.limit} accepted", log)
         elif not isinstance(result, dict):
             self._failed("the program answered no object", log)
         elif isinstance(message, LenientMessage) and (problem := unwritable(result, "result")) is not None:

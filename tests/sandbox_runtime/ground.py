@@ -138,7 +138,12 @@ async def bubblewrap_ground() -> AsyncIterator[Ground]:
                 egress=Closed(),
                 refused=(Open(),),
                 folders=folders.watched("bubblewrap"),
-                own_names=frozenset({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}),
+                own_names=frozenset(
+                    {
+                        *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+                        "GEPA_PROCESS_MEMORY_MB",
+                    }
+                ),
                 another=(
                     "from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime\n"
                     f"{folders.imports}"

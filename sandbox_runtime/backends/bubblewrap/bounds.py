@@ -3,10 +3,13 @@
 from collections.abc import Container
 from dataclasses import dataclass
 
-from sandbox_runtime.spec import SandboxSpec
+from sandbox_runtime.spec import MEMORY_VARIABLE, SandboxSpec
 
 OWN_PROCESSES = 3
 """Those that every sandbox has besides its commands: two of bubblewrap's, and the one that holds it."""
+
+PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
+"""Bounds the memory of each process in a jail of `gepa-server`, in MiB."""
 
 _KEPT_FREE = 64
 _OPEN_FILES = 4096
@@ -35,16 +38,25 @@ class Bounds:
     def limits(self, lacking: Container[str], *, server: bool) -> dict[str, int]:
         """The limits of each process, by the names of `resource`. `lacking`: what no control group bounds.
 
-        Those of memory and processes hold besides a control group: a process that asks for too much is refused, which
-        it can survive; a group that has too much is killed. The number of processes is that of all in the sandbox; a
-        server, and so the programs that it runs, leave some free, so that commands run beside it whatever they do.
+        The number of processes is that of all in the sandbox; a server, and so the programs that it runs, leave some
+        free, so that commands run beside it whatever they do. Memory is bounded by the control group. Where there is
+        none, each process has a limit of its own, but never the server: native code may not survive an allocation that
+        is refused. The server's jails set that limit, see `server_variables`.
         """
         limits = {
             "NPROC": self.tasks - (_KEPT_FREE if server else 0),
-            "DATA": self.memory_mb * 2**20,
             "CORE": 0,
             "NOFILE": _OPEN_FILES,
         }
+        if "memory" in lacking and not server:
+            limits["DATA"] = self.memory_mb * 2**20
         if "cpu" in lacking:
             limits["CPU"] = max(1, round(self.cpu * self.lifetime_s))
         return limits
+
+    def server_variables(self, lacking: Container[str]) -> dict[str, str]:
+        """The variables by which the server knows how much memory there is, and whether its jails must bound it."""
+        variables = {MEMORY_VARIABLE: str(self.memory_mb)}
+        if "memory" in lacking:
+            variables[PROCESS_MEMORY_VARIABLE] = str(self.memory_mb)
+        return variables

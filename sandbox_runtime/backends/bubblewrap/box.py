@@ -142,6 +142,10 @@ class Box:
         """What each process in it gets: those of the server, or others."""
         return self._bounds.limits(self._machine.groups.lacking, server=server)
 
+    def server_variables(self) -> dict[str, str]:
+        """The variables that describe the bounds of the sandbox to its server."""
+        return self._bounds.server_variables(self._machine.groups.lacking)
+
     async def close(self) -> None:
         """End it and leave nothing."""
         await all_of(self._close())

@@ -30,7 +30,7 @@ from sandbox_runtime.uninterrupted import all_of, to_the_end
 logger = logging.getLogger(__name__)
 
 _WITHOUT = {
-    "memory": "memory is bounded for each process alone",
+    "memory": "memory is bounded for each process alone, and not for the server",
     "pids": "processes are bounded by a limit of the sandbox's user",
     "cpu": "of the cpu only the time of each process is bounded",
 }

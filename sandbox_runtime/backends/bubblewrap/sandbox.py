@@ -86,7 +86,7 @@ class BubblewrapSandbox:
             raise self.not_ready(f"{command.argv[0]} {became}")
 
     async def _start_main(self) -> "asyncio.Future[int]":
-        own = {"GEPA_LISTEN": f"fd:{_LISTENING}", "GEPA_TOKEN": self._token}
+        own = {"GEPA_LISTEN": f"fd:{_LISTENING}", "GEPA_TOKEN": self._token, **self._box.server_variables()}
         order = self._order(self._spec.main, alone=False, own=own)
         stdin = sealed(b"")
         try:

@@ -20,7 +20,7 @@ from sandbox_runtime.backends.modal.reach import gateway_urls
 from sandbox_runtime.endpoint import Endpoint
 from sandbox_runtime.health import until_healthy
 from sandbox_runtime.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
-from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.tail import Tail
 from sandbox_runtime.uninterrupted import all_of
 
@@ -118,6 +118,7 @@ class ModalSandbox:
         env = {
             "GEPA_LISTEN": f"0.0.0.0:{PORT}",
             "GEPA_TOKEN": self._token,
+            MEMORY_VARIABLE: str(self._spec.memory_mb),
             "GEPA_ALLOWED_HOSTS": urlsplit(endpoint.url).hostname or "",
         }
         mark = secrets.token_hex(16)

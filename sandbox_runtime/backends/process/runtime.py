@@ -38,8 +38,9 @@ logger = logging.getLogger(__name__)
 class ProcessRuntime:
     """See `Runtime`. Isolates nothing, and says so when it is entered.
 
-    What it bounds: the private memory of each process and the size of each file (by rlimit), the lifetime, and what is
-    kept of output. What it does not: memory and files of all processes together, how many processes there are, and cpu.
+    What it bounds: the private memory of each command (by rlimit; not of the server and its programs, as native code
+    may not survive an allocation that is refused), the size of each file, the lifetime, and what is kept of output.
+    What it does not: memory and files of all processes together, how many processes there are, and cpu.
 
     `environments`: the folder of those that are built. `records`: in place of this user's. `workspaces`: the folder
     they are made in, by default one of this user's below that for temporary files.

@@ -6,6 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from sandbox_runtime.health import until_healthy
 from sandbox_runtime.owner import started_at
 from sandbox_runtime.records import Record, Records
 from sandbox_runtime.sandbox import EXEC_BYTES, LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
-from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.tail import Tail
 from sandbox_runtime.trees import remove_tree
 from sandbox_runtime.uninterrupted import all_of
@@ -169,8 +170,13 @@ class ProcessSandbox:
                     self._spec.main.argv,
                     mark=self.id,
                     folder=self._folder_of(self._spec.main),
-                    env={**self._env_of(self._spec.main), "GEPA_LISTEN": "fd:3", "GEPA_TOKEN": self._token},
-                    bounds=self._bounds,
+                    env={
+                        **self._env_of(self._spec.main),
+                        "GEPA_LISTEN": "fd:3",
+                        "GEPA_TOKEN": self._token,
+                        MEMORY_VARIABLE: str(self._spec.memory_mb),
+                    },
+                    bounds=replace(self._bounds, memory=-1),
                     stdout=self._log,
                     listening=listening.fileno(),
                     outlives=True,

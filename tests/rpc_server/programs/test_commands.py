@@ -1,6 +1,7 @@
 """Commands that speak the protocol over stdio, well and badly."""
 
 import asyncio
+import re
 import sys
 import time
 
@@ -144,11 +145,35 @@ async def test_a_command_that_never_answers_is_killed_and_started_again(opened, 
         assert (await running.one({"do": "pid"}))["output"] != before
 
 
-async def test_a_line_longer_than_any_message_ends_the_process_instead_of_filling_memory(program, monkeypatch):
-    monkeypatch.setattr(process, "MAX_MESSAGE_BYTES", 2**20)
-    result = await program.one({"do": "flood_stdout"})
+@pytest.fixture
+async def narrow(opened, monkeypatch):
+    """The same program behind a server that keeps lines of 1 MiB at most."""
+    monkeypatch.setattr(process, "answer_bytes", lambda: 2**20)
+    async with opened(command=COMMAND, workers=1, max_result_bytes=100_000) as running:
+        yield running
+        assert (await running.one({"output": "still here"}))["output"] == "still here"
+
+
+async def test_a_line_without_an_end_ends_the_process_instead_of_filling_memory(narrow):
+    result = await narrow.one({"do": "flood_stdout"})
     assert result["error"]["type"] == "process_died"
-    assert "a line of more than 1048576 bytes" in result["error"]["log"]
+    assert "bytes on stdout: process ended" in result["error"]["log"]
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_an_answer_that_is_not_kept_for_its_length_is_its_examples_failure_and_hurts_no_other(narrow, place):
+    before = (await narrow.one({"do": "pid"}))["output"]
+    large, *others = await narrow.evaluate({"do": "large", "bytes": 5_000_000, "id": place}, *[{"output": 1}] * 5)
+    assert (large["status"], large["score"], large["error"]["type"]) == ("program_error", None, "output_too_large")
+    size = int(re.fullmatch(r"output of (\d+) bytes, more than 100000 accepted", large["error"]["message"])[1])
+    assert 5_000_000 < size < 5_001_000
+    assert [result["output"] for result in others] == [1] * 5
+    assert (await narrow.one({"do": "pid"}))["output"] == before
+
+
+async def test_a_long_line_that_names_no_request_ends_the_process(narrow):
+    result = await narrow.one({"do": "large", "bytes": 5_000_000, "id": "middle"})
+    assert result["error"]["type"] == "process_died"
 
 
 async def test_a_command_that_exits_at_an_example_is_that_examples_failure_with_its_last_words(program):

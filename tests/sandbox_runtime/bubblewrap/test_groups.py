@@ -54,3 +54,11 @@ def test_where_no_group_can_be_made_every_controller_is_lacking(tmp_path: Path) 
     assert usable(root).lacking == ["memory", "pids", "cpu"]
     assert BOUNDS.limits(usable(root).lacking, server=True)["CPU"] == 150
     assert "CPU" not in BOUNDS.limits([], server=False)
+
+
+def test_without_a_memory_group_commands_and_jails_have_a_limit_and_the_server_has_none() -> None:
+    assert BOUNDS.limits(["memory"], server=False)["DATA"] == 256 * 2**20
+    assert "DATA" not in BOUNDS.limits(["memory"], server=True)
+    assert BOUNDS.server_variables(["memory"]) == {"GEPA_MEMORY_MB": "256", "GEPA_PROCESS_MEMORY_MB": "256"}
+    assert "DATA" not in BOUNDS.limits([], server=False)
+    assert BOUNDS.server_variables([]) == {"GEPA_MEMORY_MB": "256"}

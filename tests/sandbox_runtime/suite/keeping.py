@@ -22,7 +22,7 @@ class Keeping:
             command = await environment_of(sandbox, ground.python(ENVIRONMENT, env={"OWN": "o"}))
             server = (await ask(await sandbox.endpoint()))[1]["env"]
             assert {name: command[name] for name in command.keys() - allowed} == {**given, "OWN": "o"}
-            assert server.keys() - allowed == {*given, "GEPA_LISTEN", "GEPA_TOKEN"}
+            assert server.keys() - allowed == {*given, "GEPA_LISTEN", "GEPA_TOKEN", "GEPA_MEMORY_MB"}
             assert "host-secret" not in str((command, server))
             workspace = (await output(sandbox, ("pwd",))).strip()
             own = [command["PATH"].split(":")[0], command["HOME"], command["TMPDIR"]]

@@ -266,6 +266,7 @@ export interface ProgramInfo {
  * `max_batch_entries`: requests in one JSON-RPC array (capability `batch`).
  * `whole_batches`: true where the program evaluates a batch as one unit, so that a minibatch must be one call.
  * `abandon_after_s`, `keep_answers_s`: see capability `idempotency`.
+ * `max_result_bytes`: bytes of one example's result; an example with a larger one is a `program_error`.
  */
 export interface Limits {
   max_concurrency: number;
@@ -276,6 +277,7 @@ export interface Limits {
   whole_batches?: boolean;
   abandon_after_s?: number | null;
   keep_answers_s?: number | null;
+  max_result_bytes?: number | null;
 }
 /**
  * An error: `data.retryable` says whether the same request, later or elsewhere, can succeed.

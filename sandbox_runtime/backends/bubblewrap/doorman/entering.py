@@ -1,12 +1,15 @@
 """The forks that go into a sandbox that is up: to finish its mounts, to open sockets there, and to run its commands."""
 
+import contextlib
 import fcntl
 import importlib
+import locale
 import os
 import resource
 import signal
 import socket
 import sys
+import time
 from typing import Any, NoReturn
 
 from sandbox_runtime.backends.bubblewrap.doorman import calls, forked, kernel
@@ -182,8 +185,22 @@ def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
 
 
 def _call(function: tuple[str, str], argv: list[str]) -> None:
+    _as_a_new_interpreter()
     sys.argv[:] = argv
     getattr(importlib.import_module(function[0]), function[1])()
+
+
+def _as_a_new_interpreter() -> None:
+    """Do what Python does at its start: set signals, and read the time zone and the locale from the environment.
+
+    A write to a closed connection must be an error, not SIGPIPE, which would end the process.
+    """
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    time.tzset()
+    with contextlib.suppress(locale.Error):  # a new interpreter stays in the C locale then
+        locale.setlocale(locale.LC_CTYPE, "")
 
 
 def _like(path: str, place: str) -> None:

@@ -82,6 +82,12 @@ def evaluate(request):
         write(json.dumps(request))
         write("got " + json.dumps(request))
         answer(request, result={"results": [good]})
+    elif do == "large":
+        head, number = '"jsonrpc":"2.0"', '"id":%s' % json.dumps(request["id"])
+        result = '"result":' + json.dumps({"results": [{**good, "output": "y" * data["bytes"]}]})
+        rest = '"more":"%s"' % ("y" * 1000)
+        orders = {"first": (head, number, result), "last": (head, result, number), "middle": (result, number, rest)}
+        write("{%s}" % ",".join(orders[data["id"]]))
     elif do == "flood_stdout":
         for _ in range(300):
             sys.stdout.write("z" * 65536)

@@ -1,0 +1,107 @@
+"""Results and answers that are too large: each hurts its own example, or its own call, alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import errors
+from rpc_server import jobs
+from rpc_server.memory import answer_bytes, memory_bytes, share
+from rpc_server.settings import Settings
+
+LIMIT = 20_000
+
+
+async def test_a_result_larger_than_accepted_is_that_examples_failure(start: Any) -> None:
+    server = await start(max_result_bytes=LIMIT)
+    assert (await server.call("discover"))["limits"]["max_result_bytes"] == LIMIT
+    small, large, last = await server.evaluate("a", "x" * LIMIT, "b")
+    assert (small["output"], last["output"]) == ("a", "b")
+    assert (large["status"], large["score"], large["output"]) == ("program_error", None, None)
+    assert large["error"] == {
+        "type": "output_too_large",
+        "message": f"output of {LIMIT + 2} bytes, more than {LIMIT} accepted",
+    }
+
+
+@pytest.mark.parametrize("call_id", [None, "c"])
+async def test_a_trajectory_counts_where_it_is_sent_along_and_is_kept_behind_a_reference(
+    start: Any, call_id: str | None
+) -> None:
+    server = await start(max_result_bytes=LIMIT)
+    row = {"trajectory": ["y" * (LIMIT - 1000)]}
+    meta = {} if call_id is None else {"call_id": call_id}
+    [inline] = await server.evaluate(row, capture_traces=True, **meta)
+    assert inline["error"]["type"] == "output_too_large" and "trajectory" not in inline
+    [kept] = await server.evaluate({**row, "other": 1}, capture_traces=True, group="g")
+    assert kept["status"] == "ok" and kept["trajectory_ref"]
+
+
+async def test_an_answer_that_is_too_large_as_a_whole_ends_the_call_and_no_other(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "answer_bytes", lambda: 50_000)
+    server = await start(max_result_bytes=LIMIT)
+    with pytest.raises(errors.LimitExceeded) as refused:
+        await server.evaluate(*["x" * 15_000] * 5)
+    assert refused.value.details["limit"] == "answer_bytes"
+    assert refused.value.details["allowed"] == 50_000 < refused.value.details["given"]
+    assert len(await server.evaluate(*["x" * 15_000] * 3)) == 3
+
+
+def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GEPA_MEMORY_MB", "1024")
+    settings = Settings(program="x")
+    assert (settings.max_answer_bytes, settings.max_trace_bytes) == (128 * 2**20, 128 * 2**20)
+    assert (settings.max_result_bytes, answer_bytes()) == (32 * 2**20, 64 * 2**20)
+    assert share(8, most=1000) == 1000
+    monkeypatch.setenv("GEPA_MEMORY_MB", "999999999")
+    assert memory_bytes() < 999999999 * 2**20
+    monkeypatch.delenv("GEPA_MEMORY_MB")
+    for cgroup, limit in (
+        ("0::/a/b\n", "sys/fs/cgroup/a/memory.max"),
+        ("4:memory:/a/b\n", "sys/fs/cgroup/memory/memory.limit_in_bytes"),
+    ):
+        for file, text in (("proc/self/cgroup", cgroup), (limit, "4096\n")):
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).write_text(text)
+        assert memory_bytes({}, tmp_path) == 4096
+
+
+KEEPING = """
+import asyncio, sys
+from rpc_server.calls import CallLedger
+from rpc_server.load import Load
+
+class Job:
+    examples, progress = 1, None
+    def __init__(self, number):
+        self.number = number
+    async def run(self, admission):
+        return {"results": [{"output": chr(97 + self.number % 26) * 1_000_000}]}
+
+async def main():
+    load = Load(max_running=1, max_waiting=0)
+    ledger = CallLedger(load, abandon_after_s=9, keep_answers_s=99, max_answer_bytes=30_000_000)
+    for number in range(int(sys.argv[1])):
+        await ledger.ask(f"c{number}", b"", lambda: Job(number), None)
+    print(open("/proc/self/status").read())
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_kept_answers_take_the_memory_that_they_are_counted_for() -> None:
+    def taken(answers: int) -> tuple[int, int]:
+        command = [sys.executable, "-c", KEEPING, str(answers)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+        status = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+        return int(status["VmRSS"].split()[0]) // 1024, int(status["VmData"].split()[0]) // 1024
+
+    base, full, longer = taken(0), taken(30), taken(150)
+    assert full[0] - base[0] < 60 and full[1] - base[1] < 80
+    assert abs(longer[0] - full[0]) < 20 and abs(longer[1] - full[1]) < 40
