@@ -81,7 +81,7 @@ class Settings(CodeSettings):
     # examples at once in all: less than the processes bear together, or with trees those of all commits together
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     thread_safe: bool = False  # the adapter bears overlapping calls
-    transient: tuple[str, ...] | None = None  # exception types that are nobody's fault
+    transient: tuple[str, ...] | None = None  # exception types that are infrastructure failures
     # None is no deadline; TOML and flags, which know no null, say `inf`
     example_timeout_s: Annotated[float, Field(gt=0), AfterValidator(_none_where_endless)] | None = 300.0
     start_timeout_s: Seconds = 120.0

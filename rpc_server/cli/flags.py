@@ -53,7 +53,7 @@ _FLAGS: dict[str, tuple[type, str]] = {
         "Examples at once in all, with trees over all commits; for an async `run` 64 when not given.",
     ),
     "thread_safe": (bool, "The adapter bears overlapping calls."),
-    "transient": (list[str], "An exception type that is nobody's fault."),
+    "transient": (list[str], "An exception type that is an infrastructure failure; replaces the built-in list."),
     "example_timeout_s": (float, "Seconds one example may run; inf for no deadline."),
     "start_timeout_s": (float, "Seconds the program may take to start."),
     "call_timeout_s": (float, "Seconds a call about no single example may run: records, proposals, finalize."),

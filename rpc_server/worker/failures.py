@@ -1,41 +1,15 @@
-"""Exceptions of user code as the contract tells them: whose fault, and where in the user's own files."""
+"""Exceptions of user code as the contract describes them: type, message, and the traceback in the user's own files."""
 
 from __future__ import annotations
 
-import errno
 import os
 import traceback
 from types import TracebackType
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterator
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MAX_TEXT = 16_384
 _MAX_MESSAGE = 4_096
-
-DEFAULT_TRANSIENT = (
-    "openai.RateLimitError",
-    "openai.APIConnectionError",
-    "openai.APITimeoutError",
-    "openai.InternalServerError",
-    "anthropic.RateLimitError",
-    "anthropic.APIConnectionError",
-    "anthropic.APITimeoutError",
-    "anthropic.InternalServerError",
-    "anthropic.OverloadedError",
-    "litellm.RateLimitError",
-    "litellm.Timeout",
-    "litellm.ServiceUnavailableError",
-    "litellm.APIConnectionError",
-    "litellm.InternalServerError",
-    "dspy.LMRateLimitError",
-    "dspy.LMTimeoutError",
-    "dspy.LMServerError",
-    "dspy.LMTransportError",
-    "dspy.LMLockTimeoutError",
-    "httpx.TransportError",
-    "ConnectionError",
-)
-"""Types of exception that say nothing about the candidate: a provider's rate limit or outage."""
 
 
 class TimeLimit(BaseException):
@@ -66,35 +40,13 @@ class InvalidResult(Exception):
     """A program's answer for one example cannot be used; the message says why."""
 
 
-def is_transient(error: BaseException, names: Iterable[str]) -> bool:
-    """True for a failure that is nobody's fault: its `retryable` says so, else the name of its type does.
-
-    `names` are dotted, as the user imports them: `pkg.Name` also means a `Name` defined deeper inside `pkg`. Nothing is
-    imported to find out. A `TimeoutError` counts where the operating system raised it: one without an error number may
-    be the program's own limit.
-    """
-    try:
-        retryable = getattr(error, "retryable", None)
-    except BaseException:  # noqa: BLE001  # a property is user code
-        retryable = None
-    if isinstance(retryable, bool):
-        return retryable
-    names = tuple(names)
-    if isinstance(error, TimeoutError) and error.errno == errno.ETIMEDOUT and "ConnectionError" in names:
-        return True
-    return any(_is_named(kind, name) for kind in type(error).__mro__ for name in names)
-
-
-def _is_named(kind: type, name: str) -> bool:
-    package, _, short = name.rpartition(".")
-    package = package or "builtins"
-    return kind.__qualname__ == short and (kind.__module__ == package or kind.__module__.startswith(package + "."))
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """`{type, message, traceback}`; the message is never empty."""
+def describe(error: BaseException, evidence: str | None = None) -> dict[str, Any]:
+    """`{type, message, traceback}`; the message is never empty, and ends with the evidence for the error's kind."""
     kind = type(error).__name__
-    return {"type": kind, "message": _message(error) or kind, "traceback": user_traceback(error)}
+    message = _message(error) or kind
+    if evidence is not None:
+        message = "%s [%s]" % (message, evidence)
+    return {"type": kind, "message": message, "traceback": user_traceback(error)}
 
 
 def _message(error: BaseException) -> str:

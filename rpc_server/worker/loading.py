@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from .digest import digest_of
-from .failures import DEFAULT_TRANSIENT, ProgramProblem
+from .failures import ProgramProblem
+from .transient import DEFAULT_TRANSIENT
 
 
 class Config:

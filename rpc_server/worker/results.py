@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from . import encode
-from .failures import InvalidResult, TimeLimit, describe, is_transient, user_traceback
+from .failures import InvalidResult, TimeLimit, describe, user_traceback
+from .transient import classify
 
 
 def text(
@@ -53,13 +54,17 @@ def invalid(message: str, seconds: float, **kept: Any) -> str:
 
 def failed(problem: BaseException, transient: tuple[str, ...], limit_s: float | None) -> dict[str, Any]:
     """`status` and `error` for what user code raised."""
-    if isinstance(problem, TimeLimit):
+    kind = type(problem)  # `isinstance` asks for `__class__`, which can be user code
+    if issubclass(kind, TimeLimit):
         error = {"type": "timeout", "message": "ran longer than %g s" % (limit_s or 0)}
         where = user_traceback(problem)
         return {"status": "timeout", "error": {**error, "traceback": where} if where else error}
-    if isinstance(problem, (InvalidResult, encode.NotJson)):
+    if issubclass(kind, (InvalidResult, encode.NotJson)):
         return {"status": "program_error", "error": {"type": "invalid_result", "message": str(problem)}}
-    if isinstance(problem, RuntimeError) and isinstance(problem.__cause__, StopIteration):
+    if kind is RuntimeError and problem.__cause__ is not None and issubclass(type(problem.__cause__), StopIteration):
         problem = problem.__cause__  # it cannot pass through a coroutine: the interpreter wraps it
-    status = "infra_error" if is_transient(problem, transient) else "program_error"
-    return {"status": status, "error": describe(problem)}
+    verdict = classify(problem, transient)
+    return {
+        "status": "infra_error" if verdict.transient else "program_error",
+        "error": describe(problem, verdict.evidence),
+    }

@@ -10,8 +10,9 @@ from typing import Any, Coroutine, Protocol
 
 from . import encode
 from .channel import Channel
-from .failures import Cancelled, ProgramProblem, Refusal, describe, is_transient
+from .failures import Cancelled, ProgramProblem, Refusal, describe
 from .loading import Config
+from .transient import classify
 
 _METHOD_NOT_FOUND = -32601
 _PROGRAM_FAILED = -32025
@@ -75,9 +76,9 @@ class Server:
         self.channel.answer(request["id"], "error", encode.to_text(error, "error"))
 
     def _program_failed(self, stage: str, problem: BaseException) -> dict[str, Any]:
-        said = failure(stage, problem)
-        retryable = is_transient(problem, self._config.transient)
-        return {"code": _PROGRAM_FAILED, "message": said["message"], "data": {"retryable": retryable, **said}}
+        verdict = classify(problem, self._config.transient)
+        said = failure(stage, problem, verdict.evidence)
+        return {"code": _PROGRAM_FAILED, "message": said["message"], "data": {"retryable": verdict.transient, **said}}
 
     def _discovery(self) -> dict[str, Any]:
         program = self._program
@@ -107,11 +108,11 @@ class Server:
         }
 
 
-def failure(stage: str, problem: BaseException) -> dict[str, Any]:
-    """`{stage, message, traceback}` for people."""
+def failure(stage: str, problem: BaseException, evidence: str | None = None) -> dict[str, Any]:
+    """`{stage, message, traceback}` for people; the message ends with the evidence for the error's kind."""
     if isinstance(problem, ProgramProblem):
         if problem.__cause__ is None:
             return {"stage": problem.stage, "message": str(problem)}
         stage, problem = problem.stage, problem.__cause__
-    said = describe(problem)
+    said = describe(problem, evidence)
     return {"stage": stage, "message": "%s: %s" % (said["type"], said["message"]), "traceback": said["traceback"]}

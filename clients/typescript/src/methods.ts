@@ -3,7 +3,7 @@
 import type { Cancellation } from "./cancellation.js";
 import { within } from "./deadline.js";
 import { CallCancelled, ProgramFailed, UnknownCandidate } from "./errors.js";
-import { describeFailure, isTransient } from "./failure.js";
+import { describeFailure } from "./failure.js";
 import type {
   EvalBatch,
   EvaluateParams,
@@ -23,6 +23,7 @@ import type { Rows } from "./rows.js";
 import type { Row, Runner } from "./runner.js";
 import type { Slots } from "./slots.js";
 import { Traces } from "./traces.js";
+import { classify } from "./transient.js";
 import { faults, invalidParams, type WireTypeName } from "./validate.js";
 
 /** Where no refs are offered, every ref is another instance's. */
@@ -175,6 +176,7 @@ function checked(given: unknown, type: WireTypeName): unknown {
 
 function programFailed(stage: string, error: unknown): ProgramFailed {
   if (error instanceof InvalidResult || error instanceof NotJson) return new ProgramFailed(error.message, { stage });
-  const { type, message, traceback } = describeFailure(error);
-  return new ProgramFailed(`${type}: ${message}`, { stage, log_tail: traceback ?? "" }, isTransient(error));
+  const { transient, evidence } = classify(error);
+  const { type, message, traceback } = describeFailure(error, evidence);
+  return new ProgramFailed(`${type}: ${message}`, { stage, log_tail: traceback ?? "" }, transient);
 }

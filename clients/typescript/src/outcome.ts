@@ -1,8 +1,9 @@
 /** From what a program returned or threw to an `ExampleResult` that fits the contract. */
 
-import { describeFailure, isTransient } from "./failure.js";
+import { describeFailure } from "./failure.js";
 import type { ExampleError, ExampleResult, Usage } from "./generated/types.js";
 import { type JsonValue, NotJson, toJsonValue, wellFormed } from "./json.js";
+import { classify } from "./transient.js";
 import { faults } from "./validate.js";
 import { isObject, shown } from "./values.js";
 
@@ -60,7 +61,8 @@ export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
   if (error instanceof InvalidResult || error instanceof NotJson) {
     return unscored("program_error", { type: "invalid_result", message: wellFormed(error.message) }, attempt);
   }
-  return unscored(isTransient(error) ? "infra_error" : "program_error", describeFailure(error), attempt);
+  const { transient, evidence } = classify(error);
+  return unscored(transient ? "infra_error" : "program_error", describeFailure(error, evidence), attempt);
 }
 
 /** The result of an example whose deadline was over. */

@@ -3,6 +3,39 @@ import { batchProgramOf, call, evaluate, gate, programOf, served } from "./suppo
 
 class RateLimitError extends Error {}
 
+function answered(statusCode: number): Error {
+  return Object.assign(new Error(`answered ${statusCode}`), { statusCode });
+}
+
+/** As the AI SDK throws it after its retries. */
+function retried(errors: Error[]): Error {
+  return Object.assign(new Error("gave up"), { errors, lastError: errors.at(-1) });
+}
+
+function endless(): Error {
+  let error = answered(503);
+  for (let depth = 0; depth < 100_000; depth++) error = new Error("gave up", { cause: error });
+  return error;
+}
+
+function unreadable(): Error {
+  const properties = [
+    "retryable",
+    "statusCode",
+    "status",
+    "response",
+    "cause",
+    "code",
+    "lastError",
+    "errors",
+    "$metadata",
+  ];
+  const get = () => {
+    throw new Error("not to be read");
+  };
+  return Object.defineProperties(new Error("m"), Object.fromEntries(properties.map((name) => [name, { get }])));
+}
+
 /** The one result of a program whose `run` is this. */
 async function resultOf(run: () => unknown, more: object = {}): Promise<any> {
   const [result, neighbour] = await evaluate(
@@ -137,6 +170,17 @@ describe("an error", () => {
       "is undici's own",
       new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) }),
     ],
+    ["has the status of an outage behind it", new Error("gave up", { cause: answered(503) })],
+    ["has a response for its cause", new Error("gave up", { cause: new Response("", { status: 429 }) })],
+    ["has a response with the status", Object.assign(new Error("no"), { response: { status: 503 } })],
+    ["carries the status of an outage", Object.assign(new Error("no"), { failure: answered(529) })],
+    ["has an outage for its last error", retried([answered(400), answered(503)])],
+    ["is of several, one an outage", new AggregateError([answered(401), answered(503)])],
+    ["has a status in its code beside a response", Object.assign(new Error("no"), { code: "503", response: {} })],
+    ["is throttled by AWS", Object.assign(answered(400), { $retryable: { throttling: true } })],
+    ["is a name that is not found", Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" })],
+    ["is `fetch`'s without a cause", new TypeError("fetch failed")],
+    ["is marked by LangChain", Object.assign(new Error("m"), { [Symbol.for("langchain.errors.retryable")]: true })],
   ])("that %s is nobody's", async (_, error) => {
     expect(await resultOf(() => Promise.reject(error))).toMatchObject({ status: "infra_error", score: null });
   });
@@ -144,8 +188,22 @@ describe("an error", () => {
     ["says it is not worth trying again", Object.assign(new RateLimitError("spent"), { retryable: false })],
     ["has the status of a bad request", Object.assign(new Error("bad"), { status: 400 })],
     ["is a plain TypeError", new TypeError("x is undefined")],
+    ["is a bad address for `fetch`", new TypeError("fetch failed", { cause: new Error("unknown scheme") })],
+    ["is a conflict", answered(409)],
+    ["has a code of its own", Object.assign(new Error("mine"), { code: 503 })],
+    ["is refused, with an outage behind it", Object.assign(answered(400), { cause: answered(503) })],
+    ["is refused at last", retried([answered(503), answered(400)])],
+    ["is undici's for a refusal", Object.assign(answered(400), { code: "UND_ERR_RESPONSE" })],
+    ["is a limit of its own", new DOMException("too late", "TimeoutError")],
+    ["has an endless chain behind it", endless()],
+    ["cannot be read", unreadable()],
   ])("that %s is the program's", async (_, error) => {
     expect((await resultOf(() => Promise.reject(error))).status).toBe("program_error");
+  });
+  it("names the status and the host that decided, and no more of the URL", async () => {
+    const refused = Object.assign(answered(401), { url: "https://u:secret@models.example:8443/v1?key=secret" });
+    const result = await resultOf(() => Promise.reject(new Error("the agent failed", { cause: refused })));
+    expect(result.error.message).toBe("the agent failed [HTTP 401 from models.example:8443, Error]");
   });
   it("thrown by `score` is the program's", async () => {
     const score = () => {

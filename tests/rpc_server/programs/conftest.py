@@ -28,9 +28,13 @@ class Opened:
         self._mark = mark
 
     async def evaluate(
-        self, *rows: Any, candidate: dict[str, str] | None = None, capture_traces: bool = False
+        self,
+        *rows: Any,
+        candidate: dict[str, str] | None = None,
+        capture_traces: bool = False,
+        seconds: float = 60.0,
     ) -> list[dict[str, Any]]:
-        """The results of one call, in the order of its rows."""
+        """The results of one call, in the order of its rows; it may take so many seconds."""
         given: dict[int, dict[str, Any]] = {}
 
         def keep(position: int, result: dict[str, Any]) -> None:
@@ -40,7 +44,7 @@ class Opened:
 
         batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]
         seed = self.program.info.seed_candidate
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(seconds):
             await self.program.evaluate(candidate or seed, batch, capture_traces=capture_traces, on_result=keep)
         return [given[number] for number in range(len(rows))]
 

@@ -1,0 +1,141 @@
+"""Client libraries and agent frameworks as they are installed, against a provider that fails in every way."""
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+CALLS = Path(__file__).parent / "data" / "frameworks"
+PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
+PAGE = ROOT / "docs" / "frameworks.md"
+INSTALLED = Path(sys.prefix) / "frameworks"
+FAILURES = ("429", "500", "503", "529", "refused", "reset", "time-out", "DNS", "400", "401")
+REJECTIONS = ("400", "401")
+REQUEST_TIMEOUT_S = 90.0  # of requests that are answered, however busy the machine is
+
+pytestmark = pytest.mark.timeout(600)  # the first run installs the libraries
+
+
+def installed(name: str, lock: Path, install: Callable[[Path], None]) -> Path:
+    """The folder of an environment that is made again when its lock file changes."""
+    INSTALLED.mkdir(exist_ok=True)
+    folder, stamp, wanted = INSTALLED / name, INSTALLED / f"{name}.lock", hashlib.sha256(lock.read_bytes()).hexdigest()
+    with stamp.open("a+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.seek(0)
+        if held.read() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            install(folder)
+            held.truncate(0)
+            held.write(wanted)
+    return folder
+
+
+def install_python(folder: Path) -> None:
+    """The libraries for Python, by uv."""
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60)
+    target = ["--python", folder / "bin" / "python", "--requirement", CALLS / "requirements.txt"]
+    subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=500)
+
+
+def install_node(folder: Path) -> None:
+    """The libraries for Node, by npm."""
+    shutil.copytree(CALLS / "node", folder)
+    omitted = ["--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    subprocess.run(["npm", "ci", *omitted], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
+
+
+@asynccontextmanager
+async def failing_provider() -> AsyncIterator[dict[str, str]]:
+    """URLs by failure."""
+    over, connections = asyncio.Event(), set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(asyncio.current_task())
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may go at any time
+            await answer(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        failure = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].split(b"/")[1].decode()
+        if failure == "time-out":
+            await over.wait()
+        elif failure == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        else:
+            body = json.dumps({"error": {"message": "try again later", "type": "some_type", "code": "some_code"}})
+            headers = "content-type: application/json\r\nretry-after-ms: 1\r\nconnection: close\r\n"
+            writer.write(f"HTTP/1.1 {failure} -\r\n{headers}content-length: {len(body)}\r\n\r\n{body}".encode())
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1000)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        host, port = server.sockets[0].getsockname()
+        urls = {failure: f"http://{host}:{port}/{failure}" for failure in FAILURES}
+        urls |= {"refused": f"http://127.0.0.1:{silent.getsockname()[1]}", "DNS": "http://models.invalid"}
+        try:
+            yield urls
+        finally:
+            over.set()
+            server.close()
+            await asyncio.wait(connections, timeout=20)
+
+
+async def check(running) -> None:
+    """No failure of the provider or the network is a score; the page has the table."""
+    (about,) = await running.evaluate({"library": None})
+    versions = about["output"]
+    async with failing_provider() as urls:
+        rows = [
+            {"library": library, "url": url, "timeout": 1.0 if failure == "time-out" else REQUEST_TIMEOUT_S}
+            for library in versions
+            for failure, url in urls.items()
+        ]
+        results = iter(await running.evaluate(*rows, seconds=REQUEST_TIMEOUT_S))
+    table = [f"| library | version | {' | '.join(urls)} |", "| --- " * (len(urls) + 2) + "|"]
+    wrong = []
+    for library, version in versions.items():
+        cells = []
+        for failure, result in zip(urls, results, strict=False):
+            status = "program_error" if failure in REJECTIONS else "infra_error"
+            if result["status"] != status or (failure in REJECTIONS and f"[HTTP {failure}" not in str(result["error"])):
+                wrong.append((library, failure, result))
+            cells.append(result["status"].removesuffix("_error"))
+        table.append(f"| {library} | {version} | {' | '.join(cells)} |")
+    assert wrong == []
+    text = "\n".join(table)
+    assert text in PAGE.read_text(), f"{PAGE.name} has not this table:\n{text}"
+
+
+async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(opened):
+    python = installed("python", CALLS / "requirements.txt", install_python) / "bin" / "python"
+    settings = {"root": CALLS, "python": python, "workers": 1, "max_concurrency": 1000}
+    bytecode = {"PYTHONDONTWRITEBYTECODE": ""}  # the libraries are not compiled in each run
+    limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
+    async with opened("calls.py", env=bytecode, **settings, **limits) as running:
+        await check(running)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
+async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_node(opened):
+    folder = installed("node", CALLS / "node" / "package-lock.json", install_node)
+    command = ("node", str(CALLS / "calls.mjs"), str(PACKAGE), str(folder))
+    limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
+    async with opened(command=command, workers=1, **limits) as running:
+        await check(running)

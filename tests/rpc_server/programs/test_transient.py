@@ -1,0 +1,57 @@
+"""What counts as an infrastructure failure among the exceptions of a program."""
+
+INFRASTRUCTURE = (
+    "an outage",
+    "a status of a response",
+    "wrapped",
+    "wrapped without a cause",
+    "in a group",
+    "in an attribute",
+    "in an argument",
+    "a code beside headers",
+    "throttled by AWS",
+    "a name that is not found",
+    "TLS",
+    "no route",
+    "refused",
+    "a time-out of a library",
+    "a limit that ended a back-off",
+)
+PROGRAM = (
+    "an own code",
+    "an own code beside a text",
+    "a status that is no HTTP status",
+    "hidden",
+    "not retryable",
+    "a bug in a handler",
+    "a rejection",
+    "a conflict",
+    "rejected by AWS",
+    "rejected with an outage behind",
+    "a rejection wrapped",
+    "rejected at last",
+    "an own limit",
+    "an endless chain",
+    "unreadable",
+)
+
+
+async def test_a_failure_of_a_provider_or_the_network_is_told_from_one_of_the_program(opened):
+    async with opened("fails.py", workers=1) as running:
+        results = await running.evaluate(*INFRASTRUCTURE, *PROGRAM)
+    found = dict(zip((*INFRASTRUCTURE, *PROGRAM), (result["status"] for result in results), strict=True))
+    assert found == {**dict.fromkeys(INFRASTRUCTURE, "infra_error"), **dict.fromkeys(PROGRAM, "program_error")}
+
+
+async def test_the_message_names_the_status_the_host_and_the_type_and_no_more_of_the_url(opened):
+    async with opened("fails.py", workers=1) as running:
+        rejection, outage, refused = await running.evaluate("a rejection wrapped", "wrapped", "refused")
+    assert rejection["error"]["message"] == "the agent failed [HTTP 401 from models.example:8443, fails.Answered]"
+    assert outage["error"]["message"] == "no answer [HTTP 503 from models.example:8443, fails.Answered]"
+    assert "[ConnectionRefusedError: [Errno 111]" in refused["error"]["message"]
+
+
+async def test_types_named_in_the_settings_are_found_behind_others_too(opened):
+    async with opened("fails.py", workers=1, transient=("KeyError", "fails.Carrying")) as running:
+        results = await running.evaluate("a bug in a handler", "an own code", "not retryable", "hidden")
+    assert [result["status"] for result in results] == ["infra_error", "infra_error", "program_error", "program_error"]
