@@ -55,7 +55,7 @@ _CACHES = {"UV_CACHE_DIR": "uv", "npm_config_cache": "npm", "DSPY_CACHEDIR": "ds
 _PR_SET_DUMPABLE = 4
 _ALLOWED = (
     "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, no AppArmor "
-    "profile against them; in a container one that may mount /proc), or leave `jail` out"
+    "profile against them; in a container one that may mount /proc), or turn `jail` off"
 )
 
 
@@ -169,7 +169,7 @@ async def check(jail: Jail) -> None:
 
 def _bwrap() -> str:
     if not sys.platform.startswith("linux"):
-        raise SettingsError("`jail` needs Linux, whose namespaces it is made of: leave it out here")
+        raise SettingsError("`jail` needs Linux, whose namespaces it is made of: turn it off here")
     if not TMP.is_dir():
         raise SettingsError(f"`jail` needs a folder {TMP}, where bubblewrap begins")
     bwrap = shutil.which("bwrap")

@@ -64,8 +64,9 @@ class Settings(CodeSettings):
     version: str | None = None
     python: Path | None = None  # the user's interpreter; found by itself when not given
     env: dict[str, str] = {}  # added to the program's environment
-    # each process of the program's, and each command, in a bubblewrap jail of its own: only its own folder is writable
-    jail: bool = False
+    # each process of the program's, and each command, in a bubblewrap jail of its own: only its own folder is writable;
+    # None: where code evolves and a jail can be made
+    jail: bool | None = None
     # a DSPy program
     metric: str | None = None  # `pkg.module.function`, taking (example, prediction) or GEPA's five
     trainset_path: Path | None = None

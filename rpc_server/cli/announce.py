@@ -64,6 +64,21 @@ class Announcer:
                 f"them; give what the program needs of them as untracked files, by `links`"
             )
 
+    def jailed(self) -> None:
+        """A jail is used though the settings do not ask for one; on stderr always, as `left_out`."""
+        _tell(
+            "gepa-server: programs, builds, checks and agents run in a jail that can write only to their own copy of "
+            "the files and to a /tmp of their own; --no-jail lifts that"
+        )
+
+    def not_jailed(self, why: str) -> None:
+        """What agents and the code that they write can do, as no jail keeps them; on stderr always, as `left_out`."""
+        _tell(
+            "gepa-server: warning: coding agents and the code that they write run with all rights of your user: they "
+            "can change .git/hooks, .git/config, your working tree and your home folder, and read every file that "
+            f"you can read. Use a sandbox for code that you do not trust. There is no jail: {why}"
+        )
+
     def trying_check(self) -> None:
         """The user's check runs on the code as it is, which may take its time; on stderr always, as `left_out`."""
         _tell("gepa-server: running `check_command` on the code as it is")

@@ -36,7 +36,7 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "jail": (
         bool,
         "Each process of the program's, and each command, in a bubblewrap jail of its own that can write to its own "
-        "files only, not through `links`. Linux.",
+        "files only, not through `links`. Linux. The default with --trees and --allow-mutations, if bubblewrap works.",
     ),
     "workers": (int, "Program processes; one per core when not given. Not for an adapter."),
     "metric": (str, "For dspy: pkg.module.function, taking (example, prediction) or GEPA's five arguments."),

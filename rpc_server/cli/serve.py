@@ -84,16 +84,39 @@ class _Opened:
 
 
 async def _opened(settings: Settings, announce: Announcer, token: Token) -> _Opened:
-    if not settings.jail:
+    jail = await _jail(settings, announce, token)
+    if jail is None:
         return await _opened_in(None, settings, announce)
     keep_to_oneself()
-    _check_root(settings.root)
-    jail = open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
     try:
         return await _opened_in(jail, settings, announce)
     except ProgramFailed:
         await check(jail)  # it may be the jail that did not start; each trial costs as much as a start
         raise
+
+
+async def _jail(settings: Settings, announce: Announcer, token: Token) -> Jail | None:
+    """The jail that the settings ask for; without a word of them, one where code evolves and it can be made.
+
+    Raises:
+        SettingsError: the settings ask for one, and there is no bubblewrap; or `root` is too wide for one.
+    """
+    if settings.jail is False or (settings.jail is None and not settings.has_trees):
+        if settings.has_trees:
+            announce.not_jailed("`jail` is off")
+        return None
+    _check_root(settings.root)
+    try:
+        jail = open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
+        if settings.jail is None:
+            await check(jail)
+            announce.jailed()
+    except SettingsError as error:
+        if settings.jail:
+            raise
+        announce.not_jailed(str(error))
+        return None
+    return jail
 
 
 def _check_root(root: Path) -> None:

@@ -75,7 +75,7 @@ class ProcessRuntime:
         built = await self._environments.ready(recipe, run=run_build, told=told, afresh=afresh)
         return Prepared(
             recipe=recipe,
-            server=(sys.executable, "-I", "-m", "rpc_server"),
+            server=(sys.executable, "-I", "-m", "rpc_server", "--no-jail"),
             python=built.python,
             path=built.path,
             mounts=built.mounts,

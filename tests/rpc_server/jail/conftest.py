@@ -69,12 +69,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *flags: str, **variables: str) -> AsyncIterator[Server]:
-    """A jailing server while the block runs; afterwards nothing of it is left."""
+async def serving(
+    folder: Path, *flags: str, jail: tuple[str, ...] = ("--jail",), **variables: str
+) -> AsyncIterator[Server]:
+    """A jailing server while the block runs; afterwards nothing of it is left. `jail`: the flag that asks for one."""
     mark = f"JAIL_TEST_{os.urandom(8).hex()}"
     token_file = folder / "token"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "rpc_server", "--json", "--jail", "--token-file", str(token_file), *flags),
+        *(sys.executable, "-I", "-m", "rpc_server", "--json", *jail, "--token-file", str(token_file), *flags),
         cwd=folder,
         env={**os.environ, **variables, mark: "1"},
         stdout=asyncio.subprocess.PIPE,

@@ -1,6 +1,7 @@
 """Jailed programs, agents and builds do what they did outside."""
 
 import asyncio
+import shlex
 import shutil
 import sys
 from asyncio.subprocess import PIPE
@@ -13,6 +14,7 @@ from rpc_server.config import SettingsError
 from rpc_server.jail import check, open_jail
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutation.served import SCRIPTED
 from tests.rpc_server.trees.opened import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,6 +61,35 @@ async def test_a_command_agent_changes_its_draft_and_nothing_else(server: Server
     assert made["summary"] == "made it"
     assert project.digest() == before
     assert await server.found("found = open('new.txt').read()", git_branch=f"x@{made['commit']}") == "new\n"
+
+
+ESCAPES = r"""
+for path in "$REPOSITORY/.git/hooks/post-commit" "$REPOSITORY/.git/config" "$REPOSITORY/app.py" "$HOME/canary"; do
+    (echo x >> "$path") 2>/dev/null && echo WROTE "$path"
+done
+echo new > new.txt; echo done
+"""
+
+
+@pytest.mark.parametrize(("jail", "escapes"), [((), 0), (("--no-jail",), 4)])
+async def test_an_agent_is_jailed_unless_that_is_turned_off(
+    tmp_path: Path, jail: tuple[str, ...], escapes: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project, home = Project(tmp_path, {"app.py": PROGRAM}), tmp_path / "home"
+    (home / "state").mkdir(parents=True)
+    (project.folder / ".git" / "hooks").mkdir(exist_ok=True)
+    flags = ("--program", "app.py", "--python", sys.executable, "--workers", "1", "--allow-mutations")
+    places = ("--tree-dir", str(tmp_path / "state"), "--agent-command", f"sh -c {shlex.quote(SCRIPTED[2])}")
+    variables = {"HOME": str(home), "REPOSITORY": str(project.folder)}
+    async with serving(project.folder, *flags, *places, jail=jail, **variables) as server:
+        seed = (await server.call("discover"))["program"]["seed_candidate"]
+        mutation = {"kind": "change_request", "request": ESCAPES}
+        made = await server.call("apply_mutation", candidate=seed, mutation=mutation)
+    assert made["files"] == ["new.txt"]
+    assert made["summary"].count("WROTE") == escapes
+    told = capfd.readouterr().err
+    assert ("run in a jail that can write only to" in told) == (escapes == 0)
+    assert ("run with all rights of your user" in told) == (escapes > 0)
 
 
 async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:

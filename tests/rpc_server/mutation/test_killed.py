@@ -55,6 +55,7 @@ class Served:
             "python": sys.executable,
             "workers": 1,
             "allow_mutations": True,
+            "jail": False,  # `AT` is outside of the tree
             "tree_dir": str(self.state),
             "agent_command": list(SCRIPTED),
             **settings,

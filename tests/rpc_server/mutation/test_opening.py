@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -42,9 +43,9 @@ async def started(project: Project, *arguments: str, **variables: str) -> AsyncI
         await asyncio.wait_for(process.communicate(), WAIT_S)
 
 
-async def refusal(project: Project, *arguments: str) -> str:
+async def refusal(project: Project, *arguments: str, **variables: str) -> str:
     """What is told by a server that does not start for its settings."""
-    async with started(project, *arguments) as process:
+    async with started(project, *arguments, **variables) as process:
         _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
         assert process.returncode == 2, told.decode()
         return told.decode()
@@ -88,7 +89,7 @@ async def test_a_check_at_the_start_ends_by_a_signal(project: Project, ending: s
     reached = project.beside / "reached"
     os.mkfifo(reached)
     check = f"sh -c 'echo $$ > {reached}; exec sleep 300'"
-    async with started(project, *AGENT, "--check-command", check) as process:
+    async with started(project, *AGENT, "--no-jail", "--check-command", check) as process:
         pid = int(await asyncio.wait_for(asyncio.to_thread(reached.read_text), WAIT_S))
         process.send_signal(ending)
         assert await asyncio.wait_for(process.wait(), WAIT_S) == status
@@ -121,6 +122,16 @@ async def test_an_agent_is_found_from_the_root_and_called_by_its_own_name(projec
 async def test_claude_without_a_key_is_warned_of(project: Project) -> None:
     assert "warning: Claude has no ANTHROPIC_API_KEY" in await told_until_ready(project)
     assert "warning" not in await told_until_ready(project, ANTHROPIC_API_KEY="of no use")
+
+
+async def test_where_there_is_no_bubblewrap_the_server_names_what_is_not_kept_from_agents(project: Project) -> None:
+    (commands := project.beside / "bin").mkdir()
+    for name in ("git", "true", "env", "sh"):
+        (commands / name).symlink_to(str(shutil.which(name)))
+    told = await told_until_ready(project, *AGENT, PATH=str(commands))
+    assert "can change .git/hooks, .git/config, your working tree and your home folder" in told
+    assert "There is no jail: `jail` needs bubblewrap, and no bwrap is on PATH" in told
+    assert "`jail` needs bubblewrap" in await refusal(project, *AGENT, "--jail", PATH=str(commands))
 
 
 async def test_a_program_that_is_not_committed_is_told_as_such(project: Project) -> None:
