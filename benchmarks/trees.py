@@ -228,7 +228,15 @@ def main() -> int:
         ready_s, metadata_mb = asyncio.run(whole(folder, repository, commits))
         print(f"ready to run in {ready_s:.2f} s; {metadata_mb:.2f} MB beside the files", flush=True)
         server = [
-            *(str(Path(sys.executable).with_name("gepa-server")), "--trees", "--program", "app.py", "--workers", "1"),
+            *(
+                str(Path(sys.executable).with_name("gepa-server")),
+                "--trees",
+                "--no-jail",
+                "--program",
+                "app.py",
+                "--workers",
+                "1",
+            ),
             *("--max-concurrency", str(TREES)),
             *("--tree-dir", str(folder / "served"), "--python", sys.executable, "--max-trees", str(TREES + 1)),
         ]

@@ -22,7 +22,10 @@ TMP = Path("/tmp")  # noqa: S108  # a folder that each jail has its own of
 """The folder for temporary files, inside."""
 
 TMP_BYTES = 512 * 2**20
-"""What a jail's `/tmp` holds, and its `/dev/shm`: at most, and no more than a share of what the server's own holds."""
+"""What a jail's `/tmp` and `/dev/shm` hold: at most, and no more than a share of what the server's own holds."""
+
+TMP_INODES = 2**17
+"""Files and folders in a jail's `/tmp` and `/dev/shm` together; each takes about 1 KiB of the kernel's memory."""
 
 _TMP_SHARE = 8
 
@@ -35,6 +38,7 @@ BEHIND = 10
 _HIDING_BYTES = 64 * 1024
 _TRIAL_S = 30.0
 _INMATE = Path(__file__).with_name("inmate.py")
+_JAIL_TMP = Path(__file__).with_name("jail_tmp.py")
 _HOME = Path(__file__).resolve().parents[1]
 _PACKAGES = tuple(_HOME / name for name in ("protocol", "rpc_server", "gepa_client", "sandbox_runtime"))
 _OTHER_TMPS = (Path("/var/tmp"), Path("/run"))  # noqa: S108  # hidden
@@ -103,6 +107,7 @@ class Cell:
         """
         # Descriptors 0 to 2 are held by bubblewrap too, until it ends: with the command.
         return (
+            *(sys.executable, "-I", "-S", str(_JAIL_TMP), str(TMP_INODES), "--"),
             *(self.jail.bwrap, *_NAMESPACES, *_ROOT),
             *("--size", str(_tmp_bytes()), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108  # the jail's own
             *(word for name in _OF_THE_MACHINE for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),

@@ -1,10 +1,12 @@
 """What a hostile program in a jail tries, and does not get: files, processes, privileges of others."""
 
+import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
-from rpc_server.jail import PROCESSES, TMP, TMP_BYTES
+from rpc_server.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES
 from tests.rpc_server.jail.conftest import Server, is_there
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import second
@@ -156,6 +158,22 @@ async def test_it_is_bounded_and_the_first_to_go_where_memory_is_short(server: S
     assert processes == [PROCESSES, PROCESSES]
     assert core == [0, 0]
     assert badness == "1000"
+
+
+async def test_files_for_temporary_use_are_bounded_in_number(server: Server) -> None:
+    code = "import os\nfound = [os.statvfs(place).f_files for place in ('/tmp', '/dev/shm')]"
+    assert await server.found(code) == [TMP_INODES, TMP_INODES]
+
+
+async def test_a_jail_is_made_as_well_as_possible_where_only_bubblewrap_may_make_namespaces() -> None:
+    asked = ("/bin/echo", "--size", "1", "--tmpfs", "/tmp")  # noqa: S108
+    alone = ("bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    launch = (sys.executable, "-I", "-S", str(ROOT / "rpc_server" / "jail_tmp.py"), "50", "--", *asked)
+    told = []
+    for command in ((*alone, *launch), launch):
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        told.append((await process.communicate())[0])
+    assert told == [b"--size 1 --tmpfs /tmp\n", b"--bind /dev/shm/tmp /tmp\n"]
 
 
 async def test_a_descriptor_of_the_servers_is_none_of_its_own(server: Server) -> None:
