@@ -4,6 +4,7 @@ ClientError
 ├── ConnectionLost   the outcome is unknown: reset, own time-out, a 5xx of something in between
 │   └── InstanceChanged  another server process answers now; what the old one knew is gone
 ├── BadResponse      an answer came, but not one the contract allows
+│   └── AnswerTooLarge   it has more bytes than are accepted
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
 ├── RowsError        a file of rows that cannot be read
 ├── RecordedFailure  what failed when the run was recorded, told again
@@ -48,6 +49,15 @@ class InstanceChanged(ConnectionLost):
 
 class BadResponse(ClientError):
     """The peer answered something that is not JSON-RPC, breaks the schema, is too large, or redirects."""
+
+
+class AnswerTooLarge(BadResponse):
+    """The answer has at least `size` bytes, more than the `accepted`."""
+
+    def __init__(self, size: int, accepted: int) -> None:
+        super().__init__(f"answer of {size} bytes, more than {accepted} accepted")
+        self.size = size
+        self.accepted = accepted
 
 
 class Refused(ClientError):

@@ -11,7 +11,7 @@ import aiohttp
 from gepa_client.address import RPC_PATH, http_url, socket_of
 from gepa_client.answers import Exchange
 from gepa_client.causes import summary
-from gepa_client.errors import BadResponse, ConnectionLost, Refused
+from gepa_client.errors import AnswerTooLarge, ConnectionLost, Refused
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -102,7 +102,7 @@ class Poster:
         """Send one request; its answer, whatever it is.
 
         Raises:
-            ConnectionLost: no answer, or none in time. BadResponse: one larger than accepted.
+            ConnectionLost: no answer, or none in time. AnswerTooLarge: one larger than accepted.
             Refused: the client is not open, or the peer's certificate is not trusted.
         """
         if self._cut is not None:
@@ -147,13 +147,13 @@ class Poster:
         bound = self._bound
         if response.content_length is not None and response.content_length > bound:
             response.close()
-            raise BadResponse(f"the answer has {response.content_length} bytes, more than the {bound} accepted")
+            raise AnswerTooLarge(response.content_length, bound)
         chunks: list[bytes] = []
         size = 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
             if size > bound:
                 response.close()
-                raise BadResponse(f"the answer has more than the {bound} bytes accepted")
+                raise AnswerTooLarge(size, bound)
             chunks.append(chunk)
         return b"".join(chunks)

@@ -6,8 +6,9 @@ from typing import Any
 
 import orjson
 
-from gepa_client.errors import BadResponse
+from gepa_client.errors import AnswerTooLarge, BadResponse
 from protocol import JsonValue, Usage
+from protocol.errors import LimitExceeded
 
 MAX_RESULT_NESTING = 200
 """Levels of arrays and objects in the result of an example, itself included.
@@ -161,6 +162,22 @@ def _bounded(given: dict[str, Any]) -> dict[str, Any]:
 
 def _huge(value: JsonValue) -> bool:
     return isinstance(value, int | float) and abs(value) > MAX_NUMBER
+
+
+def excess_of(error: AnswerTooLarge | LimitExceeded) -> tuple[int, int] | None:
+    """The bytes of an answer that was too large as a whole, and how many are accepted; None where it was not that."""
+    if isinstance(error, AnswerTooLarge):
+        return error.size, error.accepted
+    size, accepted = error.details.get("given"), error.details.get("allowed")
+    if error.details.get("limit") != "answer_bytes" or not isinstance(size, int) or not isinstance(accepted, int):
+        return None
+    return size, accepted
+
+
+def oversized(excess: tuple[int, int], seconds: float) -> dict[str, Any]:
+    """The failure in the place of a result whose answer was too large; what it cost is not known."""
+    message = f"output of {excess[0]} bytes, more than {excess[1]} accepted"
+    return {"output": None, "seconds": seconds, **_failure({}, "output_too_large", message)}
 
 
 def _failure(given: dict[str, Any], kind: str, message: str) -> dict[str, Any]:

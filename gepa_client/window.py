@@ -2,12 +2,14 @@
 
 import functools
 import itertools
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gepa_client.deadlines import evaluation_s
-from gepa_client.errors import BadResponse, ClientError
+from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
+from gepa_client.extremes import excess_of, oversized
 from gepa_client.fleet import Answered, Fleet, NoVerdict, Pin
 from gepa_client.jobs import Job, run_all
 from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
@@ -16,7 +18,7 @@ from gepa_client.journal.requests import digest_of, evaluate_request
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
 from protocol import Candidate, DiscoverResult
-from protocol.errors import RpcError
+from protocol.errors import LimitExceeded, RpcError
 
 Results = list[dict[str, Any]]
 """The results of an item as received, one for each of its examples, in their order."""
@@ -188,19 +190,39 @@ class Window:
 
         async def send(client: RpcClient, call_id: str | None) -> Answered[Results]:
             job.begun = True
-            answer = await client.evaluate(
-                batch.item.candidate,
-                [row.wire for row in rows],
-                capture_traces=batch.item.trace,
-                items=_wire_items(batch),
-                call_id=call_id,
-                group=batch.group if client.offers("refs") else None,
-                timeout_s=evaluation_s(_limits(client), len(rows)),
-            )
+            began = time.monotonic()
+            try:
+                answer = await client.evaluate(
+                    batch.item.candidate,
+                    [row.wire for row in rows],
+                    capture_traces=batch.item.trace,
+                    items=_wire_items(batch),
+                    call_id=call_id,
+                    group=batch.group if client.offers("refs") else None,
+                    timeout_s=evaluation_s(_limits(client), len(rows)),
+                )
+            except (AnswerTooLarge, LimitExceeded) as error:
+                if (excess := excess_of(error)) is None:
+                    raise
+                seconds = time.monotonic() - began
+                if len(rows) > 1:
+                    return Answered([], "error", seconds, examples=0)
+                return answered(rows, [oversized(excess, seconds)])
             return answered(rows, answer["results"])
 
         needs = "batch_evaluate" if batch.item.parts else None
-        return await self.fleet.call(_named(rows), send, self.journal.attempts(slot, kind), pin=batch.pin, needs=needs)
+        attempts = self.journal.attempts(slot, kind)
+        results = await self.fleet.call(_named(rows), send, attempts, pin=batch.pin, needs=needs)
+        return results or await self._one_by_one(batch, slot, kind, job)
+
+    async def _one_by_one(self, batch: "_Batch", slot: Slot, kind: str, job: Job) -> Results:
+        """Evaluate each example of a batch by itself, as their answer together is too large to be read."""
+        results: Results = []
+        for position in batch.at:
+            item = Item(_candidate_at(batch.item, position), [batch.item.rows[position]], batch.item.trace)
+            single = replace(batch, item=item, at=[0])
+            results += await self._call(single, slot, kind, job)
+        return results
 
     async def _scored(self, rows: Sequence[AnyRow], results: Results, slot: Slot) -> Results:
         """The same results with the scores of another endpoint."""
@@ -280,6 +302,15 @@ def instance_of(result: dict[str, Any]) -> str | None:
     """The instance that holds the trajectory of a result, as its reference names it."""
     ref = result.get("trajectory_ref")
     return ref.partition("/")[0] if isinstance(ref, str) else None
+
+
+def _candidate_at(item: Item, position: int) -> Candidate:
+    end = 0
+    for candidate, size in item.parts:
+        end += size
+        if position < end:
+            return candidate
+    return item.candidate
 
 
 def _requests(item: Item) -> Iterable[Any]:
