@@ -7,6 +7,7 @@ from typing import Any
 from gepa_client.effects import all_at_once
 from gepa_client.errors import BadResponse
 from gepa_client.fleet import Answered, Fleet
+from gepa_client.images import without_images
 from gepa_client.jobs import Job
 from gepa_client.journal.entries import PROPOSAL
 from gepa_client.journal.journal import Journal, Slot
@@ -38,23 +39,16 @@ class Proposals:
         Raises:
             Interrupted: the run must stop. RpcError, ClientError: anything that is not the program's failure.
         """
-        asked = [
-            {
-                "candidate": candidate,
-                "reflective_dataset": {name: [dict(record) for record in found] for name, found in records.items()},
-                "components_to_update": components,
-            }
-            for candidate, records, components in jobs
-        ]
+        asked = [_params(*job) for job in jobs]
         about = "have the program propose new texts, job"
         requests = [other_request(PROPOSAL, f"{about} {at}", params) for at, params in enumerate(asked)]
 
         async def propose(at: int, slot: Slot, job: Job) -> JsonValue:
             async def send(client: RpcClient, call_id: str | None) -> Answered[dict[str, str]]:
                 job.begun = True
-                return Answered(
-                    await client.propose_new_texts(asked[at], call_id=call_id, timeout_s=self.call_timeout_s)
-                )
+                sees = client.offers("images")
+                params = {name: value for name, value in asked[at].items() if name != "images" or sees}
+                return Answered(await client.propose_new_texts(params, call_id=call_id, timeout_s=self.call_timeout_s))
 
             attempts = self.journal.attempts(slot, PROPOSAL)
             texts = await self.fleet.call(PROPOSAL, send, attempts, needs="proposals")
@@ -64,3 +58,9 @@ class Proposals:
             return {**texts}
 
         return await all_at_once(self.journal, requests, propose)
+
+
+def _params(candidate: dict[str, str], records: Records, components: list[str]) -> dict[str, Any]:
+    dataset, images = without_images(records)
+    params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
+    return {**params, "images": images} if images else params

@@ -8,6 +8,7 @@ from gepa_client.adapter_state import STATE_KEY, AdapterState
 from gepa_client.batches import Trajectory
 from gepa_client.errors import Interrupted
 from gepa_client.fleet import Answered, Fleet, Pin
+from gepa_client.images import with_images
 from gepa_client.journal.entries import REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, Slot
 from gepa_client.journal.requests import other_request
@@ -35,7 +36,9 @@ class ReflectiveDatasets:
     state: AdapterState = field(default_factory=AdapterState)
 
     async def make(self, candidate: Candidate, traced: list[Trajectory], components: list[str]) -> Dataset:
-        """Records of a traced minibatch. Traces that are gone are made once more, into `traced`.
+        """Records of a traced minibatch, with their images as `gepa.Image`.
+
+        Traces that are gone are made once more, into `traced`.
 
         Raises:
             ProgramFailed: the program could not make them; that is recorded too.
@@ -69,7 +72,7 @@ class ReflectiveDatasets:
         [slot] = self.journal.ask([request])
         answer: Any = await self._effect(slot, ask)
         self._keep_state(slot.number, answer)
-        dataset: Dataset = answer["dataset"]
+        dataset: Dataset = with_images(answer["dataset"], answer.get("images") or {})
         return dataset
 
     async def _ask_for_records(
@@ -92,6 +95,8 @@ class ReflectiveDatasets:
                 {**params, **state}, call_id=call_id, timeout_s=self.call_timeout_s
             )
             answer: dict[str, Any] = {"dataset": made.dataset}
+            if made.images:
+                answer["images"] = {name: image.model_dump() for name, image in made.images.items()}
             if client.offers(STATE_KEY):
                 answer |= {STATE_KEY: made.adapter_state, "made_by": client.instance_id}
             return Answered(answer)

@@ -44,6 +44,7 @@ from protocol.mutation import (
 )
 from protocol.reflection import (
     EvalBatch,
+    ImageContent,
     MakeReflectiveDatasetParams,
     MakeReflectiveDatasetResult,
     ProposeNewTextsParams,
@@ -78,6 +79,7 @@ __all__ = [
     "FinalizeParams",
     "FinalizeResult",
     "GetResultParams",
+    "ImageContent",
     "ImportCommitsParams",
     "ImportCommitsResult",
     "JsonValue",

@@ -70,6 +70,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("scoring", "`score` for outputs made elsewhere"),
         Capability("finalize", "the program is told of the best candidate"),
         Capability("adapter_state", "opaque state in and out of `make_reflective_dataset`"),
+        Capability("images", "images in records: `images` of `make_reflective_dataset` and `propose_new_texts`"),
         Capability("openrpc", "`rpc.discover` answers the OpenRPC document"),
     )
 }

@@ -1,11 +1,28 @@
 """`make_reflective_dataset` and `propose_new_texts`: what went wrong, and better texts."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from protocol.base import Candidate, Items, JsonValue, RequestModel, ResultModel
 from protocol.evaluation import Example, ExampleResult
 from protocol.meta import Params
 
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
 """Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}` (GEPA's)."""
+
+
+MAX_IMAGE_BYTES = 5 * 2**20
+"""Bytes of one image; what model providers accept in one request is not much more."""
+
+
+class ImageContent(ResultModel):
+    """An image of the records, PNG or any other; a record names it by `{"$image": id}`."""
+
+    media_type: Annotated[str, Field(pattern=r"^image/[a-z0-9.+-]+$", max_length=100)]
+    base64: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9+/]+={0,2}$", min_length=4, max_length=(MAX_IMAGE_BYTES + 2) // 3 * 4)
+    ]
 
 
 class EvalBatch(RequestModel):
@@ -28,18 +45,26 @@ class MakeReflectiveDatasetParams(Params):
 
 
 class MakeReflectiveDatasetResult(ResultModel):
-    """Records for each component asked for; `adapter_state` where the program keeps any."""
+    """Records for each component asked for; `adapter_state` where the program keeps any.
+
+    `images` (capability `images`): the images that the records name by `{"$image": id}`, by id, each of them once.
+    """
 
     dataset: ReflectiveDataset
     adapter_state: JsonValue = None
+    images: dict[str, ImageContent] | None = None
 
 
 class ProposeNewTextsParams(Params):
-    """Ask the program itself for new texts (capability `proposals`)."""
+    """Ask the program itself for new texts (capability `proposals`).
+
+    `images` (capability `images`): those of the records, as `make_reflective_dataset` returned them.
+    """
 
     candidate: Candidate
     reflective_dataset: ReflectiveDataset
     components_to_update: Items[str]
+    images: dict[str, ImageContent] | None = None
 
 
 class ProposeNewTextsResult(ResultModel):

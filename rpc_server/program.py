@@ -14,7 +14,7 @@ WRITE_TEXTS = "write_texts"
 in its own folder, and answers `{"files": [path, ...]}`."""
 
 PROGRAM_CAPABILITIES = frozenset(
-    {"batch_evaluate", "proposals", "scoring", "finalize", "adapter_state", "refs", WRITE_TEXTS}
+    {"batch_evaluate", "proposals", "scoring", "finalize", "adapter_state", "images", "refs", WRITE_TEXTS}
 )
 """Those of the contract's capabilities that are the program's own to offer, and that one."""
 

@@ -8,14 +8,16 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.code.template import LINEAGE, MARKS, OUTLINE, RECORDS
 
+Prompt = str | list[dict[str, Any]]
+
 MAX_VALUE = 4_000
 """Characters of a text in a record that are shown: what is wrong with code seldom needs a long input in full."""
 
 _LOCATION = re.compile(r"\s*location:[ \t]*(?P<location>\S[^\n]*)\n(?P<request>.*)", re.IGNORECASE | re.DOTALL)
 
 
-def code_prompt(template: str, outline: str, records: Sequence[Mapping[str, Any]], lineage: str) -> str:
-    """The template with its marks replaced; records as GEPA shows them, their long texts cut.
+def code_prompt(template: str, outline: str, records: Sequence[Mapping[str, Any]], lineage: str) -> Prompt:
+    """The template with its marks replaced; records as GEPA shows them, their long texts cut, their images attached.
 
     Raises:
         TypeError: the records are no list of objects.
@@ -27,8 +29,10 @@ def code_prompt(template: str, outline: str, records: Sequence[Mapping[str, Any]
             "prompt_template": "<curr_param><side_info>",
         }
     )
-    given = {OUTLINE: outline, RECORDS: str(shown), LINEAGE: lineage}
-    return re.sub("|".join(MARKS), lambda mark: given[mark[0]], template)  # at one go: texts may hold marks too
+    text, images = (shown, []) if isinstance(shown, str) else (shown[0]["content"][0]["text"], shown[0]["content"][1:])
+    given = {OUTLINE: outline, RECORDS: text, LINEAGE: lineage}
+    prompt = re.sub("|".join(MARKS), lambda mark: given[mark[0]], template)  # at one go: texts may hold marks too
+    return [{"role": "user", "content": [{"type": "text", "text": prompt}, *images]}] if images else prompt
 
 
 def change_request(text: str) -> tuple[str, str | None]:

@@ -13,6 +13,7 @@ from gepa_client.code.outlines import Outlines
 from gepa_client.code.prompt import change_request, code_prompt
 from gepa_client.code.template import DEFAULT_TEMPLATE
 from gepa_client.errors import BadResponse, ClientError, Interrupted, RecordedFailure
+from gepa_client.images import without_images
 from gepa_client.journal.mutation_entry import MutationEntry
 from gepa_client.proposals import Records
 from gepa_client.reflection import WHERE, ConcurrentReflection, Prompt
@@ -138,7 +139,7 @@ class CodeReflection:
             "kind": "change_request",
             "request": request,
             "location": location,
-            "records": [dict(record) for record in records],
+            "records": without_images(records)[0],
             "history": self._lineage.history(candidate),
         }
         return Wanted(candidate, mutation, request, location)

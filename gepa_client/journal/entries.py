@@ -37,8 +37,8 @@ STOP = "stop"
 FAILURE = "failure"
 """The kind of an entry whose answer is an exception GEPA saw."""
 
-VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"})}
-"""Keys, by kind, whose texts are no text: ids of commits, and bundles in base64, which look like anything."""
+VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"}), REFLECTIVE_DATASET: frozenset({"base64"})}
+"""Keys, by kind, whose texts are no text: ids of commits, bundles and images in base64, which look like anything."""
 
 
 @dataclass(frozen=True, slots=True)

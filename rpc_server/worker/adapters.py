@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from . import encode, results, scores
+from . import encode, images, results, scores
 from .failures import InvalidResult, ProgramProblem, Refusal
 from .loading import Config, seed_from
 from .serving import Host
@@ -39,7 +39,7 @@ class AdapterProgram:
             "version": config.version,
             "seed_candidate": seed_from(config.seed_candidate),
         }
-        self.capabilities = ["refs"]
+        self.capabilities = ["refs", "images"]
         self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
 
     @property
@@ -113,12 +113,12 @@ class AdapterProgram:
             params["candidate"], self._kept.batch(refs), params["components_to_update"]
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
-        return '{"dataset":%s%s}' % (encode.exact_text(dataset, "dataset"), self._state_text(required=True))
+        return "{%s%s}" % (images.members(dataset), self._state_text(required=True))
 
     async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
         """The adapter's own new texts."""
-        names = ("candidate", "reflective_dataset", "components_to_update")
-        texts = self._adapter.propose_new_texts(*(params[name] for name in names))
+        records = images.put_back(params["reflective_dataset"], params.get("images") or {})
+        texts = self._adapter.propose_new_texts(params["candidate"], records, params["components_to_update"])
         return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
 
     def _restore(self, state: Any) -> None:

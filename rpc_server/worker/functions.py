@@ -8,7 +8,7 @@ import time
 from types import ModuleType
 from typing import Any, Callable
 
-from . import encode, records, results, scores
+from . import encode, images, records, results, scores
 from .failures import Cancelled, ProgramProblem
 from .loading import Config, seed_from
 from .serving import Host
@@ -58,6 +58,7 @@ class FunctionProgram:
             "scoring": self._score,
             "finalize": self._finalize,
             "write_texts": self._write_texts,
+            "images": self._reflect,
         }
         self.capabilities = [name for name, function in offered.items() if function is not None]
         self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
@@ -113,12 +114,12 @@ class FunctionProgram:
             dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
         else:
             dataset = await host.settle(self._reflect(params["candidate"], batch, components))
-        return '{"dataset":%s}' % encode.exact_text(dataset, "dataset")
+        return "{%s}" % images.members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:
         """The program's own new texts."""
-        names = ("candidate", "reflective_dataset", "components_to_update")
-        texts = await host.settle(self._propose(*(params[name] for name in names)))
+        made = images.put_back(params["reflective_dataset"], params.get("images") or {})
+        texts = await host.settle(self._propose(params["candidate"], made, params["components_to_update"]))
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
     async def finalize(self, params: dict[str, Any], host: Host) -> str:

@@ -38,7 +38,14 @@ def test_every_method_is_fully_described(name: str) -> None:
 
 def test_every_capability_but_those_that_extend_other_methods_adds_a_method() -> None:
     with_methods = {method.capability for method in METHODS.values()}
-    assert set(CAPABILITIES) - with_methods == {"batch", "idempotency", "refs", "adapter_state", "batch_evaluate"}
+    assert set(CAPABILITIES) - with_methods == {
+        "batch",
+        "idempotency",
+        "refs",
+        "adapter_state",
+        "batch_evaluate",
+        "images",
+    }
 
 
 def test_what_changes_or_costs_something_is_not_called_idempotent() -> None:

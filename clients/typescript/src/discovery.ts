@@ -54,5 +54,6 @@ function offersOf(program: Program): string[] {
     ...(program.proposeNewTexts ? ["proposals"] : []),
     ...(program.score ? ["scoring"] : []),
     ...(program.finalize ? ["finalize"] : []),
+    ...(program.makeReflectiveDataset ? ["images"] : []),
   ];
 }

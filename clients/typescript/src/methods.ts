@@ -14,6 +14,7 @@ import type {
   ProposeNewTextsParams,
   ScoreParams,
 } from "./generated/types.js";
+import { putBack, takeOut } from "./images.js";
 import type { Job } from "./jobs.js";
 import { NotJson, toJsonValue } from "./json.js";
 import { InvalidResult } from "./outcome.js";
@@ -85,13 +86,14 @@ export class Methods {
       const dataset = program.makeReflectiveDataset
         ? await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context)
         : defaultReflectiveDataset(evalBatch, components, hasSteps);
-      return { dataset };
+      return takeOut(dataset);
     });
   }
 
   proposeNewTexts(params: ProposeNewTextsParams): Job {
-    const { candidate, reflective_dataset: dataset, components_to_update: components } = params;
+    const { candidate, components_to_update: components } = params;
     const { program } = this.shop;
+    const dataset = putBack(params.reflective_dataset, params.images);
     this.#checkCandidate(candidate);
     checkComponents(components, candidate);
     return oneStep("propose_new_texts", "ProposeNewTextsResult", async (context) => {

@@ -8,6 +8,7 @@ export * from "./errors.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
 export type * from "./generated/types.js";
 export { type FetchHandler, type HandlerOptions, handler } from "./handler.js";
+export { Image } from "./images.js";
 export type { EndpointOptions } from "./options.js";
 export type {
   BatchProgram,

@@ -40,6 +40,7 @@ it("what it exports is what it means to", () => {
       "BadResponse",
       "ClientError",
       "ConnectionLost",
+      "Image",
       "METHODS",
       "MemoryStore",
       "PACKAGE_VERSION",

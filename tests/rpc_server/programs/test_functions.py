@@ -29,7 +29,7 @@ async def test_a_program_tells_all_it_offers(opened):
         info = running.program.info
         assert info.version == "2.5"
         assert info.components[0].description == "what to say"
-        assert running.program.capabilities == {"proposals", "scoring", "finalize"}
+        assert running.program.capabilities == {"proposals", "scoring", "finalize", "images"}
         assert running.program.limits.max_concurrency == 2
         assert running.program.limits.whole_batches is False
 

@@ -25,6 +25,7 @@ export interface WireTypes {
   FinalizeParams: FinalizeParams;
   FinalizeResult: FinalizeResult;
   GetResultParams: GetResultParams;
+  ImageContent: ImageContent;
   ImportCommitsParams: ImportCommitsParams;
   ImportCommitsResult: ImportCommitsResult;
   Limits: Limits;
@@ -395,6 +396,13 @@ export interface GetResultParams {
   wait_s?: number;
 }
 /**
+ * An image of the records, PNG or any other; a record names it by `{"$image": id}`.
+ */
+export interface ImageContent {
+  media_type: string;
+  base64: string;
+}
+/**
  * Take over commits made by another server. `bundles`: base64 of git bundles, parents before children.
  */
 export interface ImportCommitsParams {
@@ -450,6 +458,8 @@ export interface MakeReflectiveDatasetParams {
 }
 /**
  * Records for each component asked for; `adapter_state` where the program keeps any.
+ *
+ * `images` (capability `images`): the images that the records name by `{"$image": id}`, by id, each of them once.
  */
 export interface MakeReflectiveDatasetResult {
   dataset: {
@@ -458,6 +468,9 @@ export interface MakeReflectiveDatasetResult {
     }[];
   };
   adapter_state?: unknown;
+  images?: {
+    [k: string]: ImageContent;
+  } | null;
 }
 /**
  * Describe the code of a candidate to whoever is about to ask for a change of it.
@@ -497,6 +510,8 @@ export interface Progress {
 }
 /**
  * Ask the program itself for new texts (capability `proposals`).
+ *
+ * `images` (capability `images`): those of the records, as `make_reflective_dataset` returned them.
  */
 export interface ProposeNewTextsParams {
   _meta?: Meta | null;
@@ -509,6 +524,9 @@ export interface ProposeNewTextsParams {
     }[];
   };
   components_to_update: string[];
+  images?: {
+    [k: string]: ImageContent;
+  } | null;
 }
 /**
  * Component name -> new text, for components that were asked for.

@@ -1,0 +1,40 @@
+"""A GEPA adapter that shows its reflection model images, one of them in two records."""
+
+import base64
+
+from gepa.core.adapter import EvaluationBatch
+from gepa.image import Image
+
+PNG = base64.b64encode(b"\x89PNG a drawing").decode()
+
+
+class Adapter:
+    """`at`: where the image comes from: `base64`, `data_url`, `url`, or the path of a file."""
+
+    propose_new_texts = None
+
+    def __init__(self, at="base64"):
+        made = {
+            "base64": {"base64_data": PNG, "media_type": "image/png"},
+            "data_url": {"url": f"data:image/png;base64,{PNG}"},
+            "url": {"url": "https://example.com/drawing.png"},
+        }
+        self.image = made.get(at) or {"path": at}
+
+    def evaluate(self, batch, candidate, capture_traces=False):  # noqa: ARG002 - GEPA's signature
+        scores = [float(len(candidate["rules"]) > 20)] * len(batch)
+        return EvaluationBatch(outputs=list(batch), scores=scores, trajectories=list(batch))
+
+    def make_reflective_dataset(self, candidate, eval_batch, components_to_update):  # noqa: ARG002 - GEPA's signature
+        records = [{"Row": row, "Drawing": {"shown": [Image(**self.image)]}} for row in eval_batch.trajectories]
+        return dict.fromkeys(components_to_update, records)
+
+
+class Proposing(Adapter):
+    """Proposes from what it sees."""
+
+    def propose_new_texts(self, candidate, reflective_dataset, components_to_update):
+        images = [record["Drawing"]["shown"][0] for record in reflective_dataset["rules"]]
+        if any(not isinstance(image, Image) for image in images):
+            raise TypeError(f"no images: {images}")
+        return {name: candidate[name] + images[0].base64_data for name in components_to_update}

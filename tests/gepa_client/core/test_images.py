@@ -1,0 +1,105 @@
+"""`gepa.Image` in the records of a served program: to the reflection model, to a program that proposes, to a replay."""
+
+import base64
+import json
+from pathlib import Path
+
+import gepa
+import pytest
+
+from gepa_client import ConcurrentReflection, RemoteAdapter
+from protocol.errors import ProgramFailed
+from tests.gepa_client.journal.taped import recording, replaying, watched
+
+SERVED = Path(__file__).parent / "served"
+SEED = {"rules": "draw"}
+
+
+class Silent:
+    def log(self, message):
+        pass
+
+
+class Model:
+    """Keeps the prompts it gets."""
+
+    def __init__(self):
+        self.prompts = []
+
+    def __call__(self, prompt):
+        self.prompts.append(prompt)
+        return f"```\ndraw with care, attempt {len(self.prompts)}\n```"
+
+
+@pytest.fixture
+def served(gepa_server):
+    def start(adapter="Adapter", at="base64"):
+        arguments = ["--adapter-args", json.dumps({"at": str(at)}), "--seed-candidate", json.dumps(SEED)]
+        return gepa_server(SERVED, "--adapter", f"drawing_adapter:{adapter}", *arguments)
+
+    return start
+
+
+def optimize(adapter, **options):
+    result = gepa.optimize(
+        dict(SEED), ["a", "b", "c", "d"], adapter=adapter, max_metric_calls=30, logger=Silent(), **options
+    )
+    return result.candidates, result.val_subscores
+
+
+def records_of(adapter):
+    batch = adapter.evaluate(["a", "b"], SEED, capture_traces=True)
+    return adapter.make_reflective_dataset(SEED, batch, ["rules"])
+
+
+def test_a_reflection_model_sees_what_it_sees_in_one_process(served, monkeypatch):
+    monkeypatch.syspath_prepend(str(SERVED))
+    from drawing_adapter import Adapter
+
+    local, remote, ours = Model(), Model(), Model()
+    in_one_process = optimize(Adapter(), reflection_lm=local)
+    with served() as url, RemoteAdapter(url) as adapter:
+        assert optimize(adapter, reflection_lm=remote) == in_one_process
+        assert optimize(adapter, reflection_strategy=ConcurrentReflection(ours)) == in_one_process
+    assert local.prompts == remote.prompts == ours.prompts
+    [message] = local.prompts[0]
+    assert [part["type"] for part in message["content"]] == ["text", "image_url", "image_url", "image_url"]
+
+
+def test_a_program_that_proposes_gets_its_images_back(served):
+    with served("Proposing") as url, RemoteAdapter(url) as adapter:
+        candidates, _ = optimize(adapter)
+    assert candidates[-1]["rules"].startswith("draw" + base64.b64encode(b"\x89PNG a drawing").decode())
+
+
+@pytest.mark.parametrize("at", ["data_url", "file"])
+def test_images_by_path_and_by_data_url_are_carried_as_they_are(served, tmp_path, at):
+    (tmp_path / "drawing.png").write_bytes(b"\x89PNG a drawing")
+    with served(at=tmp_path / "drawing.png" if at == "file" else at) as url, RemoteAdapter(url) as adapter:
+        image = records_of(adapter)["rules"][1]["Drawing"]["shown"][0]
+    assert base64.b64decode(image.base64_data) == b"\x89PNG a drawing"
+    assert image.media_type == "image/png"
+
+
+def test_what_cannot_be_carried_is_refused_with_its_place(served, tmp_path):
+    (tmp_path / "large.png").write_bytes(b"x" * (5 * 2**20 + 1))
+    reasons = {
+        "url": "is an image at a URL",
+        tmp_path / "large.png": "is an image of more than 5242880 bytes",
+        tmp_path / "missing.png": "is an image that cannot be read",
+    }
+    for at, reason in reasons.items():
+        place = r"dataset\.rules\[0\]\.Drawing\.shown\[0\] "
+        with served(at=at) as url, RemoteAdapter(url) as adapter, pytest.raises(ProgramFailed, match=place + reason):
+            records_of(adapter)
+
+
+def test_images_are_recorded_and_a_replay_shows_them_again(served, tmp_path):
+    with watched(tmp_path) as store, served() as url:
+        secret = base64.b64encode(b"\x89PNG a drawing").decode()[:12]
+        with recording(store, secrets=[secret]) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            live = records_of(adapter)
+            discovery = adapter.discovery
+        with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
+            assert records_of(adapter) == live
+    assert live["rules"][0]["Drawing"]["shown"][0].base64_data.startswith(secret)
