@@ -5,9 +5,10 @@ from typing import Any
 
 from gepa.core.result import GEPAResult
 
+from gepa_client.commands import command
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import Kept, StoredRun
-from gepa_client.journal.opening import default_store, find_run, open_store
+from gepa_client.journal.opening import default_store, find_run, named_store, open_store
 from gepa_client.journal.store import Store
 from gepa_client.recorded import results, validation_rows
 from gepa_client.report import fronts
@@ -38,7 +39,7 @@ def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:
     if not candidates:
         raise JournalError(
             f"run {run.id} is {run.status} and has no candidate yet: its seed has not been scored. "
-            f"`gepa-client resume {run.id}` goes on with it"
+            f"`{command('resume', run.id, store=named_store(store.url))}` goes on with it"
         )
     rows = {int(row): best for row, best in fronts.by_row(candidates).items()}
     objectives = fronts.by_objective(candidates)

@@ -94,8 +94,8 @@ def main(arguments: Sequence[str]) -> int:
         command = [str(BIN / "gepa-client"), "optimize", endpoint.url, *OPTIMIZE, *rows, *flags]
         environment = {**os.environ, "GEPA_TOKEN": endpoint.token}
         status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  our own command
-    print("Next: gepa-client branches last   (what was changed, and why)")
-    print(f"      gepa-client branches last --check-out --repo {shlex.quote(str(repository))}")
+    print("What was changed, and why: gepa-client branches last")
+    print(f"The best of it: gepa-client branches last --check-out --repo {shlex.quote(str(repository))}")
     return status
 
 

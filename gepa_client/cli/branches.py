@@ -10,22 +10,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gepa_client.cli.branches_by_hand import branches_by_hand
 from gepa_client.cli.console import make, safe_line, say
 from gepa_client.cli.exit_status import STOPPED
 from gepa_client.cli.shown_code import fate_as_json, show_code
 from gepa_client.cli.shown_diff import show_diff
-from gepa_client.cli.stored import (
-    AsJson,
-    RunName,
-    StoreUrl,
-    command,
-    opened_run,
-    print_json,
-    refuse,
-    silent,
-)
-from gepa_client.code.branches import run_in_names
-from gepa_client.code.checkout import CheckoutError, Repository
+from gepa_client.cli.stored import AsJson, RunName, StoreUrl, opened_run, print_json, refuse, silent
+from gepa_client.code.branches import BY_HAND, run_in_names
+from gepa_client.code.checkout import CheckoutError, Repository, holds
+from gepa_client.commands import ENOUGH, command
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.report.fates import CodeRecord, Fate, code_record
@@ -34,6 +27,10 @@ from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
+REPOSITORY = "REPOSITORY"
+"""Stands for the program's repository in a printed command, if it is not known where that is."""
+
+SPLITS = ("trainset", "valset", "testset")
 NOT_DONE = 1
 """Somebody was asked, and said no."""
 
@@ -53,8 +50,8 @@ class _Asked:
     console: Console
 
     def next(self, *words: str) -> None:
-        """What one types next about the run."""
-        told = command("branches", self.run.id, *words, store=self.store)
+        """Print a command about the run, for the same repository."""
+        told = command("branches", self.run.id, *words, *_repo_words(self), store=self.store)
         say(self.console, f"next: {safe_line(told, 1000)}")
 
 
@@ -82,6 +79,8 @@ def branches(
 ) -> None:
     """List the changes of code that a run tried, as its record tells them; its servers may be gone.
 
+    `by-hand` as RUN: the branches that `gepa-client mutate` made in the repository.
+
     Ends with 0 when it was done, 1 when you said no, 2 when it cannot be.
     """
     chosen = [name for name, given in (("--diff", diff), ("--check-out", check_out), ("--delete", delete)) if given]
@@ -91,6 +90,11 @@ def branches(
         refuse("--against-seed is for --diff")
     if yes and not (delete or check_out):
         refuse("--yes is for --check-out and --delete")
+    if run == BY_HAND:
+        if diff is not None or check_out:
+            refuse(f"changes made by hand are in the repository alone: use git there; {BY_HAND} takes only --delete")
+        branches_by_hand(repo, delete=delete, yes=yes, as_json=as_json)
+        return
     with opened_run(store, run) as (kept, found):
         record = code_record(kept, found.id, kept.candidates(found.id))
     asked = _Asked(found, record, repo, store, as_json, make())
@@ -128,7 +132,25 @@ def _instead(asked: _Asked) -> str:
     code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
     if code and asked.run.status != "completed":
         return command("resume", asked.run.id, store=asked.store)
-    return "gepa-client optimize URL --evolve code"
+    config = asked.run.config
+    rows = [word for split in SPLITS if config.get(split) for word in (f"--{split}", str(config[split]))]
+    limit = str(config.get("max_metric_calls") or ENOUGH)
+    server = _server(asked.run)
+    return command("optimize", server, "--evolve", "code", "--max-metric-calls", limit, *rows, store=asked.store)
+
+
+def _server(run: StoredRun) -> str:
+    """The first server of the run, or `URL` if its record names none."""
+    urls = run.config.get("url") or ["URL"]
+    return urls if isinstance(urls, str) else str(urls[0])
+
+
+def _repo_words(asked: _Asked) -> list[str]:
+    """`--repo` as it was given; also if the folder one is in is not the program's repository."""
+    if asked.repo != Path():
+        return ["--repo", str(asked.repo)]
+    seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+    return [] if seed is None or holds(Path(), seed) else ["--repo", REPOSITORY]
 
 
 def _list(asked: _Asked) -> None:
@@ -176,7 +198,8 @@ def _check_out(asked: _Asked, *, yes: bool) -> None:
     if changed := repository.changed():
         refuse(f"{repository.top} has changes that are not committed: {_some(changed)}; commit or stash them first")
     before = repository.way_back()
-    back = shlex.join(["git", "switch", *before]) if before != (fate.made.branch,) else None
+    here = ["-C", str(asked.repo)] if asked.repo != Path() else []
+    back = shlex.join(["git", *here, "switch", *before]) if before != (fate.made.branch,) else None
     repository.make_branch(fate.made.branch, fate.made.commit, asked.record.bundles(fate.made.commit))
     left = repository.head()
     unasked = repository.run_unasked(_seed(asked.record) or left, fate.made.commit)
@@ -306,7 +329,7 @@ def _texts_apart(asked: _Asked) -> str | None:
         return None
     path = Path(asked.run.output) / BEST_CANDIDATE if asked.run.output else None
     if path is not None and path.is_file():
-        return shlex.join(["gepa-client", "mutate", "URL", "--texts", str(path)])
+        return shlex.join(["gepa-client", "mutate", _server(asked.run), "--texts", str(path)])
     return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
 
 

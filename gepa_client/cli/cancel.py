@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from gepa_client.cli.console import make, safe_line, say
-from gepa_client.cli.stored import AsJson, RunName, StoreUrl, command, opened_run, print_json, refuse
+from gepa_client.cli.stored import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
+from gepa_client.commands import command
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 

@@ -18,6 +18,7 @@ from gepa_client.cli.console import fail, make, safe, safe_line, say
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.sandboxed import sandboxed
 from gepa_client.cli.stored import print_json
+from gepa_client.commands import ENOUGH
 from gepa_client.run.config import CALL_BUDGETS, RunConfig
 from gepa_client.run.settings import SettingsError, load
 
@@ -33,9 +34,6 @@ MOST_EXAMPLES = 100
 ERRORS_IN_FULL = 5
 CHECK = "check"
 """Stands for the run that sandboxes are labelled with."""
-
-ENOUGH = 1000
-"""Metric calls that are suggested where a limit is needed."""
 
 MARKS = {
     "ok": "[green]ok[/]",

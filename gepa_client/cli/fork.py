@@ -8,7 +8,8 @@ import typer
 
 from gepa_client.cli import flags
 from gepa_client.cli.console import make, safe_line, say
-from gepa_client.cli.stored import AsJson, RunName, command, opened_run, print_json, refuse, run_as_json
+from gepa_client.cli.stored import AsJson, RunName, opened_run, print_json, refuse, run_as_json
+from gepa_client.commands import command
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.records import begun
 from gepa_client.journal.store import Store

@@ -8,7 +8,8 @@ import typer
 
 from gepa_client.causes import unreadable
 from gepa_client.cli.console import make, safe_line, say
-from gepa_client.cli.stored import AsJson, StoreUrl, command, opened, print_json, refuse, run_as_json
+from gepa_client.cli.stored import AsJson, StoreUrl, opened, print_json, refuse, run_as_json
+from gepa_client.commands import command
 from gepa_client.journal.transfer import import_run
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +15,10 @@ from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.shown_mutation import Watching, rejection, show_made, show_rejection, show_rows
 from gepa_client.cli.stored import AsJson, print_json, refuse
 from gepa_client.cli.wish import Wish, candidate_of, mutation_of
+from gepa_client.code.branches import BY_HAND
 from gepa_client.code.named import code_of, named
 from gepa_client.code.step import Step
+from gepa_client.commands import command
 from gepa_client.errors import ClientError, RowsError
 from gepa_client.rows import AnyRow
 from gepa_client.run.folder import write_json
@@ -138,8 +139,15 @@ def mutate(
         say(console, "")
     if output is None:
         say(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
-    for following in _next(url, token_file, step.made, output, allow_insecure=allow_insecure):
-        say(console, f"next: {safe(following)}")
+    access = ["--token-file", str(token_file)] if token_file is not None else []
+    access += ["--allow-insecure"] if allow_insecure else []
+    if output is not None:
+        again = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output), *access])
+        say(console, f"next: {safe(again)}")
+    if step.made.branch is not None:
+        say(console, "in the program's repository:")
+        say(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
+        say(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
 
 
 async def _go(url: str, token_file: Path | None, wish: Wish, outcome: _Outcome, *, allow_insecure: bool) -> Step:
@@ -179,7 +187,7 @@ def _of(discovery: DiscoverResult, given: Candidate | None) -> Candidate:
     if "mutations" not in discovery.capabilities:
         raise SettingsError(
             f"the code of {discovery.program.name} cannot be changed there (no capability `mutations`): "
-            "start its server with `gepa-server --allow-mutations`"
+            "start its server with --allow-mutations"
         )
     candidate = discovery.program.seed_candidate if given is None else given
     try:
@@ -240,14 +248,3 @@ def _as_json(step: Step) -> dict[str, Any]:
             for tried in step.tried
         ],
     }
-
-
-def _next(
-    url: str, token_file: Path | None, made: ApplyMutationResult, output: Path | None, *, allow_insecure: bool
-) -> Sequence[str]:
-    """What one types now, here and in the program's repository."""
-    access = ["--token-file", str(token_file)] if token_file is not None else []
-    access += ["--allow-insecure"] if allow_insecure else []
-    here = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output), *access])
-    there = shlex.join(["git", "diff", f"{made.parent[:12]}..{made.branch or made.commit}"])
-    return [*([here] if output is not None else []), f"{there}   (in the program's repository)"]

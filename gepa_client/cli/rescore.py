@@ -13,7 +13,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from gepa_client.cli.console import make, safe_line, say
-from gepa_client.cli.stored import AsJson, RunName, StoreUrl, command, opened_run, print_json, refuse
+from gepa_client.cli.stored import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
+from gepa_client.commands import command
 
 if TYPE_CHECKING:
     from gepa_client.rescoring import Rescored

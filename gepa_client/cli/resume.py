@@ -11,7 +11,8 @@ from gepa_client.cli.console import fail, make, safe_line, say
 from gepa_client.cli.exit_status import PAUSED, USAGE
 from gepa_client.cli.running import Running
 from gepa_client.cli.sandboxed import sandboxed
-from gepa_client.cli.stored import RunName, command, opened_run, print_json
+from gepa_client.cli.stored import RunName, opened_run, print_json
+from gepa_client.commands import command
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store
 from gepa_client.journal.spend import Spend
@@ -21,6 +22,8 @@ from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.settings import SettingsError, from_record
 
 COMMAND = flags.SettingsCommand
+DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")
+"""Limits that a complete run is extended by."""
 
 OF_CHECK = ("no_check", "ignore_findings")
 """Settings of the check that `optimize` makes before a run."""
@@ -39,7 +42,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         spent_usd = Spend(kept.spending(found.id)).cost_usd
     try:
         settings = from_record(found.config, {**given, "url": url or None}, config)
-        _refuse_less(found, settings)
+        _refuse_less(found, settings, given["store"])
         if _is_over(found, settings):
             _say_so(found, given["store"], as_json=json_events)
             return
@@ -82,7 +85,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
 
 
 def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
-    more = command("resume", run.id, "--max-metric-calls", "N", store=store)
+    more = command("resume", run.id, *_further(run), store=store)
     if as_json:
         summary = {"event": "summary", "run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason}
         print_json({**summary, "next": more, "exit_status": 0})
@@ -92,14 +95,28 @@ def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
     say(console, f"next: {safe_line(more)}")
 
 
-def _refuse_less(run: StoredRun, settings: RunConfig) -> None:
+def _further(run: StoredRun) -> list[str]:
+    """The limit that ended the run, twice as high; where it is none of money, time or calls, twice the calls."""
+    ended_by = (run.reason or "").partition(" ")[0]
+    limit = ended_by if ended_by in DOUBLED and run.config.get(ended_by) else "max_metric_calls"
+    before = run.config.get(limit) or run.counters.get("metric_calls", 0) or 1
+    others = []
+    if ended_by == "patience":
+        others = ["--patience", str(2 * run.config["patience"])]
+    elif ended_by == "target_score":
+        others = ["--target-score", f"{run.best['score'] + 0.05:g}" if run.best else "1"]
+    return [f"--{limit.replace('_', '-')}", f"{2 * before:g}", *others]
+
+
+def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None) -> None:
     """Raise SettingsError for a budget that would end the run before what it has done."""
     budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
     done = run.counters.get("metric_calls", 0)
     if budget is not None and budget < done and (before is None or budget < before):
         raise SettingsError(
             f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
-            f"give {done} or more to go on, or use `gepa-client fork {run.id} --at N` for a run that ends sooner"
+            f"give {done} or more to go on, or begin a run that ends sooner: "
+            f"`{command('fork', run.id, '--at', str(budget), '--max-metric-calls', str(budget), store=store)}`"
         )
 
 

@@ -16,7 +16,6 @@ from gepa_client.cli.stored import (
     TYPE_THIS_FIRST,
     StoreUrl,
     absent,
-    command,
     next_command,
     opened,
     print_json,
@@ -24,8 +23,8 @@ from gepa_client.cli.stored import (
     seconds_since,
     silent,
     span,
-    without_password,
 )
+from gepa_client.commands import command, without_password
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store
 from gepa_client.journal.store import Store

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gepa_client.cli import flags
-from gepa_client.cli.check import ENOUGH
 from gepa_client.cli.console import fail, make, safe, safe_line, say
 from gepa_client.cli.exit_status import PAUSED, STOPPED
 from gepa_client.cli.stored import print_json, refuse, span
+from gepa_client.commands import ENOUGH
 from gepa_client.run.sandbox_settings import SandboxKind
 from gepa_client.run.settings import SettingsError, load
 

@@ -17,7 +17,6 @@ from gepa_client.cli.stored import (
     AsJson,
     RunName,
     StoreUrl,
-    command,
     count,
     money,
     next_command,
@@ -28,6 +27,7 @@ from gepa_client.cli.stored import (
 )
 from gepa_client.cli.tree import tree
 from gepa_client.code.named import code_of
+from gepa_client.commands import command
 from gepa_client.events import FailedExamples
 from gepa_client.failed_examples import failed_examples
 from gepa_client.journal.entries import Kept, Spending, StoredRun

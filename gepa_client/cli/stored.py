@@ -1,7 +1,6 @@
 """What the commands over stored runs share: the store they open, the run they find, what they say if they cannot."""
 
 import json
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import typer
 from gepa_client.causes import summary
 from gepa_client.cli.console import fail
 from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.commands import command
 from gepa_client.errors import ClientError, JournalError, StoreUnavailable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.opening import default_store, find_run, looks_like_a_url, open_store
@@ -85,16 +85,6 @@ def opened_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Itera
     """The store and the run in it that `name` means; as `opened`."""
     with opened(url, unavailable=unavailable) as store:
         yield store, find_run(store, name)
-
-
-def command(name: str, *words: str, store: str | None) -> str:
-    """`gepa-client NAME WORDS`, to be pasted into a shell; `store` as it was typed, if it was."""
-    return shlex.join(["gepa-client", name, *words, *(["--store", without_password(store)] if store else [])])
-
-
-def without_password(url: str) -> str:
-    """A store's address as it may be shown."""
-    return re.sub(r"(?<=://)[^/@]*@", "USER:PASSWORD@", url)
 
 
 def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) -> str:

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from gepa_client.cli.console import fail, safe, safe_line
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
-from gepa_client.cli.stored import command
+from gepa_client.code.checkout import holds
 from gepa_client.code.named import code_of
+from gepa_client.commands import command
 from gepa_client.events import Finished
 from gepa_client.report import failed_examples, model_calls
 from gepa_client.report.record import RunRecord
@@ -195,7 +196,13 @@ def _next_command(ended: Ended) -> str:
         log = ended.output / files.LOG if ended.output is not None else None
         return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)
     if _runs_other_code(ended.record):
-        return command("branches", ended.run_id, "--check-out", store=ended.store)
+        repo = ended.settings.repo
+        seed = code_at(ended.record.seed.texts)[1] if ended.record.seed is not None else None
+        if repo is not None and Path(repo).is_dir():
+            return command("branches", ended.run_id, "--check-out", "--repo", repo, store=ended.store)
+        if seed is not None and holds(Path(), seed):
+            return command("branches", ended.run_id, "--check-out", store=ended.store)
+        return command("branches", ended.run_id, store=ended.store)
     return shlex.join(["less", str(_shown(ended.output / files.REPORT))])
 
 

@@ -2,10 +2,19 @@
 
 import hashlib
 import re
+import secrets
+
+BY_HAND = "by-hand"
+"""Stands for all changes that `gepa-client mutate` made, where commands about branches take a run."""
 
 LONGEST = 100
 DIGEST = 8
 _FIT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+
+
+def by_hand_name() -> str:
+    """What stands for the run in the branch of one change made by hand: `by-hand-1f3a5c7e`."""
+    return f"{BY_HAND}-{secrets.token_hex(4)}"
 
 
 def run_in_names(run_id: str) -> str:

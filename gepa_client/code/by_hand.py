@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from gepa_client.causes import summary
+from gepa_client.code.branches import by_hand_name
 from gepa_client.code.step import Result, Step, Tried
 from gepa_client.deadlines import evaluation_s
 from gepa_client.errors import ClientError
@@ -49,7 +50,7 @@ async def make_step(
     try:
         async with asyncio.timeout(timeout_s):  # which cancels; the client's own deadline would let the server go on
             made = await client.apply_mutation(
-                {"candidate": candidate, "mutation": mutation},
+                {"candidate": candidate, "mutation": mutation, "name": {"run": by_hand_name(), "number": 0}},
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
                 timeout_s=timeout_s + SPARE_S,
                 told=functools.partial(_tell, told),

@@ -192,6 +192,12 @@ class Repository:
         found = self._heads(f"refs/heads/evolve/{_checked_run(run)}/")
         return {ref.removeprefix("refs/heads/"): commit for ref, commit in found.items()}
 
+    def runs(self, prefix: str) -> list[str]:
+        """The runs whose names begin with `prefix` and that have branches here, in order."""
+        heads = self._heads("refs/heads/evolve/")
+        named = {ref.removeprefix("refs/heads/evolve/").partition("/")[0] for ref in heads}
+        return sorted(run for run in named if run.startswith(prefix))
+
     def delete(self, run: str, *, but: str | None) -> tuple[list[str], list[str]]:
         """Delete the run's branches, and what its server noted beside them, all at one stroke; `but` one branch stays.
 
@@ -299,6 +305,14 @@ class _Aside(Repository):
 
     def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
         return {**super()._environment(settings), "GIT_OBJECT_DIRECTORY": self._objects}
+
+
+def holds(folder: Path, commit: str) -> bool:
+    """Whether `folder` is in a git repository that has the commit."""
+    try:
+        return Repository(folder).has(commit)
+    except CheckoutError:
+        return False
 
 
 def _ref(branch: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from gepa_client.commands import command
 from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import (
@@ -98,6 +99,8 @@ class Journal:
     until: int | None = None
     inherited: int = 0
     metered: bool = False
+    store: str | None = None
+    """The store as a command has to name it; None for the default one."""
     next_number: int = field(default=0, init=False)
     _when_live: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: set[int] = field(default_factory=set, init=False)  # numbers that GEPA waits for an answer to
@@ -110,6 +113,7 @@ class Journal:
         line = Journal(
             self.run_id, self.tape, self.spend, self.halt, self.secrets, part, self.replays, metered=self.metered
         )
+        line.store = self.store
         line._when_live, line._lock = self._when_live, self._lock
         return line
 
@@ -189,10 +193,11 @@ class Journal:
         if entry.kind == STOP:
             raise _stop_of(entry).interrupted
         if entry.digest != slot.request.digest or entry.kind not in (slot.request.kind, FAILURE):
+            fork = command("fork", self.run_id, "--at", str(slot.number), store=self.store)
             mismatch = JournalMismatch(
                 f"this is not the run that was recorded: at {slot.number} it asks to {slot.request.about} "
                 f"[{slot.request.digest[:8]}], but the record has: {entry.about} [{entry.digest[:8]}]. Nothing was "
-                f"paid for; `gepa-client fork {self.run_id} --at {slot.number}` makes a run of its own from here"
+                f"paid for; `{fork}` makes a run of its own from here"
             )
             raise Interrupted("failed", str(mismatch)) from mismatch
         return entry

@@ -18,6 +18,11 @@ def default_store(given: str | None = None) -> str:
     return given or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
+def named_store(store: str) -> str | None:
+    """The store as a command has to name it; None for the one that is opened by default."""
+    return None if store == default_store() else store
+
+
 def open_store(url_or_path: str) -> Store:
     """The store of a `mongodb://` or `mongodb+srv://` URL, or in the SQLite file of a path, which is made if need be.
 

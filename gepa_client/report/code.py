@@ -1,6 +1,8 @@
 """Which change of code each candidate is, and which changes came to nothing."""
 
+from gepa_client.commands import command
 from gepa_client.events import CandidateFound, Mutated, MutationRejected, MutationStarted
+from gepa_client.journal.opening import named_store
 from gepa_client.report.record import RunRecord
 from protocol.code import code_at
 
@@ -25,8 +27,7 @@ def change_of(record: RunRecord, candidate: CandidateFound) -> Mutated | None:
 def left_out(record: RunRecord) -> str | None:
     """What a report says of the changes that it does not show; None where it shows all."""
     count = len(not_kept(record)) - REFUSED_SHOWN
-    run = record.started.run_id if record.started is not None else "RUN"
-    return f"{count} earlier ones are left out; gepa-client branches {run} lists them" if count > 0 else None
+    return f"{count} earlier ones are left out; `{_branches(record)}` lists them" if count > 0 else None
 
 
 def not_kept(record: RunRecord) -> list[Mutated | MutationRejected]:
@@ -56,8 +57,13 @@ def outcome(mutation: Mutated | MutationRejected) -> str:
 
 def all_of_it(record: RunRecord, mutation: Mutated | MutationRejected) -> str:
     """The command that shows the whole of its diff."""
-    run = record.started.run_id if record.started is not None else "RUN"
-    return f"gepa-client branches {run} --diff {mutation.number}"
+    return _branches(record, "--diff", str(mutation.number))
+
+
+def _branches(record: RunRecord, *words: str) -> str:
+    if record.started is None:
+        return command("branches", "RUN", *words, store=None)
+    return command("branches", record.started.run_id, *words, store=named_store(record.started.store))
 
 
 def _made(record: RunRecord) -> list[Mutated]:

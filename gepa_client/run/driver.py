@@ -18,7 +18,7 @@ from gepa_client.halt import Halt
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import Heartbeat, take
-from gepa_client.journal.opening import open_store
+from gepa_client.journal.opening import named_store, open_store
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.spend import Spend
 from gepa_client.journal.store import Store
@@ -222,7 +222,8 @@ class _Drive:
         journal = Journal(
             run.id, tape, spend, self.halt, self.secrets, inherited=_inherited(run), metered=self.job.gateway
         )
-        failure_stop = FailureStop(run.id, self.config.failure_stop, self.halt)
+        journal.store = named_store(self.job.store)
+        failure_stop = FailureStop(run.id, named_store(self.job.store), self.config.failure_stop, self.halt)
         self.emit(Phase(phase="connecting"))
         try:
             with (
@@ -303,7 +304,8 @@ class _Drive:
         if run.identity is None:
             self.store.update(run.id, {"identity": found}, owner=self.job.owner)
         else:
-            check_same(run.id, run.identity, found, end_of(self.store, run.id, SEARCH))
+            end = end_of(self.store, run.id, SEARCH)
+            check_same(run.id, named_store(self.job.store), run.identity, found, end)
             self.store.drop(run.id, SEARCH, STOP)  # it goes on from before whatever had ended it
         for message in [*rows_of.warnings(beginning.splits), *budget_warnings(self.config, beginning)]:
             self.emit(Warned(message=message))
@@ -357,6 +359,7 @@ def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
     tape = StoredTape(store, run.id, job.owner, halt.pull, reads_only=True)
     spend = Spend(store.spending(run.id))
     journal = Journal(run.id, tape, spend, halt, Secrets(), replays=True, until=job.until, inherited=_inherited(run))
+    journal.store = named_store(job.store)
     beginning = beginnings.recorded(journal)
     if beginning is None or run.identity is None:
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
@@ -364,7 +367,7 @@ def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
     found = identity_of(config, beginning.discovery, beginning.seed_candidate, None, run.identity["data"]) | {
         "scorer": scorer
     }
-    check_same(run.id, run.identity, found, end_of(store, run.id, SEARCH))
+    check_same(run.id, named_store(job.store), run.identity, found, end_of(store, run.id, SEARCH))
     with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=beginning.discovery) as adapter:
         optimization = Optimization(config, job.output, emit, adapter, beginning, Counters({}, spend))
         reflection = optimization.reflection()

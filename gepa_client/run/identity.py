@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+from gepa_client.commands import command
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.config import RunConfig
 from gepa_client.run.same_run import REACHED_BY, identity_settings
@@ -75,14 +76,17 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     ]
 
 
-def check_same(run_id: str, recorded: Mapping[str, Any], found: Mapping[str, Any], end: int) -> None:
-    """Raise `AnotherRun` where they differ, naming how, and what to type instead; `end`: of its journal."""
+def check_same(run_id: str, store: str | None, recorded: Mapping[str, Any], found: Mapping[str, Any], end: int) -> None:
+    """Raise `AnotherRun` if they differ, with the differences and the command to run instead.
+
+    `store`: None for the default one. `end`: of the run's journal.
+    """
     if different := differences(recorded, found):
         listed = "\n".join(f"  {line}" for line in different)
         raise AnotherRun(
             f"run {run_id} was recorded with something else, and going on would mix two runs:\n{listed}\n"
             f"Put it back as it was, or let a run of its own go on from the record: "
-            f"gepa-client fork {run_id} --at {end}"
+            f"{command('fork', run_id, '--at', str(end), store=store)}"
         )
 
 

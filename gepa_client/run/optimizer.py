@@ -12,6 +12,7 @@ from gepa.core.result import GEPAResult
 
 from gepa_client.adapter import RemoteAdapter
 from gepa_client.causes import details, summary
+from gepa_client.commands import ENOUGH
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, Kept
@@ -110,7 +111,7 @@ class Optimization:
             reason=ending.reason or self._natural_end(ending),
             search_complete=ending.search_complete,
             details=ending.details,
-            resume_with=["--max-metric-calls", "N"] if ending.lacks_limit else [],
+            resume_with=["--max-metric-calls", str(ENOUGH)] if ending.lacks_limit else [],
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
             evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,

@@ -17,8 +17,8 @@ from gepa_client.run.sandbox_settings import SandboxSettings
 from gepa_client.run.secrets import NOT_RECORDED, left_out
 
 NO_SERVER = (
-    "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000`, or give --fleet FILE, or start "
-    "servers in sandboxes with --repo FOLDER"
+    "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500`, or give "
+    "--fleet FILE, or start servers in sandboxes with --repo FOLDER"
 )
 NO_SERVER_RECORDED = (
     "no URL: the run's record names no server (one that was imported never does); give one after the run, "

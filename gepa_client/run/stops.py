@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from gepa_client.causes import plain_error
 from gepa_client.code import Evolve
+from gepa_client.commands import command
 from gepa_client.errors import Interrupted
 from gepa_client.halt import Halt
 from gepa_client.journal.entries import COMPLETION
@@ -147,11 +148,12 @@ class BetweenExamples:
 class FailureStop:
     """Pauses a run whose program fails on more than a share of its last examples, with the first of those failures.
 
-    `share`: None where nobody gave one. It then depends on what evolves: a change of code may mend the program.
+    `store`: of the run, None for the default one. `share`: None if none was given; it then depends on what evolves, as
+    a change of code may mend the program.
     """
 
-    def __init__(self, run_id: str, share: float | None, halt: Halt) -> None:
-        self._run_id = run_id
+    def __init__(self, run_id: str, store: str | None, share: float | None, halt: Halt) -> None:
+        self._resume = command("resume", run_id, "--failure-stop", "1", store=store)
         self._share = FAILURE_SHARE if share is None else share
         self._is_given = share is not None
         self._halt = halt
@@ -174,6 +176,6 @@ class FailureStop:
                     "paused",
                     f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
                     f"--failure-stop {self._share:g} allows (to go on all the same: "
-                    f"gepa-client resume {self._run_id} --failure-stop 1); the first: {plain_error(failures[0])}",
+                    f"`{self._resume}`); the first: {plain_error(failures[0])}",
                 )
             )

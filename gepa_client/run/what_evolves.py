@@ -30,16 +30,14 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
     if evolve == "prompts":
         if unheeded := config.given(CODE_ONLY):
             raise SettingsError(
-                f"{unheeded} is given, but the server does not change code (gepa-server --allow-mutations)"
+                f"{unheeded} is given, but the server does not change code (start it with --allow-mutations)"
             )
         if GIT_BRANCH in components and not texts:
             raise SettingsError("the program has no prompts to change: have its code changed (--evolve code)")
         return evolve
     if not offered:
         lack = "change code" if GIT_BRANCH in components else "say which commit runs, nor change code"
-        raise SettingsError(
-            f"evolve is `{evolve}`, but the server does not {lack}: start it with gepa-server --allow-mutations"
-        )
+        raise SettingsError(f"evolve is `{evolve}`, but the server does not {lack}: start it with --allow-mutations")
     if config.reflection_lm is None:
         raise SettingsError(NO_MODEL)
     if evolve == "both" and not texts and (unheeded := config.given(("code_until",))):

@@ -429,7 +429,7 @@ def test_code_that_is_to_evolve_and_cannot_ends_the_check_before_a_row_is_run(se
     script = evolving("commits")
     ended = cli("check", serve(script), *MODEL, "--evolve", "code")
     assert ended.status == 1
-    assert "gepa-server --allow-mutations" in ended.stdout
+    assert "start it with --allow-mutations" in ended.stdout
     assert script.calls("evaluate") == []
 
 

@@ -45,7 +45,7 @@ def test_every_change_is_listed_with_what_became_of_it_and_as_a_tree(cli: Cli, c
         "├── 3 0.7500 +1 -1 kept as 2 best",
         "└── 4 +1 -2 dropped",
     ]
-    assert lines[-1] == f"next: gepa-client branches {RUN_ID} --check-out"
+    assert lines[-1] == f"next: gepa-client branches {RUN_ID} --check-out --repo REPOSITORY"
 
 
 def test_the_list_is_one_object_for_machines(cli: Cli, code: StoredCode) -> None:
@@ -91,7 +91,7 @@ def test_the_best_is_checked_out_without_its_server_and_there_is_a_way_back(cli:
         f"refs/heads/{BEST}",
         "refs/heads/main",
     ]
-    assert "back: git switch main" in ended.stdout
+    assert "back: git -C user switch main" in ended.stdout
     assert "texts" not in ended.stdout
     again = cli("branches", "last", "--check-out", "--repo", "user", "--json")
     assert json.loads(again.stdout)["back"] is None
@@ -152,7 +152,7 @@ def test_texts_that_are_not_in_the_best_code_are_told_with_how_to_get_them(cli: 
     code.into(tmp_path / "code.db")
     ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
     assert "the best candidate's texts are not in its code" in ended.stdout
-    assert f"next: gepa-client mutate URL --texts {tmp_path}/out/best_candidate.json" in ended.stdout
+    assert f"next: gepa-client mutate http://127.0.0.1:9 --texts {tmp_path}/out/best_candidate.json" in ended.stdout
 
 
 def test_nothing_is_checked_out_over_changes_that_are_not_committed(cli: Cli, code: StoredCode) -> None:

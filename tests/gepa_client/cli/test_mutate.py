@@ -42,7 +42,7 @@ def test_a_step_shows_its_diff_the_rows_on_both_sides_and_what_to_type_next(
     assert "row 0 works" in ended.stdout
     assert "score 0 -> 1, mean of 3 rows" in ended.stdout
     assert f"next: gepa-client mutate {url} 'ANOTHER CHANGE' --candidate new.json" in ended.stdout
-    assert f"next: git diff {SEED[:12]}..{BRANCH}" in ended.stdout
+    assert f"see it: git diff {SEED[:12]}..{BRANCH}" in ended.stdout
     assert json.loads((tmp_path / "new.json").read_text())[GIT_BRANCH] == git_branch(BRANCH, CHANGED)
     assert sorted({params["batch"][0]["id"] for params in evolving.script.calls("evaluate")}) == ["0", "3", "6"]
 
@@ -181,4 +181,4 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_sent(
 def test_a_server_that_changes_no_code_says_how_it_would(serve: Serve, cli: Cli, words: Script) -> None:
     ended = cli("mutate", serve(words), "say yes")
     assert ended.status == 2
-    assert "gepa-server --allow-mutations" in ended.stderr
+    assert "start its server with --allow-mutations" in ended.stderr

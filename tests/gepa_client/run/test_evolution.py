@@ -62,7 +62,7 @@ def test_what_is_changed_follows_from_settings_and_program(
         (
             says(BOTH, "commits"),
             {"evolve": "both"},
-            "does not change code: start it with gepa-server --allow-mutations",
+            "does not change code: start it with --allow-mutations",
         ),
         (says(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
         (says(BOTH), {"mutation_timeout_s": 5.0}, "mutation_timeout_s is given, but the server does not change code"),

@@ -24,10 +24,10 @@ def test_a_program_that_always_fails_pauses_a_run_that_cannot_mend_it(
     share: float | None, evolve: Evolve, pauses: bool
 ) -> None:
     halt = Halt()
-    stop = FailureStop("r1", share, halt)
+    stop = FailureStop("r1", None, share, halt)
     stop.begin(evolve)
     for _ in range(FAILURE_WINDOW):
         stop.done(FAILED)
     assert (halt.reason is not None) == pauses
     if halt.reason is not None:
-        assert "to go on all the same: gepa-client resume r1 --failure-stop 1" in halt.reason.reason
+        assert "to go on all the same: `gepa-client resume r1 --failure-stop 1`" in halt.reason.reason

@@ -86,7 +86,7 @@ def test_unknown_prices_are_said_and_end_a_run_that_only_money_would_end(
     assert "no price is known for the program's examples, so --max-cost-usd cannot hold" in ended.stdout
     assert "give --max-metric-calls N" in ended.stdout
     run = only_run(tmp_path).name
-    assert f"next            gepa-client resume {run} --max-metric-calls N\n" in ended.stdout
+    assert f"next            gepa-client resume {run} --max-metric-calls 1000\n" in ended.stdout
     checked = cli("optimize", serve(words), "--max-cost-usd", 0.5)
     assert checked.status == 2
     assert "came without a price, so --max-cost-usd cannot hold" in checked.stderr

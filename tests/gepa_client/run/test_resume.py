@@ -63,7 +63,7 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serv
     run_id = first.event("started")["run_id"]
     assert again.stdout == (
         f"{run_id}: this run is complete; a larger limit extends it\n"
-        f"next: gepa-client resume {run_id} --max-metric-calls N\n"
+        f"next: gepa-client resume {run_id} --max-metric-calls 120\n"
     )
     assert cli("resume", "last", "--json").event("summary")["reason"] == "max_metric_calls of 60 is reached"
     assert first.event("finished")["reason"] == "max_metric_calls of 60 is reached"
