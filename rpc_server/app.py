@@ -14,6 +14,7 @@ from aiohttp.http import HttpProcessingError
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.code import Commits, Mutations
 from rpc_server.datasets import Datasets
+from rpc_server.descriptors import Connections
 from rpc_server.dispatch import error_body
 from rpc_server.program import Program
 from rpc_server.security import Guard
@@ -84,13 +85,15 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
     loop = asyncio.get_running_loop()
+    connections = Connections()
 
     def connected() -> _Connection:
         return _Connection(
-            runner.server,  # type: ignore[arg-type]  # there is one after `setup`
+            connections,
+            runner.server,
             loop=loop,
             logger=http_logger,
-            access_log=None,  # type: ignore[arg-type]  # it means no log, as where `AppRunner` passes it on
+            access_log=None,
             keepalive_timeout=_IDLE_S,
             lingering_time=_LINGER_S,
             auto_decompress=False,  # a body with a Content-Encoding is refused, so none is ever unpacked
@@ -114,7 +117,28 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
 class _Connection(web.RequestHandler):
     """Answers what is not even HTTP without a word of it: the line that cannot be read may hold a token."""
 
-    __slots__ = ()
+    __slots__ = ("_connections",)
+
+    def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections = connections
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self._current_request is None and not self._messages
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connections.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._connections.used(self)
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.closed(self)
+        super().connection_lost(exc)
 
     def handle_error(
         self,

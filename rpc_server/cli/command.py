@@ -15,6 +15,7 @@ from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
 from rpc_server.cli.place import placed
 from rpc_server.cli.serve import CANNOT_START, serve
 from rpc_server.config import SettingsError, load_settings
+from rpc_server.descriptors import raise_descriptor_limit
 from rpc_server.version import VERSION
 
 
@@ -32,6 +33,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conformance: bool) -> None:
     logging.basicConfig(level=logging.WARNING, format="gepa-server: %(levelname)s: %(message)s")
+    raise_descriptor_limit()
     rows = None
     if conformance:
         file = Path(conformance_program.__file__).resolve()
