@@ -11,6 +11,7 @@ from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program import ResultDict
 from rpc_server.programs.child import Exit
+from rpc_server.programs.heartbeat import Heartbeat
 from rpc_server.programs.launch import Launcher
 from rpc_server.programs.slots import Slot, Ticket
 from rpc_server.programs.starting import Started
@@ -22,6 +23,14 @@ GRACE_S = 0.75
 """How long after its deadline a process may still end an example by itself."""
 
 _EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
+
+_MAX_HELD = 0.1
+"""Of a limit: how long a process may fail to answer before what runs in it counts as held up."""
+
+_SOON_S = 0.001
+
+_ALONE = "while running alone"
+_RESPONSIVE = "while its process was responsive"
 
 
 @dataclass(frozen=True)
@@ -49,10 +58,16 @@ class PoolPlan:
 class Pool:
     """A `Program` over processes of one launcher; see `rpc_server.program.Program`.
 
-    Requests wait for their turn (see `Turns`). A request's deadline counts from when it is sent to a
-    process. A process that does not keep it is killed, and what else ran in it runs again, uncounted. What ran in a
-    process that died runs again alone in a fresh one; what kills that too is to blame. When all processes died at once,
-    with the one they were forked from, whatever ran in any of them runs again while nothing else does.
+    Requests wait for their turn (see `Turns`). A request's deadline counts from when it is sent to a process. A
+    process that does not keep it is killed, and what else ran in it runs again, uncounted.
+
+    A request past its deadline is timed out only if its process has run nothing else, or answered heartbeats for all
+    but a tenth of its limit, which it is given back (see `Heartbeat`). Any other may have been held up by its
+    neighbours: it runs again alone in a fresh process.
+
+    What ran in a process that died runs again alone in a fresh one, too; what kills that is to blame. When all
+    processes died at once, with the one they were forked from, what ran in any of them runs again while nothing else
+    does.
     """
 
     def __init__(self, launcher: Launcher, first: Started, plan: PoolPlan) -> None:
@@ -240,6 +255,7 @@ class Pool:
         ticket.sent = self._loop.time()
         ticket.log_mark = slot.process.log.total
         ticket.late = False
+        ticket.isolated = self._is_serial(slot) or (ticket.alone and not slot.used)
         method, params = ticket.work.request()
         self._add_meta(slot, ticket, method, params)
         try:
@@ -253,8 +269,12 @@ class Pool:
         slot.used = True
         slot.exclusive = ticket.alone
         ticket.slot = slot
-        if ticket.work.limit_s is not None:
-            ticket.timer = self._loop.call_later(ticket.work.limit_s, self._over, slot, ticket)
+        if ticket.work.limit_s is None:
+            return
+        if slot.heartbeat is not None:
+            slot.heartbeat.start()
+            ticket.held_mark = slot.heartbeat.held_s
+        ticket.timer = self._loop.call_later(ticket.work.limit_s, self._over, slot, ticket)
 
     def _add_meta(self, slot: Slot, ticket: Ticket, method: str, params: dict[str, Any]) -> None:
         meta: dict[str, Any] = {"call_id": ticket.call_id} if self._plan.cancels else {}
@@ -276,31 +296,64 @@ class Pool:
         result = message.get("result")
         if isinstance(result, dict) and "adapter_state" in self._plan.capabilities:
             self._state = result.get("adapter_state", self._state)
-        if not ticket.given_up:
-            ticket.work.answered(message, late=ticket.late, seconds=self._seconds(ticket), log=self._log(slot, ticket))
         late = ticket.late or _tells_of_a_timeout(result)
+        fault = self._fault(slot, ticket) if late else None
+        again = late and fault is None and not ticket.given_up
         stale = late and self._plan.fresh_after_deadline and not slot.running
-        if (ticket.alone or stale) and not self._plan.single and slot in self._slots:
-            self._retire(slot, politely=not stale)  # the next suspect gets a fresh one
+        # The next suspect gets a fresh process; a single one only goes if its earlier work may be to blame.
+        used_up = ticket.alone and again if self._plan.single else ticket.alone or stale
+        if again:
+            ticket.work.set_aside(message)
+            ticket.alone = True
+            self._turns.suspect(ticket)
+        elif not ticket.given_up:
+            seconds, log = self._seconds(ticket), self._log(slot, ticket)
+            ticket.work.answered(message, late=ticket.late, fault=fault, seconds=seconds, log=log)
+        if used_up and slot in self._slots:
+            self._retire(slot, politely=not (stale or again))
         else:
             self._tidy(slot)
         self._dispatch()
 
+    def _is_serial(self, slot: Slot) -> bool:
+        """Whether a request has the process to itself: it takes one at a time, and has ended it when it answers."""
+        return slot.room == 1 and not self._plan.cancels
+
+    def _fault(self, slot: Slot, ticket: Ticket) -> str | None:
+        """What shows that it was the work itself that took too long; None where its process may have held it up."""
+        if ticket.isolated:
+            return _ALONE
+        return None if self._allowance_s(slot, ticket) is None else _RESPONSIVE
+
+    def _allowance_s(self, slot: Slot, ticket: Ticket) -> float | None:
+        """How long its process kept it waiting; None where that was too long, or cannot be measured."""
+        if slot.heartbeat is None or ticket.work.limit_s is None:
+            return None
+        held_s = slot.heartbeat.held_s - ticket.held_mark
+        return held_s if held_s <= _MAX_HELD * ticket.work.limit_s else None
+
     def _over(self, slot: Slot, ticket: Ticket) -> None:
         """The deadline is over: the process may end the example by itself for a moment still."""
+        limit_s = ticket.work.limit_s or 0.0
+        allowance_s = None if ticket.isolated else self._allowance_s(slot, ticket)
+        left_s = limit_s + (allowance_s or 0.0) - (self._loop.time() - ticket.sent)
+        if left_s > _SOON_S:
+            ticket.timer = self._loop.call_later(left_s, self._over, slot, ticket)
+            return
         ticket.late = True
         if self._plan.cancels:
             self._send_cancel(slot, ticket)
         ticket.timer = self._loop.call_later(GRACE_S, self._hung, slot, ticket)
 
     def _hung(self, slot: Slot, ticket: Ticket) -> None:
-        self._release(slot, ticket)
-        if not ticket.given_up:
-            ticket.work.timed_out(self._seconds(ticket), self._log(slot, ticket))
-        for neighbour in reversed(self._remove(slot)):
-            if neighbour.late:  # through this one, or by itself: alone it will show
-                neighbour.alone = True
-            self._turns.again(neighbour)
+        fault = self._fault(slot, ticket)
+        ran = self._remove(slot)
+        if fault is not None and not ticket.given_up:
+            ran.remove(ticket)
+            ticket.work.timed_out(fault, self._seconds(ticket), self._log(slot, ticket))
+        for one in reversed(ran):
+            one.alone = one.alone or one.late  # held up by another, or too long by itself: alone it will show
+            self._turns.again(one)
         self._supply.end(slot.process, polite=False)
         self._dispatch()
 
@@ -312,10 +365,10 @@ class Pool:
                 ProgramFailed(f"the program's process {how} before it was given anything", stage="start")
             )
         for ticket in victims:
-            if ticket.apart or (ticket.alone and not how.blameless):
+            if ticket.apart or (ticket.died and not how.blameless):
                 ticket.work.died(how, self._seconds(ticket), self._log(slot, ticket))
             else:
-                ticket.alone, ticket.apart = True, how.blameless
+                ticket.alone, ticket.apart, ticket.died = True, how.blameless, True
                 self._turns.suspect(ticket)
         self._dispatch()
 
@@ -328,6 +381,8 @@ class Pool:
             self._running -= 1
         slot.ghosts.discard(ticket)
         ticket.slot = None
+        if slot.heartbeat is not None and not slot.running:
+            slot.heartbeat.stop()
 
     def _seconds(self, ticket: Ticket) -> float:
         return round(self._loop.time() - ticket.sent, 6)
@@ -383,7 +438,9 @@ class Pool:
         self._dispatch()
 
     def _add(self, started: Started) -> None:
-        slot = Slot(started, self._state)
+        limit_s = self._plan.limits.example_timeout_s or self._plan.call_timeout_s
+        heartbeat = Heartbeat(started.process, limit_s) if self._plan.cancels else None
+        slot = Slot(started, self._state, heartbeat)
         self._slots.append(slot)
         started.process.exited.add_done_callback(lambda exited: self._exited(slot, exited.result()))
 

@@ -6,11 +6,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from protocol import ExampleResult
+from protocol import ExampleResult, Usage
 from protocol.errors import LimitExceeded
 from rpc_server import wire
 from rpc_server.program import ResultDict
 from rpc_server.programs.frames import unwritable
+
+UsageDict = dict[str, float]
+"""What attempts cost: the known fields of `protocol.Usage`."""
 
 TOO_LARGE = "output_too_large"
 """The type of the error of an example whose result is larger than accepted."""
@@ -67,6 +70,20 @@ def without_output(result: ResultDict, most: int) -> ResultDict:
     size = size if size > most else len(wire.write(result))
     kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
     return {**failure("program_error", TOO_LARGE, too_large(size, most), result["seconds"]), **kept}
+
+
+def usage_of(given: Any) -> UsageDict:
+    """What a result states that it cost; empty where it states nothing, or nothing that fits the contract."""
+    try:
+        usage = Usage.model_validate(given.get("usage") if isinstance(given, dict) else None)
+    except ValidationError:
+        return {}
+    return {name: value for name in Usage.model_fields if (value := getattr(usage, name)) is not None}
+
+
+def summed(one: UsageDict, other: UsageDict) -> UsageDict:
+    """What both cost together."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _problem(given: Any, *, lenient: bool) -> str | None:

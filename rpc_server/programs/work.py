@@ -9,6 +9,7 @@ from rpc_server.program import ResultDict
 from rpc_server.programs import results
 from rpc_server.programs.child import Exit
 from rpc_server.programs.frames import LenientMessage, OversizedMessage, UnreadableMessage, unwritable
+from rpc_server.programs.results import UsageDict
 
 Log = Callable[[], str]
 """Gives what the process wrote while it worked on this, where somebody wants to know."""
@@ -17,7 +18,10 @@ _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
 
 class Work(Protocol):
-    """One request to a process. Exactly one of its four outcomes is called, once, unless it is given up before."""
+    """One request to a process.
+
+    Exactly one of `answered`, `timed_out`, `died` and `refused` is called, once, unless it is given up before.
+    """
 
     limit_s: float | None
     """Seconds from the moment it is sent."""
@@ -26,12 +30,19 @@ class Work(Protocol):
         """Method and params."""
         ...
 
-    def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
-        """The process answered; `late`: after the deadline, while it was being stopped."""
+    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+        """The process answered; `late`: after the deadline, while it was being stopped.
+
+        `fault`: in a few words, what shows that a time-out is the work's own; None where the answer is none.
+        """
         ...
 
-    def timed_out(self, seconds: float, log: Log) -> None:
-        """The process did not answer in time and was killed."""
+    def set_aside(self, message: dict[str, Any]) -> None:
+        """The process answered, but the attempt does not count: the work is about to run again."""
+        ...
+
+    def timed_out(self, fault: str, seconds: float, log: Log) -> None:
+        """The process did not answer in time and was killed; `fault` as for `answered`."""
         ...
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
@@ -55,16 +66,18 @@ class Examples:
     ) -> None:
         self._call = call
         self._positions = positions
+        self._spent: dict[int, UsageDict] = {}
         self.limit_s = limit_s
 
     def request(self) -> tuple[str, dict[str, Any]]:
         """The call's request, for these examples."""
         return self._call.method, self._call.params(self._positions)
 
-    def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
-        """Results for their places, whatever they are worth."""
-        if late and not _is_timeout(message):
-            self.timed_out(seconds, log)
+    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+        """Give each example its result, or the failure that the answer stands for."""
+        if late and fault is not None and not _is_timeout(message):
+            self.set_aside(message)
+            self.timed_out(fault, seconds, log)
             return
         if "error" in message:
             self._refusal(message["error"], seconds, log)
@@ -83,11 +96,20 @@ class Examples:
             return
         lenient = isinstance(message, LenientMessage)
         for position, one in zip(self._positions, given, strict=True):
-            self._call.give(position, results.checked(one, seconds, log, lenient=lenient))
+            self._give(position, _faulted(results.checked(one, seconds, log, lenient=lenient), fault))
 
-    def timed_out(self, seconds: float, log: Log) -> None:
+    def set_aside(self, message: dict[str, Any]) -> None:
+        """Keep what the attempt cost, to be added to what the one that counts costs."""
+        result = message.get("result")
+        given = result.get("results") if isinstance(result, dict) else None
+        if not isinstance(given, list) or len(given) != len(self._positions):
+            return
+        for position, one in zip(self._positions, given, strict=True):
+            self._spent[position] = results.summed(self._spent.get(position, {}), results.usage_of(one))
+
+    def timed_out(self, fault: str, seconds: float, log: Log) -> None:
         """Time-outs in their places."""
-        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s", seconds, log)
+        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s {fault}", seconds, log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
         """The examples killed their process."""
@@ -101,7 +123,7 @@ class Examples:
         error = _error(given)
         if isinstance(error, CallCancelled):
             for position in self._positions:
-                self._call.give(position, {"status": "cancelled", "score": None, "output": None, "seconds": seconds})
+                self._give(position, {"status": "cancelled", "score": None, "output": None, "seconds": seconds})
         elif error.retryable:
             self._all("infra_error", type(error).__name__, error.message, seconds, log)
         elif isinstance(error, ProgramFailed):
@@ -122,7 +144,12 @@ class Examples:
     def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
         text = log()
         for position in self._positions:
-            self._call.give(position, results.failure(status, kind, message, seconds, text))
+            self._give(position, results.failure(status, kind, message, seconds, text))
+
+    def _give(self, position: int, result: ResultDict) -> None:
+        spent = self._spent.get(position)
+        usage = {"usage": results.summed(spent, results.usage_of(result))} if spent else {}
+        self._call.give(position, {**result, **usage})
 
 
 class ExamplesCall:
@@ -177,10 +204,10 @@ class OtherCall:
         """The request as the caller gave it."""
         return self._method, dict(self._params)
 
-    def answered(self, message: dict[str, Any], *, late: bool, seconds: float, log: Log) -> None:
+    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
         """The answer, or the error in it."""
-        if late:
-            self.timed_out(seconds, log)
+        if late and fault is not None:
+            self.timed_out(fault, seconds, log)
             return
         if "error" in message:
             error = _error(message["error"])
@@ -201,9 +228,12 @@ class OtherCall:
         elif not self.done.done():
             self.done.set_result(result)
 
-    def timed_out(self, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
+    def set_aside(self, message: dict[str, Any]) -> None:
+        """Nothing of the answer is kept."""
+
+    def timed_out(self, fault: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
         """The call fails."""
-        self._failed(f"ran longer than {self.limit_s:g} s", log)
+        self._failed(f"ran longer than {self.limit_s:g} s {fault}", log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
         """The call fails."""
@@ -222,6 +252,14 @@ def _error(given: Any) -> RpcError:
     return (
         RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program answered no error object")
     )
+
+
+def _faulted(result: ResultDict, fault: str | None) -> ResultDict:
+    """The same result; a time-out's message also says what shows that it is the example's own."""
+    if result["status"] != "timeout" or fault is None:
+        return result
+    error = result["error"]
+    return {**result, "error": {**error, "message": f"{error['message']} {fault}"}}
 
 
 def _is_timeout(message: dict[str, Any]) -> bool:

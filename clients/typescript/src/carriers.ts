@@ -10,6 +10,8 @@ export interface Carrier {
   offers: readonly string[];
   calls?: Calls;
   traces?: Traces;
+  /** Whether the peer enforces deadlines: then none is kept here. */
+  peerKeepsTime?: boolean;
   /** Limits that go with the memory. */
   limits?: Pick<Limits, "abandon_after_s" | "keep_answers_s">;
 }
@@ -30,5 +32,6 @@ export function stdioCarrier(): Carrier {
   return {
     offers: ["cancel"],
     calls: new Calls({ abandonAfterS: Number.POSITIVE_INFINITY, keepAnswersS: 0, maxAnswerBytes: 0 }),
+    peerKeepsTime: true,
   };
 }

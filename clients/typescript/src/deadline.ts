@@ -4,43 +4,56 @@ import type { Cancellation } from "./cancellation.js";
 import { invokeProgram } from "./failure.js";
 import { MAX_TIMER_MS } from "./timers.js";
 
+export interface Deadline {
+  /** How much time is left: 0 or less once it is over. */
+  leftS(): number;
+  /** Once it is over: in a few words, what shows that the work itself took too long; undefined if it may not have. */
+  fault(): string | undefined;
+}
+
 /** How a piece of work ended. */
 export type Ending<Value> =
   | { kind: "done"; value: Value }
   | { kind: "failed"; error: unknown }
-  | { kind: "timeout" }
+  | { kind: "timeout"; fault: string | undefined }
   | { kind: "cancelled" };
 
 /**
- * Runs `work` until it ends, is cancelled or `timeoutS` seconds are over, whichever is first.
+ * Runs `work` until it ends, is cancelled or its deadline is over, whichever is first.
  *
  * The signal `work` is handed aborts in the last two cases; what it does after that changes nothing.
  */
 export function within<Value>(
   work: (signal: AbortSignal) => Value | Promise<Value>,
   cancellation: Cancellation,
-  timeoutS?: number,
+  deadline?: Deadline,
 ): Promise<Ending<Value>> {
   if (cancellation.cancelled) return Promise.resolve({ kind: "cancelled" });
   return new Promise((resolve) => {
     const controller = new AbortController();
-    const started = performance.now();
     const end = (ending: Ending<Value>): void => {
       clearTimeout(timer);
       forget();
       resolve(ending);
     };
     const expire = (): void => {
-      end({ kind: "timeout" });
+      end({ kind: "timeout", fault: deadline?.fault() });
       controller.abort(new DOMException("The deadline is over", "TimeoutError"));
     };
     const forget = cancellation.onCancel(() => {
       end({ kind: "cancelled" });
       controller.abort(new DOMException("The call was cancelled", "AbortError"));
     });
-    const timer = timeoutS === undefined ? undefined : setTimeout(expire, Math.min(timeoutS * 1000, MAX_TIMER_MS));
+    let timer: ReturnType<typeof setTimeout> | undefined;
     // Work that blocks the event loop also blocks the timer, so the clock is asked as well.
-    const late = (): boolean => timeoutS !== undefined && performance.now() - started > timeoutS * 1000;
+    const late = (): boolean => deadline !== undefined && deadline.leftS() <= 0;
+    const wait = (): void => {
+      if (late()) expire();
+      else if (deadline !== undefined) {
+        timer = setTimeout(wait, Math.min(Math.ceil(deadline.leftS() * 1000), MAX_TIMER_MS));
+      }
+    };
+    wait();
     invokeProgram(() => work(controller.signal)).then(
       (value) => (late() ? expire() : end({ kind: "done", value })),
       (error: unknown) => (late() ? expire() : end({ kind: "failed", error })),

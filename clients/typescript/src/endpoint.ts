@@ -71,7 +71,7 @@ export class Endpoint {
       instanceId: discovery.server.instance_id,
       rows,
       slots,
-      runner: new Runner(program, slots, settings.exampleTimeoutS),
+      runner: new Runner(program, slots, carrier.peerKeepsTime ? undefined : settings.exampleTimeoutS),
       traces: carrier.traces,
     });
     return new Endpoint(discovery, methods, rows, carrier, settings.log);

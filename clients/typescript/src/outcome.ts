@@ -65,9 +65,9 @@ export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
   return unscored(transient ? "infra_error" : "program_error", describeFailure(error, evidence), attempt);
 }
 
-/** The result of an example whose deadline was over. */
-export function timedOutResult(timeoutS: number | undefined, attempt: Attempt): ExampleResult {
-  return unscored("timeout", { type: "timeout", message: `ran longer than ${timeoutS} s` }, attempt);
+/** The result of an example whose deadline was over; `fault`: what shows that it was the example that took too long. */
+export function timedOutResult(timeoutS: number | undefined, fault: string, attempt: Attempt): ExampleResult {
+  return unscored("timeout", { type: "timeout", message: `ran longer than ${timeoutS} s ${fault}` }, attempt);
 }
 
 /** The same result with what led to it, where that can travel. */
@@ -75,9 +75,9 @@ export function withTrajectory(result: ExampleResult, trajectory: unknown): Exam
   return { ...result, ...extras({ seconds: result.seconds, trajectory }) };
 }
 
-/** The result of an example that was stopped, or never begun. */
-export function cancelledResult(seconds: number): ExampleResult {
-  return { status: "cancelled", score: null, output: null, seconds };
+/** The result of an example that was stopped, with what it cost until then, or that was never begun. */
+export function cancelledResult({ seconds, usage }: Attempt): ExampleResult {
+  return { status: "cancelled", score: null, output: null, ...extras({ seconds, usage }) };
 }
 
 function unscored(status: ExampleResult["status"], error: ExampleError, attempt: Attempt): ExampleResult {

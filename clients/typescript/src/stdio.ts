@@ -18,8 +18,8 @@ const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
 /**
  * Answers until the input ends; then, or at SIGTERM, the process exits.
  *
- * What the program prints goes to the standard error: the standard output carries messages only. There is no deadline
- * per example unless one is given: the server in front has its own.
+ * What the program prints goes to the standard error: the standard output carries messages only. The server in front
+ * enforces deadlines: its own, or `exampleTimeoutS` where that is given and smaller.
  */
 export async function serveStdio<Data, Output>(
   program: Program<Data, Output>,

@@ -1,0 +1,40 @@
+"""Rows that hold the event loop for ever or for some seconds, that wait for ever, or that behave."""
+
+import asyncio
+import time
+
+seed_candidate = {"prompt": "seed"}
+
+
+async def run(example, candidate, usage):
+    usage["calls"] = 1
+    if "begun" in example:
+        with open(example["begun"], "a") as begun:
+            begun.write("x")
+    await asyncio.sleep(example["seconds"])
+    return await globals()["do_" + example["do"]](example)
+
+
+def score(example, output):
+    return 1.0
+
+
+def propose_new_texts(candidate, reflective_dataset, components_to_update):
+    return {name: "new" for name in components_to_update}
+
+
+async def do_behave(example):
+    return example["number"]
+
+
+async def do_hold(example):
+    while True:
+        time.sleep(60)
+
+
+async def do_hold_for(example):
+    time.sleep(example["held"])
+
+
+async def do_wait(example):
+    await asyncio.Event().wait()

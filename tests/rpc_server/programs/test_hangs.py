@@ -1,0 +1,137 @@
+"""Rows that hang among rows that behave, in one process: only those that hang are time-outs.
+
+`HANG_ROUNDS` says how many rounds each way of serving gets, with sixty rows of which six hang; without it there is one
+with fewer rows. A round is repeated by its number: `HANG_ROUNDS=50 pytest tests/rpc_server/programs/test_hangs.py -k
+17-threads`.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gepa_client import RpcClient
+from rpc_server.programs import heartbeat, pool
+from sandbox_runtime import running_server
+
+ROUNDS = int(os.environ.get("HANG_ROUNDS", "1"))
+ROWS, GUILTY = (60, 6) if "HANG_ROUNDS" in os.environ else (12, 2)
+LIMIT_S = 1.0
+
+PACKAGE = Path(__file__).parents[3] / "clients" / "typescript" / "dist" / "index.js"
+NODE = ("node", "hangs.mjs", str(PACKAGE))
+WAYS = {
+    "threads": {"program": "hangs.py", "threads": 16},
+    "async": {"program": "hangs_async.py"},
+    "node": {"command": NODE},
+}
+
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not PACKAGE.is_file(), reason="node is not installed, or the package not built"
+)
+
+
+def row(number, do="behave", **more):
+    return {"number": number, "do": do, "seconds": 0, **more}
+
+
+def rows_of(number, kinds):
+    """A round's rows, always the same for its number: some of these kinds, the others within a tenth of the limit."""
+    source = random.Random(number)  # noqa: S311  rounds that can be repeated, no secrets
+    guilty = source.sample(range(ROWS), GUILTY)
+    return [
+        row(
+            at,
+            kinds[(number + guilty.index(at)) % len(kinds)] if at in guilty else "behave",
+            seconds=source.uniform(0, LIMIT_S / 10),
+            held=source.uniform(1.5, 2.5) * LIMIT_S,
+        )
+        for at in range(ROWS)
+    ]
+
+
+def misjudged(rows, results):
+    """The rows whose result is not what they deserve, with that result."""
+    deserved = [("ok", row["number"]) if row["do"] == "behave" else ("timeout", None) for row in rows]
+    return [
+        (row, result)
+        for row, result, expected in zip(rows, results, deserved, strict=True)
+        if (result["status"], result["output"]) != expected
+    ]
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    monkeypatch.setattr(pool, "GRACE_S", 0.3)
+
+
+@pytest.mark.parametrize("way", ["threads", "async", pytest.param("node", marks=needs_node)])
+@pytest.mark.parametrize("number", range(ROUNDS))
+async def test_only_the_rows_that_hang_are_timeouts(opened, way, number):
+    rows = rows_of(number, ["hold", "hold_for", "wait"])
+    async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
+        results = await running.evaluate(*rows)
+    assert misjudged(rows, results) == []
+
+
+@needs_node
+@pytest.mark.parametrize("number", range(ROUNDS))
+async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
+    rows = rows_of(number, ["hold_for", "wait"])
+    command = ["node", str(Path(__file__).parent / "data" / NODE[1]), *NODE[2:], str(LIMIT_S)]
+    with running_server(command) as endpoint:
+        async with RpcClient(endpoint.url, token=endpoint.token) as client:
+            batch = [{"id": str(row["number"]), "data": row} for row in rows]
+            results = (await client.evaluate({"prompt": ""}, batch))["results"]
+    assert misjudged(rows, results) == []
+
+
+async def test_a_row_that_waits_too_long_on_a_free_loop_is_a_timeout_at_once(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeat, "_SLOW_S", 5.0)  # on a busy machine, too
+    begun = tmp_path / "begun"
+    async with opened("hangs_async.py", workers=1, example_timeout_s=LIMIT_S) as running:
+        waiting, _ = await running.evaluate(row(0, "wait", begun=str(begun)), row(1, seconds=LIMIT_S / 2))
+    assert waiting["error"]["message"] == "ran longer than 1 s while its process was responsive"
+    assert begun.read_text() == "x"
+
+
+@pytest.mark.parametrize("way", ["threads", "async"])
+async def test_a_timeout_that_neighbours_may_have_caused_is_seen_alone_and_costs_what_both_attempts_did(
+    opened, way, monkeypatch
+):
+    monkeypatch.setattr(pool, "GRACE_S", 5.0)  # both attempts end by themselves, and state their costs
+    async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
+        result, neighbour = await running.evaluate(row(0, "hold_for", held=LIMIT_S + 0.2), row(1))
+    assert result["error"]["message"] == "ran longer than 1 s while running alone"
+    assert result["usage"] == {"calls": 2}
+    assert neighbour["status"] == "ok"
+
+
+async def test_a_row_that_runs_alone_after_a_hang_survives_the_death_of_its_process(opened, tmp_path):
+    turns = tmp_path / "turns"
+    async with opened("hangs.py", workers=1, threads=2, example_timeout_s=LIMIT_S) as running:
+        unlucky, guilty = await running.evaluate(
+            row(0, "by_turn", turns=str(turns), ways=["wait", "exit", "behave"]), row(1, "wait")
+        )
+    assert (unlucky["status"], guilty["status"]) == ("ok", "timeout")
+    assert turns.read_text() == "xxx"
+
+
+async def test_a_call_that_is_no_evaluation_does_not_fail_for_a_row_that_hangs(opened):
+    params = {"candidate": {"prompt": ""}, "reflective_dataset": {}, "components_to_update": ["prompt"]}
+    settings = {"workers": 1, "example_timeout_s": LIMIT_S, "call_timeout_s": LIMIT_S}
+    async with opened("hangs_async.py", **settings) as running:
+        hanging = asyncio.create_task(running.one(row(0, "hold")))
+        assert await running.program.call("propose_new_texts", params) == {"texts": {"prompt": "new"}}
+        assert (await hanging)["status"] == "timeout"
+
+
+async def test_batches_of_a_thread_safe_adapter_are_judged_one_by_one(opened):
+    settings = {"adapter": "hangs:Adapter", "thread_safe": True, "seed_candidate": {"prompt": ""}}
+    async with opened(**settings, example_timeout_s=LIMIT_S) as running:
+        calls = [[row(0)], [row(1, "hold")], [row(2), row(3)]]
+        results = await asyncio.gather(*(running.evaluate(*rows) for rows in calls))
+    assert [[result["status"] for result in batch] for batch in results] == [["ok"], ["timeout"], ["ok", "ok"]]
