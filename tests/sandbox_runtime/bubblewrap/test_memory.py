@@ -1,0 +1,121 @@
+"""A sandboxed server outlives large answers, closed connections and programs that end their parent.
+
+`MEMORY_LONG=1` runs the long form (10,000 answers, 200 connections, 50 rows); each test prints a line of JSON.
+"""
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import AsyncIterator
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from gepa_client import RpcClient
+from sandbox_runtime import Command, Recipe, Sandbox, SandboxSpec
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.records import Records
+from tests.sandbox_runtime.bubblewrap.boxes import groups_of
+
+ANSWERS, CONNECTIONS, ROWS = (10_000, 200, 50) if os.environ.get("MEMORY_LONG") == "1" else (140, 5, 2)
+SEED = {"prompt": "p"}
+PROGRAM = b"""
+import os, signal, time
+seed_candidate = {"prompt": "p"}
+def run(example, candidate):
+    if example.get("do") == "end the parent":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(30)
+    if example.get("do") == "take all memory":
+        kept = []
+        while True:
+            kept.append(b"x" * 2**24)
+    return "x" * example["bytes"]
+def score(example, output):
+    return 1.0
+"""
+
+
+@pytest.fixture
+async def sandbox(usable: None, records: Records) -> AsyncIterator[Sandbox]:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        entry = tarfile.TarInfo("program.py")
+        entry.size = len(PROGRAM)
+        archive.addfile(entry, io.BytesIO(PROGRAM))
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
+    async with BubblewrapRuntime(records=records) as runtime:
+        prepared = await runtime.prepare(Recipe(), told=lambda _: None)
+        spec = SandboxSpec(
+            main=Command((*prepared.server, "--python", python, "--program", "program.py", "--workers", "2")),
+            prepared=prepared,
+            setup=(Command(("tar", "xf", "-"), stdin=content.getvalue()),),
+            memory_mb=1024,
+            ready_s=60,
+        )
+        yield await runtime.start(spec)
+
+
+async def client_of(sandbox: Sandbox) -> RpcClient:
+    endpoint = await sandbox.endpoint()
+    return RpcClient(endpoint.url, token=endpoint.token)
+
+
+def used_mb(sandbox: Sandbox) -> int | None:
+    """The memory that the sandbox is charged for; None where no control group counts it."""
+    for group in groups_of(sandbox.id):
+        for name in ("memory.usage_in_bytes", "memory.current"):
+            if (group / name).exists():
+                return int((group / name).read_text()) // 2**20
+    return None
+
+
+@pytest.mark.timeout(3600)
+async def test_memory_is_flat_over_many_kept_answers(sandbox: Sandbox) -> None:
+    used: list[int | None] = []
+    async with await client_of(sandbox) as client:
+        await client.discover()
+
+        async def evaluate(worker: int) -> None:
+            for number in range(worker, ANSWERS, 4):
+                answer = await client.evaluate(SEED, [{"id": "a", "data": {"bytes": 10**6}}], call_id=f"c{number}")
+                assert answer["results"][0]["status"] == "ok"
+                if number % (ANSWERS // 10) == 0:
+                    used.append(await asyncio.to_thread(used_mb, sandbox))
+
+        await asyncio.gather(*map(evaluate, range(4)))
+    print(json.dumps({"answers_of_1_mb": ANSWERS, "sandbox_mb": used}))
+    assert all(each is None or each < 700 for each in used)
+
+
+@pytest.mark.timeout(3600)
+async def test_connections_closed_during_an_answer_end_no_server(sandbox: Sandbox) -> None:
+    endpoint = await sandbox.endpoint()
+    path = unquote(urlsplit(endpoint.url).netloc)
+    params = {"candidate": SEED, "batch": [{"id": "a", "data": {"bytes": 10**7}}]}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "evaluate", "params": params})
+    head = f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {endpoint.token}\r\n"
+    request = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    for _ in range(CONNECTIONS):
+        reader, writer = await asyncio.open_unix_connection(path, limit=1024)
+        writer.write(request)
+        assert await asyncio.wait_for(reader.read(100), 30)
+        writer.transport.abort()
+    async with await client_of(sandbox) as client:
+        assert len((await client.discover()).program.components) == 1
+    print(json.dumps({"closed_connections": CONNECTIONS, "sandbox_mb": used_mb(sandbox)}))
+
+
+@pytest.mark.timeout(3600)
+async def test_rows_that_end_their_parent_or_take_all_memory_end_no_server(sandbox: Sandbox) -> None:
+    deeds = ["end the parent", "take all memory"] * (ROWS // 2)
+    async with await client_of(sandbox) as client:
+        await client.discover()
+        for number, deed in enumerate(deeds):
+            batch = [{"id": "bad", "data": {"do": deed}}, {"id": "good", "data": {"bytes": 5}}]
+            bad, good = (await client.evaluate(SEED, batch, call_id=f"c{number}", timeout_s=120))["results"]
+            assert (bad["status"], good["status"]) == ("program_error", "ok"), (deed, bad, good)
+    print(json.dumps({"deadly_rows": len(deeds), "sandbox_mb": used_mb(sandbox)}))
