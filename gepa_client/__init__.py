@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gepa_client.extras import missing
+from gepa_client.extras import missing as _missing
 
 if TYPE_CHECKING:
     from gepa_client.adapter import RemoteAdapter
@@ -66,7 +66,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if (absent := missing()) is not None:
+    if (absent := _missing()) is not None:
         raise ModuleNotFoundError(absent)
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

@@ -24,6 +24,7 @@ from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import other_request
 from gepa_client.journal.spend import Tally
+from gepa_client.model_prices import Prices
 from gepa_client.proposals import ProposalJob, Proposals, Records
 from gepa_client.reflective_datasets import ReflectiveDatasets
 from gepa_client.rows import AnyRow, RowLoader, as_row
@@ -66,6 +67,7 @@ class RemoteAdapter:
     where the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
     `failures`: what GEPA swallowed. `commits`: what is known of commits that mutations made; an endpoint that lacks one
     is brought it. `allow_mixed_programs`: servers whose programs have different names may share the work.
+    `prices`: of models whose calls servers report without a cost; by default those of litellm's table.
 
     Raises:
         Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
@@ -90,6 +92,7 @@ class RemoteAdapter:
         call_timeout_s: float = CALL_TIMEOUT_S,
         splits: Callable[[DiscoverResult], list[str]] | None = None,
         allow_mixed_programs: bool = False,
+        prices: Prices | None = None,
         journal: Journal | None = None,
         recorded: DiscoverResult | None = None,
     ) -> None:
@@ -135,7 +138,7 @@ class RemoteAdapter:
         except BaseException:
             self.close()
             raise
-        self._window = Window(self.fleet, self.discovery, self.journal, self.scorers, on_example)
+        self._window = Window(self.fleet, self.discovery, self.journal, self.scorers, on_example, prices or Prices({}))
         self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._window, self.discovery, self.call_timeout_s)
         self._proposals = Proposals(self.fleet, self.journal, self.call_timeout_s)
         # GEPA reads the attribute unconditionally.
@@ -213,7 +216,8 @@ class RemoteAdapter:
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
         """`evaluate` on a number line of its own, beside the search: rows that GEPA never sees."""
-        window = Window(self.fleet, self.discovery, self.journal.line(part), self.scorers, self._window.on_example)
+        line, mine = self.journal.line(part), self._window
+        window = Window(self.fleet, self.discovery, line, self.scorers, mine.on_example, mine.prices)
         item = Item(candidate, [as_row(row) for row in rows], trace=False)
         [results] = self.wait_for(window.evaluate([item]))
         return self._batches.make(item, results)

@@ -131,7 +131,7 @@ def _too_deep(given: JsonValue) -> dict[str, Any]:
         raise BadResponse("the result of an example is no object")
     kept = {name: given[name] for name in ("metric_calls", "seconds") if name in given}
     if isinstance(usage := given.get("usage"), dict):
-        kept["usage"] = {name: usage[name] for name in Usage.model_fields if name in usage}
+        kept["usage"] = {name: usage[name] for name in Usage.model_fields if name in usage and name != "models"}
     message = f"its output nests deeper than {MAX_RESULT_NESTING} levels"
     return {"output": None, **kept, **_failure(given, "ResultTooDeep", message)}
 
@@ -146,7 +146,10 @@ def bounded(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _bounded(given: dict[str, Any]) -> dict[str, Any]:
-    spent = {"seconds": given["seconds"], "metric_calls": given.get("metric_calls"), **(given.get("usage") or {})}
+    usage = given.get("usage") or {}
+    spent = {"seconds": given["seconds"], "metric_calls": given.get("metric_calls"), **usage}
+    for model, taken in (usage.get("models") or {}).items():
+        spent |= {f"{name} of {model!r}": amount for name, amount in taken.items()}
     for name, amount in spent.items():
         if _huge(amount):
             raise BadResponse(f"the result of an example says {amount:g} {name}: more than {MAX_NUMBER:g} is no amount")

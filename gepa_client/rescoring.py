@@ -17,6 +17,7 @@ from gepa_client.journal.entries import SCORE, Kept, StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import other_request
 from gepa_client.journal.store import Store
+from gepa_client.model_prices import Prices
 from gepa_client.recorded import RecordedRow, Results, results, validation_rows
 from gepa_client.report import fronts
 from gepa_client.rows import AnyRow, HeldRow, Row
@@ -232,7 +233,7 @@ async def _verdict(fleet: Fleet, output: _Output, attempts: Attempts) -> dict[st
             call_id=call_id,
             timeout_s=evaluation_s(limits, 1) if limits is not None else None,
         )
-        return answered([row], answer["results"])
+        return answered([row], answer["results"], Prices({}))
 
     [given] = await fleet.call(f"row {row.id!r}", send, attempts)
     if given["status"] == "rollout":

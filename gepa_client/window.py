@@ -4,7 +4,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gepa_client.deadlines import evaluation_s
@@ -15,6 +15,7 @@ from gepa_client.jobs import Job, run_all
 from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal, Slot, first_failure
 from gepa_client.journal.requests import digest_of, evaluate_request
+from gepa_client.model_prices import Prices, priced
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
 from protocol import Candidate, DiscoverResult
@@ -69,6 +70,7 @@ class Window:
     journal: Journal
     scorers: Fleet | None = None
     on_example: Callable[[ExampleDone], None] | None = None
+    prices: Prices = field(default_factory=lambda: Prices({}))
 
     async def evaluate(self, items: Sequence[Item]) -> list[Results]:
         """Results for every item, in the items' and examples' order; all of them are recorded.
@@ -207,8 +209,8 @@ class Window:
                 seconds = time.monotonic() - began
                 if len(rows) > 1:
                     return Answered([], "error", seconds, examples=0)
-                return answered(rows, [oversized(excess, seconds)])
-            return answered(rows, answer["results"])
+                return answered(rows, [oversized(excess, seconds)], self.prices)
+            return answered(rows, answer["results"], self.prices)
 
         needs = "batch_evaluate" if batch.item.parts else None
         attempts = self.journal.attempts(slot, kind)
@@ -241,7 +243,7 @@ class Window:
                 call_id=call_id,
                 timeout_s=evaluation_s(_limits(client), len(at)),
             )
-            return answered(asked, answer["results"])
+            return answered(asked, answer["results"], self.prices)
 
         scored = await scorers.call(
             f"the score of {_named(rows)}", send, self.journal.attempts(slot, SCORE), needs="scoring"
@@ -279,8 +281,11 @@ class _Batch:
     pin: Pin | None
 
 
-def answered(rows: Sequence[AnyRow], results: Results) -> Answered[Results]:
-    """Results with what they cost; raises `NoVerdict` where an example has none."""
+def answered(rows: Sequence[AnyRow], results: Results, prices: Prices) -> Answered[Results]:
+    """Results with what they cost, priced here if the server did not; raises `NoVerdict` if an example has none."""
+    for result in results:
+        if usage := result.get("usage"):
+            result["usage"] = priced(usage, prices)
     usage = _usage(results)
     unpriced = sum(map(_is_unpriced, results))
     seconds = sum(result["seconds"] for result in results)
@@ -349,8 +354,8 @@ def _limits(client: RpcClient) -> Any:
 def _usage(results: Results) -> dict[str, Any] | None:
     """The sum of what the results say they cost; None where none says anything."""
     said = [result["usage"] for result in results if result.get("usage")]
-    if len(said) <= 1:
-        return said[0] if said else None
+    if not said:
+        return None
     keys = {key: None for usage in said for key, value in usage.items() if isinstance(value, int | float)}
     return {key: sum(_number(usage.get(key)) for usage in said) for key in keys}
 

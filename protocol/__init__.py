@@ -19,6 +19,7 @@ from protocol.evaluation import (
     Example,
     ExampleError,
     ExampleResult,
+    ModelUsage,
     ScoreParams,
     ScoreResult,
     Status,
@@ -112,5 +113,6 @@ __all__ = [
     "ServerInfo",
     "Status",
     "Texts",
+    "ModelUsage",
     "Usage",
 ]

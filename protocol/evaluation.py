@@ -46,13 +46,35 @@ class ExampleError(ResultModel):
     log: str | None = None
 
 
+class ModelUsage(ResultModel):
+    """What the calls of one model took. A field left out is unknown; the two parts of the input are then zero.
+
+    `input_tokens`: all that was read, `cached_input_tokens` of them from a cache, `cache_write_tokens` of them written
+    to one. `output_tokens`: reasoning included.
+    """
+
+    calls: Annotated[int, Field(ge=0), WHOLE] | None = None
+    input_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    output_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    cached_input_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    cache_write_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+
+
+ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class Usage(ResultModel):
-    """What one attempt cost. A field left out is unknown, which is not the same as zero."""
+    """What one attempt cost. A field left out is unknown, which is not the same as zero.
+
+    `models`: the calls by the model's name, such as `openai/gpt-5`; an optimizer may price them if there is no
+    `cost_usd`.
+    """
 
     cost_usd: Annotated[FiniteFloat, Field(ge=0)] | None = None
     input_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
     output_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
     calls: Annotated[int, Field(ge=0), WHOLE] | None = None
+    models: dict[ModelName, ModelUsage] | None = None
 
 
 class ExampleResult(ResultModel):

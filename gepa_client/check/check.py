@@ -21,6 +21,7 @@ from gepa_client.fleet.agreement import differences
 from gepa_client.fleet.roster import Address
 from gepa_client.held import held_rows
 from gepa_client.jobs import Job, run_all
+from gepa_client.model_prices import Prices, priced
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RESENDS, RpcClient
 from gepa_client.run import splits
@@ -109,6 +110,7 @@ class _Attempt:
         self.wanted = examples
         self.client: RpcClient
         self.discovery: DiscoverResult | None = None
+        self.prices = Prices(config.model_prices or {})
         self.evolve: Evolve = "prompts"
         self.steps: list[Step] = []
         self.examples: list[CheckedExample] = []
@@ -309,7 +311,9 @@ class _Attempt:
                 ] * len(batch)
                 return
             self.took.append((time.monotonic() - began) / len(batch))
-            results[start : start + len(batch)] = answer["results"]
+            for at, result in enumerate(answer["results"], start):
+                usage = result.get("usage")
+                results[at] = {**result, "usage": priced(usage, self.prices)} if usage else result
 
         width = len(rows) if discovery.limits.whole_batches else 1
         jobs = [Job(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]

@@ -23,6 +23,7 @@ from gepa_client.journal.redact import Secrets
 from gepa_client.journal.spend import Spend
 from gepa_client.journal.store import Store
 from gepa_client.journal.tape import StoredTape
+from gepa_client.model_prices import Prices
 from gepa_client.recorded import end_of
 from gepa_client.run import beginning as beginnings
 from gepa_client.run import folder as files
@@ -288,6 +289,7 @@ class _Drive:
             on_fleet=tell,
             splits=used,
             allow_mixed_programs=config.allow_mixed_programs,
+            prices=Prices(config.model_prices or {}),
             journal=journal,
         )
 

@@ -99,7 +99,7 @@ class SandboxSettings(Group):
     modal_app: str | None = Field(None, description="The app at Modal that the sandboxes belong to.")
 
 
-SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name != "repo")
+SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not in ("repo", "model_prices"))
 """Settings that mean something only with a `repo`."""
 
 MODAL_ONLY = ("gateway_port", "gateway_url", "modal_app")
@@ -129,7 +129,7 @@ def contradiction(settings: SandboxSettings) -> str | None:
     if (settings.gateway_port is None) != (settings.gateway_url is None):
         return "gateway_port and gateway_url belong together: where it listens, and how that is reached from elsewhere"
     if settings.sandbox == "modal" and settings.gateway_url is None:
-        for name in ("models", "model_prices", "model_calls_per_minute", "model_providers"):
+        for name in ("models", "model_calls_per_minute", "model_providers"):
             if getattr(settings, name):
                 return f"{name} is given, but sandboxes at Modal reach no model without gateway_port and gateway_url"
     if (settings.github_app_id is None) != (settings.github_app_key_file is None):

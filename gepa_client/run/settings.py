@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from gepa_client.causes import unreadable
 from gepa_client.run.config import CALL_BUDGETS, DEPENDS, MODEL_ONLY, REPLACED, RunConfig
 from gepa_client.run.paths import rooted
-from gepa_client.run.sandbox_settings import SandboxSettings
+from gepa_client.run.sandbox_settings import SANDBOX_ONLY
 from gepa_client.run.secrets import NOT_RECORDED, left_out
 
 NO_SERVER = (
@@ -38,8 +38,8 @@ NO_END = (
 RECORD = "the run's record"
 
 REPLACES: dict[str, tuple[str, ...]] = {
-    "url": ("fleet", *SandboxSettings.model_fields),
-    "fleet": ("url", "token_file", *SandboxSettings.model_fields),
+    "url": ("fleet", "repo", *SANDBOX_ONLY),
+    "fleet": ("url", "token_file", "repo", *SANDBOX_ONLY),
     "repo": ("url", "fleet", "token_file"),
     "git_token_file": ("github_app_id", "github_app_key_file", "github_installation_id"),
     "github_app_id": ("git_token_file",),

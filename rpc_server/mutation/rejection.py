@@ -26,8 +26,10 @@ class Attempt:
     def charge(self, usage: Usage) -> None:
         """Add what an agent cost; what is unknown of either is left out."""
         before = self.usage or Usage()
-        both = [(name, getattr(before, name), getattr(usage, name)) for name in Usage.model_fields]
-        self.usage = Usage(**{name: (a or 0) + (b or 0) for name, a, b in both if a is not None or b is not None})
+        summed = [name for name in Usage.model_fields if name != "models"]
+        both = [(name, getattr(before, name), getattr(usage, name)) for name in summed]
+        sums = {name: (a or 0) + (b or 0) for name, a, b in both if a is not None or b is not None}
+        self.usage = Usage.model_validate(sums)
 
     def explain(self, error: RpcError) -> None:
         """Add it to the error: the cost to any, the diff to one that is about it."""

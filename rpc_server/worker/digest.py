@@ -73,7 +73,7 @@ def _own_files(folders: list[str], entry: ModuleType | None) -> dict[str, str]:
 
 
 def _file_of(module: Any) -> str | None:
-    if not isinstance(module, ModuleType):
+    if not issubclass(type(module), ModuleType):  # a library of cffi has the class of a module and no `__dict__`
         return None
     # Past what a module may have for looking up its attributes, which may import what was put off.
     file = object.__getattribute__(module, "__dict__").get("__file__")

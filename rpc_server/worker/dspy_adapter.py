@@ -10,6 +10,7 @@ from typing import Any
 from .dspy_metric import Metric
 from .dspy_student import Student
 from .failures import ProgramProblem
+from .model_calls import add_call, tokens_of, usage_of
 
 _FAILURE_SCORE = 0.0  # only inside trajectories: what a failure scores in a run, the optimizer's settings say
 
@@ -34,6 +35,7 @@ class Dspy:
         self.prediction: Any = self._dspy.Prediction
         self.example: Any = self._dspy.Example
         self.batch: Any = self._gepa.EvaluationBatch
+        self.track_usage: Any = importlib.import_module("dspy.utils.usage_tracker").track_usage
 
     def adapter(self, student: Student, metric: Metric, rng: random.Random, *, format_failures: bool) -> Any:
         """A `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
@@ -54,6 +56,22 @@ class Dspy:
             rng=rng,
             custom_instruction_proposer=_propose_nothing,
         )
+
+    def usage(self, tracker: Any, program: Any) -> dict[str, Any] | None:
+        """What the tracker has seen, as the contract's `Usage`; None if that may not be all.
+
+        If it has seen no call, the cost is zero (the answers came from DSPy's cache), provided that every model which
+        the program may use is a `dspy.LM`, as only these report their calls.
+        """
+        models: dict[str, dict[str, Any]] = {}
+        for name, entries in tracker.usage_data.items():
+            for entry in entries:
+                add_call(models, name, tokens_of(entry))
+        if models:
+            return usage_of(models)
+        used = [self._dspy.settings.lm, *(predictor.lm for predictor in program.predictors())]
+        is_tracked = all(type(lm) is self._dspy.LM for lm in used if lm is not None)
+        return {"cost_usd": 0.0, "calls": 0} if is_tracked else None
 
     def run(self, program: Any, example: Any) -> Run:
         """The program's prediction and trace. What it raises passes, but for an answer that does not parse."""

@@ -106,14 +106,16 @@ class DspyProgram:
         attempt = _Attempt()
         started = time.monotonic()
         try:
-            await host.within(self._config.example_timeout_s, self._attempt(attempt, data, candidate))
+            with self._dspy.track_usage() as attempt.usage:
+                await host.within(self._config.example_timeout_s, self._attempt(attempt, data, candidate))
             outcome: dict[str, Any] = {"status": "ok", "output": self._shown(attempt.prediction)}
             outcome.update(attempt.score._asdict() if attempt.score is not None else {})
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
         seconds = time.monotonic() - started
         ref = self._keep(attempt.trajectory) if capture and attempt.trajectory is not None else None
-        return results.text(seconds=seconds, trajectory_ref=ref, **outcome)
+        usage = self._dspy.usage(attempt.usage, self._student.program)
+        return results.text(seconds=seconds, trajectory_ref=ref, usage=usage, **outcome)
 
     async def _attempt(self, attempt: _Attempt, data: Any, candidate: dict[str, str]) -> None:
         if not isinstance(data, dict):
@@ -172,6 +174,7 @@ class _Attempt:
         self.prediction: Any = None
         self.score: Score | None = None
         self.trajectory: dict[str, Any] | None = None
+        self.usage: Any = None
 
 
 def _has_ref(result: dict[str, Any]) -> bool:

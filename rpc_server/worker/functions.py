@@ -11,6 +11,7 @@ from typing import Any, Callable
 from . import encode, images, records, results, scores
 from .failures import Cancelled, ProgramProblem
 from .loading import Config, seed_from
+from .model_calls import ModelCalls, watch
 from .serving import Host
 
 # Of a result that is scored; all else is the scoring's own.
@@ -21,6 +22,7 @@ class FunctionProgram:
     """The functions of one module, as the methods of the contract."""
 
     def __init__(self, module: ModuleType, config: Config) -> None:
+        watch()
         self._config = config
         self._run: Any = _function(module, "run")
         self._score: Any = _function(module, "score")
@@ -136,16 +138,18 @@ class FunctionProgram:
         self, attempt: _Attempt, host: Host, work: Callable[[_Attempt, Host], Any], capture_traces: bool
     ) -> str:
         """The example's result as JSON; raises `Cancelled`."""
+        calls = ModelCalls()
         started = time.monotonic()
         try:
-            await host.within(self._config.example_timeout_s, work(attempt, host))
+            with calls:
+                await host.within(self._config.example_timeout_s, work(attempt, host))
             outcome: dict[str, Any] = {"status": "rollout" if attempt.score is None else "ok"}
         except Cancelled:
             raise
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
         seconds = time.monotonic() - started
-        outcome["usage"] = _sum(attempt.usage, attempt.scoring)
+        outcome["usage"] = _sum(attempt.usage, attempt.scoring) or calls.usage
         outcome.update(attempt.kept)
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = attempt.output
@@ -188,12 +192,16 @@ class _Attempt:
 
 
 def _sum(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """What both cost; what is no number is left as it is, for the check of the result to name."""
+    """What both cost, model by model too; what is no number is left as it is, for the check of the result to name."""
     total = dict(usage)
     for name, amount in more.items():
         known = total.get(name)
-        both = isinstance(known, (int, float)) and isinstance(amount, (int, float))
-        total[name] = known + amount if both else amount
+        if isinstance(known, (int, float)) and isinstance(amount, (int, float)):
+            total[name] = known + amount
+        elif isinstance(known, dict) and isinstance(amount, dict):
+            total[name] = _sum(known, amount)
+        else:
+            total[name] = amount
     return total
 
 

@@ -55,9 +55,9 @@ class Price:
     most_input: int | None = None
     most_output: int | None = None
 
-    def cost(self, tokens: Tokens) -> float:
-        """What a call cost, in US dollars."""
-        return self._for(tokens.all_input).cost(tokens)
+    def cost(self, tokens: Tokens, calls: int = 1) -> float:
+        """What so many calls cost together, in US dollars; `tokens` of all of them, which had about as many each."""
+        return self._for(tokens.all_input // max(calls, 1)).cost(tokens)
 
     def most(self, inputs: int, outputs: int, *, for_an_hour: bool = False) -> float:
         """The most that a call with so many tokens can cost, in US dollars."""
@@ -89,6 +89,15 @@ class Prices:
                 known = self._bundled(provider, model)
                 return Price(flat) if known is None else Price(flat, (), known.most_input, known.most_output)
         return self._bundled(provider, model)
+
+    def named(self, name: str) -> Price | None:
+        """Of a model by the name that programs know it by, with its provider before a `/` or alone."""
+        provider, slash, model = name.partition("/")
+        if slash and (price := self.of(provider, model)) is not None:
+            return price
+        entry = self._table.get(name)
+        whose = entry.get("litellm_provider") if isinstance(entry, dict) else None
+        return self.of(str(whose or ""), name)
 
     def _bundled(self, provider: str, model: str) -> Price | None:
         entry = self._entry(provider, model)

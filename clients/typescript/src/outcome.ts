@@ -131,13 +131,17 @@ export function rescored(result: ExampleResult, scoring: ExampleResult): Example
   return { ...scoring, ...Object.fromEntries(kept) };
 }
 
-/** What two parts of an attempt cost; what is no number is left for the check of the result to find. */
+/** What two parts of an attempt cost, by model too; what is no number is left for the check of the result to find. */
 export function summed(usage: Usage, more: Usage): Usage {
+  return addedUp({ ...usage }, { ...more }) as Usage;
+}
+
+function addedUp(usage: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
   const total = { ...usage };
-  for (const name of Object.keys(more) as (keyof Usage)[]) {
+  for (const [name, amount] of Object.entries(more)) {
     const known = usage[name];
-    const amount = more[name] ?? null;
-    total[name] = typeof known === "number" && typeof amount === "number" ? known + amount : amount;
+    if (typeof known === "number" && typeof amount === "number") total[name] = known + amount;
+    else total[name] = isObject(known) && isObject(amount) ? addedUp(known, amount) : (amount ?? null);
   }
   return total;
 }

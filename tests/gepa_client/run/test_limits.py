@@ -78,6 +78,21 @@ def test_attempts_that_the_infrastructure_refused_need_no_price(serve: Serve, cl
     assert "no price is known" not in ended.stdout
 
 
+def test_tokens_by_model_are_priced_so_that_a_limit_of_money_holds(serve: Serve, cli: Cli, words: Script) -> None:
+    def counted(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        taken = {"calls": 1, "input_tokens": 1000, "output_tokens": 1000}
+        return {**scored(row, candidate), "usage": {"calls": 1, "models": {"my-model": taken}}}
+
+    words.evaluate, words.max_concurrency = counted, 4
+    arguments = ("--max-cost-usd", 0.2, "--model-prices", '{"my-model": [2, 3]}', "--no-check", "--json")
+    ended = cli("optimize", serve(words), *arguments)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    finished = ended.event("finished")
+    assert finished["reason"].startswith("max_cost_usd of $0.2 is reached")
+    assert 40 <= len(words.calls("evaluate")) <= 43
+    assert finished["unpriced"] == {}
+
+
 def test_unknown_prices_are_said_and_end_a_run_that_only_money_would_end(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:

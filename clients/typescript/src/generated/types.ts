@@ -36,6 +36,7 @@ export interface WireTypes {
   MakeReflectiveDatasetResult: MakeReflectiveDatasetResult;
   Merge: Merge;
   Meta: Meta;
+  ModelUsage: ModelUsage;
   MutationName: MutationName;
   OutlineCodeParams: OutlineCodeParams;
   OutlineCodeResult: OutlineCodeResult;
@@ -166,12 +167,31 @@ export interface ApplyMutationResult {
 }
 /**
  * What one attempt cost. A field left out is unknown, which is not the same as zero.
+ *
+ * `models`: the calls by the model's name, such as `openai/gpt-5`; an optimizer may price them if there is no
+ * `cost_usd`.
  */
 export interface Usage {
   cost_usd?: number | null;
   input_tokens?: number | null;
   output_tokens?: number | null;
   calls?: number | null;
+  models?: {
+    [k: string]: ModelUsage;
+  } | null;
+}
+/**
+ * What the calls of one model took. A field left out is unknown; the two parts of the input are then zero.
+ *
+ * `input_tokens`: all that was read, `cached_input_tokens` of them from a cache, `cache_write_tokens` of them written
+ * to one. `output_tokens`: reasoning included.
+ */
+export interface ModelUsage {
+  calls?: number | null;
+  input_tokens?: number | null;
+  output_tokens?: number | null;
+  cached_input_tokens?: number | null;
+  cache_write_tokens?: number | null;
 }
 /**
  * Stop a call. Its finished examples keep their results, the others become `cancelled`.

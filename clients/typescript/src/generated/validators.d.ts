@@ -47,6 +47,7 @@ export const MakeReflectiveDatasetParams: SchemaValidator;
 export const MakeReflectiveDatasetResult: SchemaValidator;
 export const Merge: SchemaValidator;
 export const Meta: SchemaValidator;
+export const ModelUsage: SchemaValidator;
 export const MutationName: SchemaValidator;
 export const OutlineCodeParams: SchemaValidator;
 export const OutlineCodeResult: SchemaValidator;

@@ -1,0 +1,179 @@
+"""Counts the tokens of the calls of models that a program makes over httpx, as most providers' clients do."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import json
+import sys
+import threading
+from typing import Any, Callable
+
+PATHS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
+"""Ends of the paths at which OpenAI-compatible providers and Anthropic answer, and charge."""
+
+_current: contextvars.ContextVar[ModelCalls | None] = contextvars.ContextVar("model_calls", default=None)
+_open: set[ModelCalls] = set()
+_lock = threading.Lock()
+
+
+class ModelCalls:
+    """The calls of models of one example, while it is open: a context manager.
+
+    A call belongs to the example whose context it is made in. A thread of the program's own has no such context: its
+    calls belong to the only example under way; if there are several, the usage of all of them is unknown.
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[str, dict[str, Any]] = {}
+        self._is_known = True
+
+    def __enter__(self) -> ModelCalls:
+        self._was_watched = watch()
+        _current.set(self)
+        with _lock:
+            _open.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            _open.discard(self)
+        _current.set(None)
+        if watch() and not self._was_watched:
+            self._is_known = False  # httpx was imported meanwhile, and may have been used before it was watched
+
+    def add(self, model: str, usage: Any) -> None:
+        """One call; `usage`: as the provider sent it."""
+        taken = tokens_of(usage) if isinstance(usage, dict) else None
+        with _lock:
+            add_call(self._models, model, taken)
+
+    def lose(self) -> None:
+        """A call was made that may be this example's."""
+        self._is_known = False
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """As the contract's `Usage`; None if nothing was called, or not everything is known."""
+        return usage_of(self._models) if self._models and self._is_known else None
+
+
+def add_call(models: dict[str, dict[str, Any]], model: str, taken: dict[str, int] | None) -> None:
+    """Add a call to the counts by model. Tokens that are not known leave the model's unknown."""
+    counts = models.setdefault(model, {"calls": 0, "input_tokens": 0, "output_tokens": 0})
+    counts["calls"] += 1
+    if taken is None or "input_tokens" not in counts:
+        models[model] = {"calls": counts["calls"]}
+        return
+    for name, count in taken.items():
+        counts[name] = counts.get(name, 0) + count
+
+
+def usage_of(models: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """As the contract's `Usage`: sums over all models, as far as they are known, and the counts of each."""
+    usage: dict[str, Any] = {"calls": sum(counts["calls"] for counts in models.values())}
+    for name in ("input_tokens", "output_tokens"):
+        if all(name in counts for counts in models.values()):
+            usage[name] = sum(counts[name] for counts in models.values())
+    usage["models"] = models
+    return usage
+
+
+def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
+    """The counts of the contract's `ModelUsage` in what a provider calls `usage`; None if it has none.
+
+    Of OpenAI's chat completions, embeddings and responses, and Anthropic's messages, which count cached input apart.
+    """
+    if "prompt_tokens" in usage:
+        details = _object(usage.get("prompt_tokens_details"))
+        spoken = _count(details.get("audio_tokens"))
+        spoken += _count(_object(usage.get("completion_tokens_details")).get("audio_tokens"))
+        if spoken:
+            return None  # these have prices of their own
+        read, output = _count(usage["prompt_tokens"]), _count(usage.get("completion_tokens"))
+    elif "input_tokens" in usage and ("input_tokens_details" in usage or "total_tokens" in usage):
+        details = _object(usage.get("input_tokens_details"))
+        read, output = _count(usage["input_tokens"]), _count(usage.get("output_tokens"))
+    elif "input_tokens" in usage:
+        cached = _count(usage.get("cache_read_input_tokens"))
+        written = _count(usage.get("cache_creation_input_tokens"))
+        details = {"cached_tokens": cached, "cache_write_tokens": written}
+        read, output = _count(usage["input_tokens"]) + cached + written, _count(usage.get("output_tokens"))
+    else:
+        return None
+    cached = min(_count(details.get("cached_tokens")), read)
+    written = min(_count(details.get("cache_write_tokens", details.get("cache_creation_tokens"))), read - cached)
+    counts = {"input_tokens": read, "output_tokens": output}
+    further = {"cached_input_tokens": cached, "cache_write_tokens": written}
+    return {**counts, **{name: count for name, count in further.items() if count}}
+
+
+def watch() -> bool:
+    """Have httpx report its requests; False while it is not imported. The program's own behaviour does not change."""
+    httpx: Any = sys.modules.get("httpx")
+    clients = [getattr(httpx, name, None) for name in ("Client", "AsyncClient")]
+    if None in clients:
+        return False
+    with _lock:
+        if not hasattr(httpx, "_evolverpc_watched"):
+            httpx.Client.send = _watched(httpx.Client.send)
+            httpx.AsyncClient.send = _watched_async(httpx.AsyncClient.send)
+            httpx._evolverpc_watched = True
+    return True
+
+
+def _watched(send: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(send)
+    def watched(client: Any, request: Any, *, stream: bool = False, **options: Any) -> Any:
+        response = send(client, request, stream=stream, **options)
+        _note(request, response, stream)
+        return response
+
+    return watched
+
+
+def _watched_async(send: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(send)
+    async def watched(client: Any, request: Any, *, stream: bool = False, **options: Any) -> Any:
+        response = await send(client, request, stream=stream, **options)
+        _note(request, response, stream)
+        return response
+
+    return watched
+
+
+def _note(request: Any, response: Any, streamed: bool) -> None:
+    """Count the call if it is one of a model; providers charge for answers alone."""
+    if request.method != "POST" or not request.url.path.endswith(PATHS) or response.status_code >= 300:
+        return
+    calls = _current.get()
+    if calls is None:
+        with _lock:
+            calls = next(iter(_open)) if len(_open) == 1 else None
+            for each in () if calls is not None else _open:
+                each.lose()
+    if calls is None:
+        return
+    answer = {} if streamed else _json(response.content)
+    name = answer.get("model")
+    if isinstance(asked := _json(request.content).get("model") if hasattr(request, "_content") else None, str):
+        name = asked
+    if isinstance(name, str) and name:
+        calls.add(name, answer.get("usage"))
+    else:
+        calls.lose()
+
+
+def _json(text: bytes) -> dict[str, Any]:
+    try:
+        return _object(json.loads(text))
+    except ValueError:
+        return {}
+
+
+def _object(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _count(found: Any) -> int:
+    return found if isinstance(found, int) and found > 0 else 0

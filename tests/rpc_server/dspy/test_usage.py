@@ -1,0 +1,21 @@
+"""The tokens of a DSPy program's calls of models are in its results; answers from DSPy's cache cost nothing."""
+
+from tests.rpc_server.model_provider import COUNTED, provider
+
+__all__ = ["provider"]
+
+
+async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(opened, provider):
+    env = {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    async with opened("asks.Ask", metric="asks.metric", env=env) as running:
+        first = await running.one({"question": "why?"})
+        again = await running.one({"question": "why?"})
+    assert (first["status"], first["score"]) == ("ok", 1.0), first
+    models = {"openai/gpt-4o-mini": COUNTED}
+    assert first["usage"] == {"calls": 1, "input_tokens": 100, "output_tokens": 20, "models": models}
+    assert again["usage"] == {"cost_usd": 0.0, "calls": 0}
+
+
+async def test_the_usage_of_models_that_report_none_is_unknown(opened):
+    async with opened() as running:
+        assert "usage" not in await running.one({"word": "word2", "code": "abcd"})

@@ -1,0 +1,62 @@
+"""A model provider on loopback, for programs that ask one."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import orjson
+import pytest
+
+OPENAI = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
+ANTHROPIC = {
+    "input_tokens": 50,
+    "output_tokens": 20,
+    "cache_read_input_tokens": 40,
+    "cache_creation_input_tokens": 10,
+}
+ANSWER = "[[ ## answer ## ]]\nso\n\n[[ ## completed ## ]]"
+"""In the format that DSPy asks for."""
+
+COUNTED = {"calls": 1, "input_tokens": 100, "output_tokens": 20, "cached_input_tokens": 40}
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Answers as OpenAI or Anthropic does, with the same tokens each time."""
+
+    def do_POST(self) -> None:  # the base class names it
+        asked = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "/refused/" in self.path:
+            self._answer(429, {"error": {"message": "slow down"}})
+        elif self.path.endswith("/messages"):
+            self._answer(200, {"type": "message", "model": asked["model"], "usage": ANTHROPIC})
+        else:
+            choice = {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
+            head = {"id": "1", "object": "chat.completion", "created": 1, "model": f"{asked['model']}-2024-07-18"}
+            total = {"total_tokens": 120}
+            self._answer(200, {**head, "choices": [choice], "usage": OPENAI | total})
+
+    def do_GET(self) -> None:  # the base class names it
+        self._answer(200, {"data": []})
+
+    def _answer(self, status: int, value: Any) -> None:
+        body = orjson.dumps(value)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def provider() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()

@@ -1,0 +1,52 @@
+"""The tokens of a program's calls of models are in its results, though the program notes no usage."""
+
+import pytest
+
+from tests.rpc_server.model_provider import COUNTED, provider
+
+__all__ = ["provider"]
+
+
+def environment(provider: str) -> dict[str, str]:
+    return {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
+@pytest.mark.parametrize(
+    ("by", "models"),
+    [
+        ("openai", {"gpt-4o-mini": COUNTED}),
+        ("messages", {"claude-sonnet-4-5": {**COUNTED, "cache_write_tokens": 10}}),
+        ("twice", {"gpt-4o-mini": {name: 2 * count for name, count in COUNTED.items()}}),
+        ("thread", {"gpt-4o-mini": {name: 2 * count for name, count in COUNTED.items()}}),
+        ("streamed", {"gpt-4o-mini": {"calls": 1}}),
+        ("refused", None),
+        ("nothing", None),
+    ],
+)
+async def test_calls_are_counted_by_model(opened, provider, by, models):
+    async with opened("asks.py", env=environment(provider)) as running:
+        result = await running.one({"by": by})
+    assert result["status"] == "rollout", result
+    assert result.get("usage", {}).get("models") == models
+    if models is not None:
+        [counts] = models.values()
+        summed = {name: counts[name] for name in ("calls", "input_tokens", "output_tokens") if name in counts}
+        assert result["usage"] == {**summed, "models": models}
+
+
+async def test_calls_by_litellm_are_counted(opened, provider):
+    settings = {"workers": 1, "example_timeout_s": 55.0}  # it takes seconds to import
+    async with opened("asks_litellm.py", env=environment(provider), **settings) as running:
+        assert (await running.one({}))["usage"]["models"] == {"gpt-4o-mini": COUNTED}
+
+
+async def test_calls_belong_to_the_example_that_made_them(opened, provider):
+    async with opened("asks_async.py", env=environment(provider), workers=1) as running:
+        results = await running.evaluate(*({"model": f"model-{number}"} for number in range(8)))
+    assert [list(result["usage"]["models"]) for result in results] == [[f"model-{number}"] for number in range(8)]
+    assert all(result["usage"]["calls"] == 1 for result in results)
+
+
+async def test_a_usage_noted_by_hand_is_left_as_it_is(opened):
+    async with opened("full.py") as running:
+        assert (await running.one({"output": "said"}))["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
