@@ -29,6 +29,8 @@ _FOR: dict[str, tuple[Kind, ...]] = {
     "demos": ("dspy",),
     "add_format_failure_as_feedback": ("dspy",),
     "seed": ("dspy",),
+    "proposer": ("dspy",),
+    "reflection_lm": ("dspy",),
 }
 """Settings that mean something to some kinds only."""
 
@@ -76,6 +78,9 @@ class Settings(CodeSettings):
     demos: bool = False  # evolved too
     add_format_failure_as_feedback: bool = False  # as `dspy.GEPA` has it: answers that do not parse are reflected on
     seed: int = 0  # of the choice among a predictor's several calls, which `dspy.GEPA` seeds as the run
+    # who proposes new texts: the optimizer, by GEPA's proposer, or DSPy's own proposer in the program's process
+    proposer: Literal["gepa", "dspy"] = "gepa"
+    reflection_lm: str | None = None  # for the proposer `dspy`: `pkg.module.lm`, a dspy.LM or a function making one
     # how it runs
     workers: Annotated[int, Field(ge=1)] | None = None  # program processes; one per core when not given
     threads: Annotated[int, Field(ge=1)] | None = None  # examples at once in one process; 1, for `dspy` 8
@@ -120,6 +125,10 @@ class Settings(CodeSettings):
             raise ValueError(f"kind is `{self.kind}`, but the program is given as `{given[0]}`")
         if self.kind == "dspy" and self.metric is None:
             raise ValueError("kind `dspy` needs a `metric`: the dotted path of a function")
+        if self.proposer == "dspy" and self.reflection_lm is None:
+            raise ValueError("the proposer `dspy` needs a `reflection_lm`: the dotted path of a dspy.LM")
+        if self.proposer == "gepa" and self.reflection_lm is not None:
+            raise ValueError("`reflection_lm` is for the proposer `dspy`; for GEPA's, give it to gepa-client optimize")
         return self
 
     @model_validator(mode="after")

@@ -46,6 +46,12 @@ _FLAGS: dict[str, tuple[type, str]] = {
     "field_descriptions": (bool, "For dspy: the fields' descriptions are components too."),
     "demos": (bool, "For dspy: the predictors' demos are components too."),
     "add_format_failure_as_feedback": (bool, "For dspy: answers that do not parse are reflected on, as in dspy.GEPA."),
+    "proposer": (
+        str,
+        "For dspy: gepa (the optimizer proposes, the default) or dspy (DSPy's own proposer, as dspy.GEPA, in the "
+        "program's process; DSPy 3.2 or newer).",
+    ),
+    "reflection_lm": (str, "For the proposer dspy: pkg.module.lm, the dspy.LM that it asks."),
     "seed": (int, "For dspy: decides which of a predictor's several calls is reflected on; dspy.GEPA takes the run's."),
     "threads": (int, "Examples at once in one process, in threads. For `program`, where `run` is not async; for dspy."),
     "max_concurrency": (

@@ -36,7 +36,7 @@ def digested(settings: Settings, seed: Candidate | None) -> dict[str, Any]:
 
 def _dspy(settings: Settings) -> dict[str, Any]:
     """What else changes a DSPy program; the saved program counts by what is in it, which its own process reads."""
-    names = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed")
+    names = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm")
     return {name: getattr(settings, name) for name in names}
 
 

@@ -77,6 +77,7 @@ def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]
         "demos": settings.demos,
         "add_format_failure_as_feedback": settings.add_format_failure_as_feedback,
         "seed": settings.seed,
+        "reflection_lm": settings.reflection_lm,
         "threads": settings.threads or _THREADS.get(settings.is_a, 1),
         "max_concurrency": settings.max_concurrency,
         "thread_safe": settings.thread_safe,

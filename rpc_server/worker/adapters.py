@@ -185,15 +185,16 @@ class Kept:
             first.scores
         ):
             return first
-        return _replaced(
-            first,
-            outputs=[batch.outputs[index] for batch, index in found],
-            scores=[batch.scores[index] for batch, index in found],
-            trajectories=[batch.trajectories[index] for batch, index in found],
-            objective_scores=None
-            if any(_objectives(batch) is None for batch, _ in found)
-            else [batch.objective_scores[index] for batch, index in found],
-        )
+        fields: dict[str, Any] = {
+            "outputs": [batch.outputs[index] for batch, index in found],
+            "scores": [batch.scores[index] for batch, index in found],
+            "trajectories": [batch.trajectories[index] for batch, index in found],
+        }
+        if hasattr(first, "objective_scores"):  # older versions of GEPA have none
+            some_missing = any(_objectives(batch) is None for batch, _ in found)
+            objectives = None if some_missing else [batch.objective_scores[index] for batch, index in found]
+            fields["objective_scores"] = objectives
+        return _replaced(first, **fields)
 
     def _place(self, ref: str) -> tuple[Any, int] | None:
         name, _, index = ref.rpartition(".")

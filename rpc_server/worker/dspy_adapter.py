@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from .dspy_metric import Metric
+from .dspy_rows import RowTypes
 from .dspy_student import Student
 from .failures import ProgramProblem
 from .model_calls import add_call, tokens_of, usage_of
@@ -28,8 +29,9 @@ class Dspy:
         try:
             self._gepa = importlib.import_module("dspy.teleprompt.gepa.gepa_utils")
         except ModuleNotFoundError:
-            version = getattr(self._dspy, "__version__", "an unknown version")
+            version = getattr(self._dspy, "__version__", "of an unknown version")
             raise ProgramProblem("import", _advice("DSPy %s has no GEPA adapter" % version)) from None
+        self._version: str = getattr(self._dspy, "__version__", "of an unknown version")
         self._parse_error: Any = importlib.import_module("dspy.utils.exceptions").AdapterParseError
         self.module: Any = self._dspy.Module
         self.prediction: Any = self._dspy.Prediction
@@ -37,11 +39,48 @@ class Dspy:
         self.batch: Any = self._gepa.EvaluationBatch
         self.track_usage: Any = importlib.import_module("dspy.utils.usage_tracker").track_usage
 
-    def adapter(self, student: Student, metric: Metric, rng: random.Random, *, format_failures: bool) -> Any:
+    def row_types(self, student: Student) -> RowTypes:
+        """What converts rows to the types of the program's signatures."""
+        pydantic = importlib.import_module("pydantic")
+        return RowTypes(
+            student.predictors.values(),
+            adapter=pydantic.TypeAdapter,
+            invalid=pydantic.ValidationError,
+            image=self._dspy.Image,
+        )
+
+    def refuse_flex(self, program: Any) -> None:
+        """Refuse a program whose code DSPy would evolve.
+
+        Raises:
+            ProgramProblem: naming the part that is a `dspy.Flex`.
+        """
+        flex = getattr(self._dspy, "Flex", None)
+        found = [name for name, part in program.named_parameters() if flex is not None and isinstance(part, flex)]
+        if found:
+            raise ProgramProblem(
+                "program",
+                "%r is a dspy.Flex, whose code is not evolved here: use dspy.Predict in its place, and evolve code "
+                "with --allow-mutations" % found[0],
+            )
+
+    def adapter(
+        self, student: Student, metric: Metric, rng: random.Random, *, format_failures: bool, reflection_lm: Any
+    ) -> Any:
         """A `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
 
-        Its records are plain texts, as for GEPA's own proposer: new texts are the optimizer's to propose.
+        With a `reflection_lm` it proposes new texts by DSPy's own proposer. Without, its records are plain texts, as
+        for GEPA's own proposer: then the optimizer proposes new texts.
+
+        Raises:
+            ProgramProblem: this DSPy has no proposer of its own.
         """
+        if reflection_lm is not None and "propose_new_texts" not in vars(self._gepa.DspyAdapter):
+            raise ProgramProblem(
+                "proposer",
+                "DSPy %s has no proposer of its own: its dspy.GEPA uses GEPA's, which is the default here; leave "
+                "`proposer` out, or install 'dspy>=3.2'" % self._version,
+            )
 
         class Adapter(self._gepa.DspyAdapter):  # type: ignore[misc,name-defined]  # known at run time only
             def build_program(self, candidate: dict[str, str]) -> Any:
@@ -54,7 +93,8 @@ class Dspy:
             failure_score=_FAILURE_SCORE,
             add_format_failure_as_feedback=format_failures,
             rng=rng,
-            custom_instruction_proposer=_propose_nothing,
+            reflection_lm=reflection_lm,
+            custom_instruction_proposer=_propose_nothing if reflection_lm is None else None,
         )
 
     def usage(self, tracker: Any, program: Any) -> dict[str, Any] | None:
@@ -132,4 +172,4 @@ def _propose_nothing(*_: Any, **__: Any) -> Any:
 
 
 def _advice(problem: str) -> str:
-    return "%s: %s -m pip install 'dspy>=3.4'" % (problem, sys.executable)
+    return "%s: %s -m pip install 'dspy>=3.0.4'" % (problem, sys.executable)

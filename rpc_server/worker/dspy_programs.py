@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 from . import dspy_metric, encode, results
 from .adapters import Kept
 from .dspy_adapter import Dspy
+from .dspy_records import Records
 from .dspy_saved import SavedProgram
 from .dspy_student import Student
 from .failures import InvalidResult, ProgramProblem
@@ -30,12 +32,19 @@ class DspyProgram:
         self._metric = dspy_metric.Metric(import_dotted(config.metric or ""), config.metric or "")
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
+        self._dspy.refuse_flex(program)
         self._student = Student(program, field_descriptions=config.field_descriptions, demos=config.demos)
         self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
         self._reflecting = threading.Lock()  # the choices follow one another
+        self._row_types = self._dspy.row_types(self._student)
         self._adapter = self._dspy.adapter(
-            self._student, self._metric, self._rng, format_failures=config.add_format_failure_as_feedback
+            self._student,
+            self._metric,
+            self._rng,
+            format_failures=config.add_format_failure_as_feedback,
+            reflection_lm=_reflection_lm(config),
         )
+        self._records = Records()
         self._kept = Kept(config.max_trace_bytes)
         self.mode = "threads" if config.threads > 1 else "sync"
         self.whole_batches = False
@@ -52,6 +61,9 @@ class DspyProgram:
             "make_reflective_dataset": self.make_reflective_dataset,
             "finalize": self.finalize,
         }
+        if config.reflection_lm is not None:
+            self.capabilities.append("proposals")
+            self.methods["propose_new_texts"] = self.propose_new_texts
         if self._saved.is_set and self._saved.inside is not None:
             self.capabilities.append("write_texts")
             self.methods["write_texts"] = self.write_texts
@@ -82,7 +94,7 @@ class DspyProgram:
                 given = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if _has_ref(result)]
                 owners = list(dict.fromkeys(map(self._student.predictor_of, components)))
                 made = self._adapter.make_reflective_dataset(params["candidate"], self._kept.batch(given), owners)
-                of_owner = {name: [_plain(record) for record in records] for name, records in made.items()}
+                of_owner = {name: self._records.shown(records) for name, records in made.items()}
                 owned = ((name, of_owner.get(self._student.predictor_of(name))) for name in components)
                 records = {name: found for name, found in owned if found is not None}
             state = {"rng_state": self._rng.getstate()}
@@ -90,6 +102,12 @@ class DspyProgram:
             encode.exact_text(records, "dataset"),
             encode.to_text(state, "adapter_state"),
         )
+
+    async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+        """New texts by DSPy's own proposer, asked of the reflection model in this process."""
+        dataset = {name: self._records.made(shown) for name, shown in params["reflective_dataset"].items()}
+        texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
+        return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
 
     async def finalize(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
         """Save the best candidate's program."""
@@ -120,7 +138,7 @@ class DspyProgram:
     async def _attempt(self, attempt: _Attempt, data: Any, candidate: dict[str, str]) -> None:
         if not isinstance(data, dict):
             raise InvalidResult("an example's data must be an object, field to value")
-        example = self._dspy.example(data).with_inputs(*self._student.inputs_among(data))
+        example = self._dspy.example(self._row_types.convert(data)).with_inputs(*self._student.inputs_among(data))
         run = self._dspy.run(self._adapter.build_program(candidate), example)
         if run.problem is not None:
             attempt.trajectory = run.trajectory(example, None)
@@ -181,10 +199,18 @@ def _has_ref(result: dict[str, Any]) -> bool:
     return bool(result.get("trajectory_ref"))
 
 
-def _plain(value: Any) -> Any:
-    """A record as JSON; DSPy's own types (images, files) as the text they are in a prompt."""
-    if isinstance(value, dict):
-        return {str(name): _plain(member) for name, member in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(member) for member in value]
-    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+def _reflection_lm(config: Config) -> Any:
+    """The model that DSPy's proposer asks; None where the optimizer proposes.
+
+    Raises:
+        ProgramProblem: it is no model.
+    """
+    if config.reflection_lm is None:
+        return None
+    found = import_dotted(config.reflection_lm)
+    if inspect.isfunction(found) or inspect.isclass(found):
+        found = found()
+    if not callable(found):
+        kind = encode.dotted(type(found))
+        raise ProgramProblem("reflection_lm", "%s is a %s, not a dspy.LM" % (config.reflection_lm, kind))
+    return found

@@ -32,6 +32,7 @@ class Config:
         self.demos: bool = given["demos"]
         self.add_format_failure_as_feedback: bool = given["add_format_failure_as_feedback"]
         self.seed: int = given["seed"]
+        self.reflection_lm: str | None = given["reflection_lm"]
         self.threads: int = given["threads"]
         self.max_concurrency: int | None = given["max_concurrency"]
         self.thread_safe: bool = given["thread_safe"]

@@ -20,23 +20,35 @@ from rpc_server.programs.open_program import open_program
 from rpc_server.settings import Settings
 
 DATA = Path(__file__).parent / "data"
-_REQUIREMENTS = ("dspy==3.4.1", "gepa==0.1.4")
+_NEWEST = ("dspy==3.4.1", "gepa==0.1.4")
+_OLDEST = ("dspy==3.0.4", "gepa==0.0.17")
 _LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_CERT": "SSL_CERT_FILE"}
 """What pip is told by its variables, which uv does not read, and how uv is told."""
 
 
 @pytest.fixture(scope="session")
 def dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with DSPy; the tests' processes share it."""
+    """The interpreter of an environment with the newest DSPy that is supported."""
+    return _environment(tmp_path_factory, *_NEWEST)
+
+
+@pytest.fixture(scope="session")
+def oldest_dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the oldest DSPy that is supported."""
+    return _environment(tmp_path_factory, *_OLDEST)
+
+
+def _environment(tmp_path_factory: pytest.TempPathFactory, *requirements: str) -> Path:
+    """The interpreter of an environment with these packages; the tests' processes share it."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = shared / "with-dspy"
+    folder = shared / "-".join(requirements).replace("=", "")
     python = folder / "bin" / "python"
-    with (shared / "with-dspy.lock").open("w") as lock:
+    with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "made").exists():
             _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-            _uv("pip", "install", "--quiet", "--python", str(python), *_REQUIREMENTS)
+            _uv("pip", "install", "--quiet", "--python", str(python), *requirements)
             (folder / "made").touch()
     return python
 

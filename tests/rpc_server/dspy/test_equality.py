@@ -4,8 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,19 @@ def outcome(python: Path, project: Path, script: str, argument: Any, **environme
     # GEPA's merges go through sets of texts
     env = os.environ | {"PYTHONHASHSEED": "0", **environment}
     command = [str(python), script, json.dumps(argument)]
-    ended = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=100)
+    ended = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=110)
     assert ended.returncode == 0, ended.stderr[-4000:]
     found: list[dict[str, Any]] = json.loads(ended.stdout)
     return found
 
 
-@pytest.fixture
-def urls(project: Path, dspy_python: Path) -> Iterator[list[str]]:
-    """A server for each seed, all from dotted paths and file names alone."""
-    flags = ["--kind", "dspy", "--program", "codes.Codes", "--metric", "codes.metric", "--python", str(dspy_python)]
+PROPOSERS = {"gepa": [], "dspy": ["--proposer", "dspy", "--reflection-lm", "codes.reflection_lm"]}
+
+
+@contextmanager
+def served(project: Path, python: Path, seeds: Sequence[int], *more: str) -> Iterator[list[str]]:
+    """The URL of a server for each seed, all from dotted paths and file names alone."""
+    flags = ["--kind", "dspy", "--program", "codes.Codes", "--metric", "codes.metric", "--python", str(python), *more]
     rows = ["--trainset-path", "train.jsonl", "--valset-path", "val.json"]
     with ExitStack() as servers:
         yield [
@@ -45,16 +48,30 @@ def urls(project: Path, dspy_python: Path) -> Iterator[list[str]]:
                     [str(SERVER), *flags, *rows, "--seed", str(seed)], cwd=project, env={"GEPA_TOKEN": TOKEN}
                 )
             ).url
-            for seed in SEEDS
+            for seed in seeds
         ]
 
 
-def test_candidates_and_scores_are_those_of_dspy_gepa(project, dspy_python, urls):
-    theirs = outcome(dspy_python, project, "with_dspy.py", [options(seed) for seed in SEEDS])
-    runs = [(url, options(seed)) for url, seed in zip(urls, SEEDS, strict=True)]
-    ours = outcome(Path(sys.executable), project, "with_server.py", runs, GEPA_TOKEN=TOKEN, PYTHONPATH=str(ROOT))
+def ours_over(urls: list[str], project: Path, proposer: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    argument = [proposer, [(url, options(seed)) for url, seed in zip(urls, seeds, strict=True)]]
+    here = Path(sys.executable)
+    return outcome(here, project, "with_server.py", argument, GEPA_TOKEN=TOKEN, PYTHONPATH=str(ROOT))
+
+
+@pytest.mark.parametrize("proposer", PROPOSERS)
+def test_candidates_and_scores_are_those_of_dspy_gepa(project, dspy_python, proposer):
+    theirs = outcome(dspy_python, project, "with_dspy.py", [proposer, [options(seed) for seed in SEEDS]])
+    with served(project, dspy_python, SEEDS, *PROPOSERS[proposer]) as urls:
+        ours = ours_over(urls, project, proposer, SEEDS)
     assert ours == theirs
     for run in theirs:
         assert len(run["candidates"]) > 5
         assert max(run["scores"]) > run["scores"][0] + 0.15
-    assert any(len(parents) == 2 for run in theirs for parents in run["parents"])  # merges were made
+    merged = any(len(parents) == 2 for run in theirs for parents in run["parents"])
+    assert merged or proposer == "dspy"
+
+
+def test_a_program_of_the_oldest_dspy_is_optimised(project, oldest_dspy_python):
+    with served(project, oldest_dspy_python, [0]) as urls:
+        [run] = ours_over(urls, project, "gepa", [0])
+    assert max(run["scores"]) > run["scores"][0] + 0.15

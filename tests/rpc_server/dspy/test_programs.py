@@ -145,3 +145,31 @@ async def test_an_empty_state_begins_anew(codes):
     resumed = await codes.reflect(results, "look", adapter_state=first["adapter_state"])
     assert first != second
     assert (again, resumed) == (first, second)
+
+
+TALK = {"history": {"messages": [{"question": "word1", "code": "a"}]}, "on": "2026-01-31", "names": ["a"], "code": "x"}
+PICTURE = "data:image/png;base64,AAAA"
+
+
+async def test_a_rows_fields_have_the_types_that_the_signature_declares(opened):
+    async with opened("variants.Talks", metric="variants.plain") as running:
+        results = await running.evaluate(*[{**TALK, "picture": given} for given in (PICTURE, {"url": PICTURE}, None)])
+        [wrong] = await running.evaluate({**TALK, "picture": None, "on": "someday"})
+    assert [result["output"]["code"] for result in results] == [
+        "History Image date list",
+        "History Image date list",
+        "History NoneType date list",
+    ]
+    assert (wrong["status"], wrong["error"]["type"]) == ("program_error", "invalid_result")
+    assert wrong["error"]["message"].startswith("the row's field 'on' is not a date: ")
+
+
+async def test_dspys_own_proposer_gets_the_records_as_the_objects_that_they_were(opened):
+    settings = {"proposer": "dspy", "reflection_lm": "variants.witness", "metric": "variants.plain"}
+    async with opened("variants.Pictures", **settings) as running:
+        assert "proposals" in running.program.capabilities
+        results = await running.evaluate({"picture": PICTURE, "code": "x"}, capture_traces=True)
+        dataset = (await running.reflect(results, "answer"))["dataset"]
+        assert isinstance(dataset["answer"][0]["Inputs"]["picture"], str)
+        params = {"candidate": running.seed, "reflective_dataset": dataset, "components_to_update": ["answer"]}
+        assert await running.program.call("propose_new_texts", params) == {"texts": {"answer": "saw 1 image"}}

@@ -17,6 +17,7 @@ WRONG = {
         "(example, prediction, trace), (gold, pred, trace, pred_name, pred_trace)"
     ),
     ("variants.NoPredictors", "codes.metric"): "variants.NoPredictors has no predictors, so no instructions",
+    ("variants.Codeful", "codes.metric"): "'flex' is a dspy.Flex, whose code is not evolved here",
     ("variants.NoModule", "codes.metric"): "variants.NoModule makes a variants.NoModule, not a dspy.Module",
     ("variants.NeedsArgument", "codes.metric"): "TypeError: NeedsArgument.__init__() missing 1 required positional",
     ("variants.NUMBER", "codes.metric"): "variants.NUMBER is a int, not a class",
@@ -43,6 +44,13 @@ async def test_an_environment_without_dspy_is_named_with_what_to_do(opened):
         async with opened(python=Path(sys.executable)):
             pass
     assert failed.value.message == (
-        f"DSPy is not installed for {sys.executable}: {sys.executable} -m pip install 'dspy>=3.4'"
+        f"DSPy is not installed for {sys.executable}: {sys.executable} -m pip install 'dspy>=3.0.4'"
     )
     assert failed.value.details["interpreter"].startswith(sys.executable)
+
+
+async def test_a_dspy_without_a_proposer_of_its_own_is_named(opened, oldest_dspy_python):
+    with pytest.raises(ProgramFailed) as failed:
+        async with opened(python=oldest_dspy_python, proposer="dspy", reflection_lm="codes.reflection_lm"):
+            pass
+    assert failed.value.message.startswith("DSPy 3.0.4 has no proposer of its own: its dspy.GEPA uses GEPA's")

@@ -1,10 +1,11 @@
 """A DSPy program that must learn the codes of words, over a scripted model that knows what its instructions tell it."""
 
+import json
 import re
 from types import SimpleNamespace
 
 import dspy
-from codes_task import answer_of
+from codes_task import answer_of, learn
 
 
 class ScriptedLM(dspy.BaseLM):
@@ -15,6 +16,22 @@ class ScriptedLM(dspy.BaseLM):
         known = dict(re.findall(r"(word\d+) is (\w+)", said))
         fields = ["hint", "code"] if "hint" in messages[0]["content"] else ["code"]
         return _completion(_answer(re.search(r"word\d+", messages[-1]["content"])[0], known, fields))
+
+
+class ReflectingLM(dspy.BaseLM):
+    """Proposes instructions when DSPy's own proposer asks for them: learns as `codes_task.reflect` does."""
+
+    def forward(self, prompt=None, messages=None, **_):  # noqa: ARG002  # DSPy's signature
+        asked = messages[-1]["content"]
+        if isinstance(asked, list):
+            asked = "\n".join(part["text"] for part in asked if part["type"] == "text")
+        current, _, examples = asked.partition("[[ ## examples_with_feedback ## ]]")
+        new = learn(current, examples, asked)
+        return _completion(json.dumps({"new_instruction": new}))
+
+
+def reflection_lm():
+    return ReflectingLM("reflecting", cache=False)
 
 
 def _answer(word, known, fields):

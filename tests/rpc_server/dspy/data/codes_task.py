@@ -14,8 +14,12 @@ TRAIN, VAL = ROWS[:18], ROWS[8:]
 
 
 def reflect(prompt):
-    """Learns some of the codes its feedback tells, forgets some it had: so that proposals are accepted and rejected."""
-    text, told = prompt.split("```")[1], prompt.split("```")[3]
+    """A proposer over GEPA's own prompt."""
+    return "```\n{}\n```".format(learn(prompt.split("```")[1], prompt.split("```")[3], prompt))
+
+
+def learn(text, told, prompt):
+    """Learns some of the codes its feedback names, forgets some it had: so that proposals are accepted and rejected."""
     known = dict(re.findall(r"(word\d+) is (\w+)", text))
     luck = int(hashlib.sha256(prompt.encode()).hexdigest(), 16)
     for number, (word, code) in enumerate(sorted(dict(re.findall(r"(word\d+) is (\w+)", told)).items())):
@@ -23,4 +27,4 @@ def reflect(prompt):
             known[word] = code
     if luck % 5 == 0 and known:
         known.pop(sorted(known)[luck % len(known)])
-    return "```\n{}\n```".format("; ".join(f"{word} is {code}" for word, code in sorted(known.items())))
+    return "; ".join(f"{word} is {code}" for word, code in sorted(known.items()))

@@ -1,5 +1,7 @@
 """DSPy programs and metrics in further forms, some of them wrong."""
 
+import datetime
+import json
 import threading
 import time
 
@@ -38,6 +40,37 @@ class Crashing(codes.Codes):
         raise ValueError(f"{word} is too much")
 
 
+class Talk(dspy.Signature):
+    """Go on with the talk."""
+
+    history: dspy.History = dspy.InputField()
+    picture: dspy.Image | None = dspy.InputField()
+    on: datetime.date = dspy.InputField()
+    names: list[str] = dspy.InputField()
+    code: str = dspy.OutputField()
+
+
+class Talks(dspy.Module):
+    """Says of which types its inputs are."""
+
+    def __init__(self):
+        super().__init__()
+        self.answer = dspy.Predict(Talk)
+
+    def forward(self, history, picture, on, names):
+        assert history.messages == [{"question": "word1", "code": "a"}]
+        kinds = [type(value).__name__ for value in (history, picture, on, names)]
+        return dspy.Prediction(code=" ".join(kinds))
+
+
+class Codeful(codes.Codes):
+    """Has a part whose code DSPy would evolve."""
+
+    def __init__(self):
+        super().__init__()
+        self.flex = dspy.Flex("word -> code")
+
+
 class NoPredictors(dspy.Module):
     def forward(self, word):
         return dspy.Prediction(code=word)
@@ -69,3 +102,27 @@ def four(gold, pred, trace, pred_name):
 
 
 NUMBER = 7
+
+
+class Witness(dspy.BaseLM):
+    """Answers `x`; asked for an instruction, proposes the number of images that it is shown."""
+
+    def forward(self, prompt=None, messages=None, **_):  # noqa: ARG002  # DSPy's signature
+        if "new_instruction" not in messages[0]["content"]:
+            return codes._completion("[[ ## code ## ]]\nx\n\n[[ ## completed ## ]]")
+        parts = [part for one in messages if isinstance(one["content"], list) for part in one["content"]]
+        images = sum(part["type"] == "image_url" for part in parts)
+        return codes._completion(json.dumps({"new_instruction": f"saw {images} image"}))
+
+
+witness = Witness("witness", cache=False)
+
+
+class Pictures(dspy.Module):
+    def __init__(self):
+        super().__init__()
+        self.answer = dspy.Predict(dspy.Signature("picture: dspy.Image -> code", "Name it."))
+        self.answer.lm = witness
+
+    def forward(self, picture):
+        return self.answer(picture=picture)

@@ -1,11 +1,14 @@
-"""Run by the environment that has DSPy: `dspy.GEPA` with GEPA's default proposer, its results as JSON on stdout."""
+"""Run by the environment that has DSPy: `dspy.GEPA`, its results as JSON on stdout.
+
+The argument is `[proposer, [options of a run, ...]]`; the proposer is `gepa` (GEPA's default) or `dspy` (untouched).
+"""
 
 import contextlib
 import json
 import sys
 
 import dspy
-from codes import Codes, metric
+from codes import Codes, metric, reflection_lm
 from codes_task import TRAIN, VAL, reflect
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
@@ -23,9 +26,12 @@ def texts(program):
     return {name: predictor.signature.instructions for name, predictor in program.named_predictors()}
 
 
-def run(options):
+PROPOSERS = {"gepa": {"instruction_proposer": propose}, "dspy": {"reflection_lm": reflection_lm()}}
+
+
+def run(proposer, options):
     with contextlib.redirect_stdout(sys.stderr):  # its progress bars
-        optimizer = dspy.GEPA(metric=metric, instruction_proposer=propose, track_stats=True, num_threads=4, **options)
+        optimizer = dspy.GEPA(metric=metric, track_stats=True, num_threads=4, **PROPOSERS[proposer], **options)
         found = optimizer.compile(Codes(), trainset=examples(TRAIN), valset=examples(VAL)).detailed_results
     return {
         "candidates": [texts(program) for program in found.candidates],
@@ -37,4 +43,5 @@ def run(options):
     }
 
 
-print(json.dumps([run(options) for options in json.loads(sys.argv[1])]))
+proposer, runs = json.loads(sys.argv[1])
+print(json.dumps([run(proposer, options) for options in runs]))

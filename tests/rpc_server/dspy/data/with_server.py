@@ -1,4 +1,7 @@
-"""Run by our own environment: `gepa.optimize` over a gepa-server, its results as JSON on stdout."""
+"""Run by our own environment: `gepa.optimize` over a gepa-server, its results as JSON on stdout.
+
+The argument is `[proposer, [[URL, options of a run], ...]]`; the proposer is `gepa`, or `dspy`: the server's own.
+"""
 
 import json
 import sys
@@ -14,14 +17,14 @@ class Silent:
         pass
 
 
-def run(url, options):
+def run(proposer, url, options):
     with RemoteAdapter(url) as adapter:
         found = gepa.optimize(
             seed_candidate=adapter.seed_candidate,
             trainset=adapter.dataset("train"),
             valset=adapter.dataset("val"),
             adapter=adapter,
-            reflection_strategy=ConcurrentReflection(reflect),
+            reflection_strategy=ConcurrentReflection(reflect) if proposer == "gepa" else None,
             callbacks=adapter.callbacks,
             logger=Silent(),
             **options,
@@ -36,4 +39,5 @@ def run(url, options):
     }
 
 
-print(json.dumps([run(url, options) for url, options in json.loads(sys.argv[1])]))
+proposer, runs = json.loads(sys.argv[1])
+print(json.dumps([run(proposer, url, options) for url, options in runs]))
