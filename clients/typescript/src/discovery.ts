@@ -41,6 +41,7 @@ export async function discoveryOf(
       max_concurrency: settings.maxConcurrency,
       max_batch_size: settings.maxBatchSize,
       max_request_bytes: settings.maxRequestBytes,
+      max_result_bytes: settings.maxResultBytes,
       ...(settings.exampleTimeoutS === undefined ? {} : { example_timeout_s: settings.exampleTimeoutS }),
       ...(capabilities.includes("batch") ? { max_batch_entries: settings.maxBatchEntries } : {}),
       ...(takesWholeBatches(program) ? { whole_batches: true } : {}),

@@ -73,6 +73,7 @@ export class Endpoint {
       slots,
       runner: new Runner(program, slots, carrier.peerKeepsTime ? undefined : settings.exampleTimeoutS),
       traces: carrier.traces,
+      maxResultBytes: settings.maxResultBytes,
     });
     return new Endpoint(discovery, methods, rows, carrier, settings.log);
   }

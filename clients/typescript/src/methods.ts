@@ -17,7 +17,7 @@ import type {
 import { putBack, takeOut } from "./images.js";
 import type { Job } from "./jobs.js";
 import { NotJson, toJsonValue } from "./json.js";
-import { InvalidResult } from "./outcome.js";
+import { InvalidResult, withinBytes } from "./outcome.js";
 import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
 import { defaultReflectiveDataset } from "./reflection.js";
 import type { Rows } from "./rows.js";
@@ -39,6 +39,7 @@ export interface Workshop {
   runner: Runner;
   slots: Slots;
   traces: Traces | undefined;
+  maxResultBytes: number;
 }
 
 /** The jobs a program's methods become; each throws an `RpcError` where the params cannot be worked on. */
@@ -46,7 +47,7 @@ export class Methods {
   constructor(private readonly shop: Workshop) {}
 
   evaluate({ candidate, batch, capture_traces: captureTraces = false, items, _meta }: EvaluateParams): Job {
-    const { program, runner, slots, rows, traces, instanceId } = this.shop;
+    const { program, runner, slots, rows, traces, instanceId, maxResultBytes } = this.shop;
     if (items) {
       throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
     }
@@ -63,7 +64,8 @@ export class Methods {
     const group = _meta?.group ?? undefined;
     const onResult = (position: number, result: ExampleResult): void => {
       const keeps = captureTraces && traces !== undefined && group !== undefined;
-      results[position] = keeps ? traces.outgoing(result, group, instanceId) : result;
+      const sent = keeps ? traces.outgoing(result, group, instanceId) : result;
+      results[position] = withinBytes(sent, maxResultBytes);
       progress.done++;
       slots.dismiss(1);
     };

@@ -15,6 +15,8 @@ export interface EndpointOptions {
   maxBatchEntries?: number;
   /** Bytes of one request; 64 MiB when not given. */
   maxRequestBytes?: number;
+  /** Bytes of one example's result as JSON; an example with a larger one is a `program_error`. 48 MiB when not given. */
+  maxResultBytes?: number;
   /** Seconds one example may run, null for no deadline; 300 when not given. */
   exampleTimeoutS?: number | null;
   /** Whether `list_examples` gives the rows, not only their ids; true when not given. */
@@ -35,6 +37,7 @@ export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
   maxBatchSize: 1,
   maxBatchEntries: 1,
   maxRequestBytes: 1,
+  maxResultBytes: 1,
   exampleTimeoutS: 1,
   shareRows: 1,
   digest: 1,
@@ -48,6 +51,7 @@ export interface Settings {
   maxBatchSize: number;
   maxBatchEntries: number;
   maxRequestBytes: number;
+  maxResultBytes: number;
   exampleTimeoutS: number | undefined;
   shareRows: boolean;
   digest: string | undefined;
@@ -69,6 +73,7 @@ export function settingsOf(options: EndpointOptions): Settings {
     maxBatchSize: wholeNumber("maxBatchSize", options.maxBatchSize ?? 1000, 1),
     maxBatchEntries: wholeNumber("maxBatchEntries", options.maxBatchEntries ?? 100, 1),
     maxRequestBytes: wholeNumber("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
+    maxResultBytes: wholeNumber("maxResultBytes", options.maxResultBytes ?? 48 * 2 ** 20, 1),
     exampleTimeoutS: exampleTimeoutS ?? undefined,
     shareRows: options.shareRows ?? true,
     digest,

@@ -122,6 +122,27 @@ export function finishedResult(output: JsonValue, score: ReadScore | undefined, 
   };
 }
 
+/** The result itself, or the failure that stands for one of more than `most` bytes as JSON. */
+export function withinBytes(result: ExampleResult, most: number): ExampleResult {
+  const whole = bytesOfJson(result, most);
+  if (whole <= most) return result;
+  const output = bytesOfJson(result.output, most);
+  const size = output > most ? output : whole;
+  const error = { type: "output_too_large", message: `output of ${size} bytes, more than ${most} accepted` };
+  const { trajectory: _trajectory, feedback: _feedback, objective_scores: _objectives, ...kept } = result;
+  return { ...kept, status: "program_error", score: null, output: null, error };
+}
+
+/** The length of a value as JSON in UTF-8; one more than `most` where it is longer than a string can be. */
+function bytesOfJson(value: unknown, most: number): number {
+  try {
+    return new TextEncoder().encode(JSON.stringify(value)).length;
+  } catch (error) {
+    if (error instanceof RangeError) return most + 1;
+    throw error;
+  }
+}
+
 /** What a scored result says of the scoring; the rest of it stays as it came. */
 const SCORINGS_OWN = ["status", "score", "feedback", "objective_scores", "error", "usage", "seconds"];
 

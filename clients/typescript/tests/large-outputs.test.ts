@@ -1,0 +1,15 @@
+import { expect, test } from "vitest";
+import { withinBytes } from "../src/outcome.js";
+
+test("a result larger than accepted is the failure of its example, and names both sizes", () => {
+  const small = { status: "ok" as const, score: 1, output: "é", seconds: 0 };
+  expect(withinBytes(small, 100)).toBe(small);
+  expect(withinBytes({ ...small, output: "é".repeat(100), usage: { calls: 1 } }, 100)).toEqual({
+    status: "program_error",
+    score: null,
+    output: null,
+    error: { type: "output_too_large", message: "output of 202 bytes, more than 100 accepted" },
+    usage: { calls: 1 },
+    seconds: 0,
+  });
+});
