@@ -21,6 +21,7 @@ from gepa_client.fleet.agreement import differences
 from gepa_client.fleet.roster import Address
 from gepa_client.held import held_rows
 from gepa_client.jobs import Job, run_all
+from gepa_client.litellm_model import sees
 from gepa_client.model_prices import Prices, priced
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RESENDS, RpcClient
@@ -444,7 +445,23 @@ class _Attempt:
             )
             return
         size = len(json.dumps(records, ensure_ascii=False))
-        self.note("reflective dataset", "ok", f"{len(records)} records for {component}, {size:,} characters")
+        about = f"{len(records)} records for {component}, {size:,} characters"
+        if answer.images:
+            self._images(f"{about}, {len(answer.images)} different images")
+        else:
+            self.note("reflective dataset", "ok", about)
+
+    def _images(self, about: str) -> None:
+        """Judge records with images by the model that is to see them."""
+        model = self.config.reflection_lm
+        seen = sees(model) if model is not None else True
+        if seen:
+            self.note("reflective dataset", "ok", about)
+        elif seen is None:
+            self.note("reflective dataset", "warning", f"{about}; it is not known whether {model} takes images")
+        else:
+            message = f"{about}, but {model} takes no images: name a model that does with --reflection-lm"
+            self.note("reflective dataset", "failed", message)
 
     def _proposals(self, discovery: DiscoverResult) -> None:
         if self.config.reflection_lm is not None:

@@ -238,6 +238,22 @@ def test_one_empty_component_among_written_ones_excuses_no_zeros(serve: Serve, c
     assert "failed scores: every score is 0" in ended.stdout
 
 
+def test_images_in_the_records_need_a_reflection_model_that_takes_them(
+    serve: Serve, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "never used")
+
+    def drawn(_: dict[str, Any]) -> dict[str, Any]:
+        image = {"media_type": "image/png", "base64": "AQID"}
+        return {"dataset": {"rules": [{"Drawing": {"$image": "a"}}]}, "images": {"a": image}}
+
+    script = learned(replies={"make_reflective_dataset": drawn})
+    ended = cli("check", serve(script), "--reflection-lm", "openai/o3-mini")
+    assert "failed reflective dataset: 1 records for rules" in ended.stdout
+    assert "1 different images, but openai/o3-mini takes no images" in ended.stdout
+    assert ended.status == 1
+
+
 def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serve, cli: Cli) -> None:
     def broken(_: dict[str, Any]) -> Any:
         raise ProgramFailed(stage="make_reflective_dataset", log_tail="IndexError: here")
