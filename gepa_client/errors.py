@@ -80,6 +80,10 @@ class JournalMismatch(JournalError):
     """The request at this number is not the one recorded; both are named. Going on would pay for another run."""
 
 
+class StoreDamaged(JournalError):
+    """What the store holds cannot be read, or is not what was written."""
+
+
 class NoSuchRun(JournalError):
     """The store holds no such run."""
 

@@ -12,6 +12,7 @@ from gepa_client.cli.stored import AsJson, RunName, opened_run, print_json, refu
 from gepa_client.commands import command
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.records import begun
+from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
 from gepa_client.recorded import end_of, entries
 from gepa_client.run.config import RunConfig
@@ -50,7 +51,10 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
 
 
 def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
-    end = end_of(store, run.id, SEARCH)
+    found = damage(store, run.id)
+    if found is not None and at > found.usable:
+        refuse(f"the journal of {run.id} is damaged: {found}; give --at {found.usable} or less")
+    end = end_of(store, run.id, SEARCH) if found is None else at
     if at <= end:
         return
     refuse(

@@ -25,6 +25,9 @@ MODEL_CALL = "model_call"
 CLAIMED = frozenset({EVALUATE, RETRACE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
 """Kinds whose price is a program's word: where a gateway counts the calls of models, theirs are counted already."""
 
+FRUITLESS = frozenset({"lost", "refused", "error", "cancelled", "infra_error"})
+"""Outcomes of attempts that brought no answer; after any other one the server may still hold it."""
+
 REFUSAL = "refusal"
 """The kind of an entry that tells what a gateway refused a sandbox."""
 
@@ -47,7 +50,8 @@ class Entry:
 
     `part`: which of the run's number lines (`search`, `start`, `test-3`, ...). `number`: from 0, in the order asked.
     `kind`: `evaluate`, `reflective_dataset`, `completion`, `mutation`, `stop`, ... `digest`: of the request, in hex.
-    `about`: the request in words. `answer`: JSON in UTF-8, its keys in their own order.
+    `about`: the request in words. `answer`: JSON in UTF-8, its keys in their own order. `omitted`: the size in bytes of
+    an answer that was left in the store; then `answer` is empty.
     """
 
     part: str
@@ -56,6 +60,7 @@ class Entry:
     digest: str
     about: str
     answer: bytes
+    omitted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gepa_client.halt import Halt
 from gepa_client.journal.entries import (
     CLAIMED,
     FAILURE,
+    FRUITLESS,
     RETRACE,
     ROLLOUT,
     SEARCH,
@@ -314,9 +315,10 @@ class SlotAttempts:
     slot: Slot
     kind: str
     _current: int = field(default=0, init=False)
+    _end_is_known: bool = field(default=False, init=False)
 
     def unfinished(self) -> tuple[str, str | None] | None:
-        """URL and instance where an earlier process sent this call without learning of its end."""
+        """URL and instance where an earlier process sent this call, and recorded no end of it or no answer."""
         if self.kind == RETRACE:
             return None  # one of many examples that are traced for the same slot: nobody knows which
         made = [
@@ -324,9 +326,10 @@ class SlotAttempts:
             for attempt in self.journal.tape.attempts(self.journal.part, self.slot.number)
             if attempt.kind == self.kind
         ]
-        if self._current or not made or made[-1].outcome is not None or made[-1].attempt in self.slot.claimed:
+        if self._current or not made or made[-1].outcome in FRUITLESS or made[-1].attempt in self.slot.claimed:
             return None
         self._current = made[-1].attempt
+        self._end_is_known = made[-1].outcome is not None
         self.slot.claimed.add(self._current)
         return made[-1].endpoint, made[-1].instance
 
@@ -364,7 +367,10 @@ class SlotAttempts:
         examples: int = 1,
         unpriced: int = 0,
     ) -> None:
-        """What became of the attempt, and what it cost, where nobody else counts that."""
+        """What became of the attempt, and what it cost, unless a gateway or an earlier process has counted that."""
+        if self._end_is_known:
+            self._end_is_known = False
+            return
         journal = self.journal
         kept = dict(usage) if usage is not None else None
         if journal.metered and self.kind in CLAIMED:

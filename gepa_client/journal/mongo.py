@@ -1,14 +1,16 @@
 """Journals in a MongoDB database."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
+from gepa_client.journal.chain import Link, Tail, checksum
 from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
-from gepa_client.journal.mongo_rows import Prepared, chunk_names, content
+from gepa_client.journal.mongo_rows import Prepared, chunk_names, content, stored
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
 from gepa_client.journal.records import (
     attempt_of,
@@ -16,12 +18,14 @@ from gepa_client.journal.records import (
     kept_of,
     now,
     plain,
+    reading,
     rows_of_attempt,
     run_of,
     run_record,
 )
+from gepa_client.journal.store import PAGE, PAGE_BYTES
 
-PAGE = 512
+T = TypeVar("T")
 UNIQUE = {
     "entries": ("run", "part", "number"),
     "attempts": ("run", "part", "number", "attempt"),
@@ -42,17 +46,22 @@ class MongoStore:
         self._server = MongoServer(url, patience_s=patience_s)
         self.url = self._server.url
         self._keys: dict[str, str] = {}
+        self._tails: dict[tuple[str, str], Tail] = {}
+        self._writing = threading.Lock()
         self._runs = self._server["runs"]
         self._server.tried(self._index)
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         key = str(ObjectId())
-        prepared = Prepared(rows, run.claim.owner or "", key)
+        owner = run.claim.owner or ""
+        prepared = Prepared(rows, owner, key)
         document = {"_id": run.id, "key": key, **run_record(run)}
 
         def work() -> None:
             if self._runs.find_one({"_id": run.id}, {"_id": 1}) is None:
-                prepared.write(self._server, run.id)
+                tail = prepared.write(self._server, run.id, Tail())
+                if tail.length:
+                    self._set_tail(key, owner, tail)
             try:
                 self._runs.insert_one(document)
             except DuplicateKeyError:
@@ -104,23 +113,43 @@ class MongoStore:
         self._server.tried(lambda: self._runs.update_one({"_id": run_id, "owner": owner}, change))
 
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
-        prepared = Prepared(rows, owner, self._key(run_id))
+        key = self._key(run_id)
+        prepared = Prepared(rows, owner, key)
 
         def work() -> None:
             if self._runs.find_one({"_id": run_id, "owner": owner or None}, {"_id": 1}) is None:
                 raise self._claim_lost(run_id)
-            prepared.write(self._server, run_id)
+            before = self._tail(key, owner)
+            after = prepared.write(self._server, run_id, before)
+            if after != before:
+                self._set_tail(key, owner, after)
 
-        self._server.tried(work)
+        with self._writing:
+            self._server.tried(work)
 
-    def entries(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Entry]:
-        where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
+    def entries(
+        self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
+    ) -> list[Entry]:
+        def read(document: Document) -> tuple[Entry, int]:
+            entry = self._entry(document, largest)
+            return entry, len(entry.answer)
 
-        def work() -> list[Entry]:
-            found = self._server["entries"].find(where).sort("number", 1).limit(limit)
-            return [self._entry(document) for document in found]
+        return self._page(run_id, part, start, limit, read)
 
-        return self._server.tried(work) if limit > 0 else []
+    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Link]:
+        def read(document: Document) -> tuple[Link, int]:
+            fields = {name: document[name] for name in ("part", "number", "kind", "digest", "about")}
+            data = stored(self._server, document)
+            with reading(document["_id"]):
+                seal = checksum(**fields, packed=document["packed"], data=data)
+                text = document.get("link")
+                link = None if text is None else bytes.fromhex(text)
+            return Link(document["number"], document["owner"], document.get("seq"), link, seal), len(data)
+
+        return self._page(run_id, part, start, limit, read)
+
+    def chains(self, run_id: str) -> dict[str, int]:
+        return {found["owner"]: found["length"] for found in self._find("chains", {"run": self._key(run_id)})}
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
         where = {"run": self._key(run_id), "part": part, "number": {"$in": list(numbers)}}
@@ -200,9 +229,49 @@ class MongoStore:
                 later = self._find("attempts", {**place, "number": {"$gte": start + PAGE}}, BY_ATTEMPT, limit=1)
                 start = later[0]["number"] if later else None
 
-    def _entry(self, document: Document) -> Entry:
+    def _page(
+        self, run_id: str, part: str, start: int, limit: int, read: Callable[[Document], tuple[T, int]]
+    ) -> list[T]:
+        """What `read` makes of a part's documents, until the bytes it counts fill a page."""
+        where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
+
+        def work() -> list[T]:
+            found: list[T] = []
+            size = 0
+            with self._server["entries"].find(where).sort("number", 1).limit(limit) as documents:
+                for document in documents:
+                    one, more = read(document)
+                    found.append(one)
+                    size += more
+                    if size >= PAGE_BYTES:
+                        break
+            return found
+
+        return self._server.tried(work) if limit > 0 else []
+
+    def _entry(self, document: Document, largest: int | None) -> Entry:
         fields = {name: document[name] for name in ("part", "number", "kind", "digest", "about")}
-        return Entry(**fields, answer=content(self._server, document))
+        if largest is not None and document["size"] > largest:
+            return Entry(**fields, answer=b"", omitted=document["size"])
+        answer = content(self._server, document)
+        if largest is not None and len(answer) > largest:
+            return Entry(**fields, answer=b"", omitted=len(answer))
+        return Entry(**fields, answer=answer)
+
+    def _tail(self, key: str, owner: str) -> Tail:
+        """The end of a writer's chain."""
+        if (key, owner) not in self._tails:
+            found = self._server["chains"].find_one({"_id": f"{key}/{owner}"})
+            self._tails[key, owner] = Tail() if found is None else Tail(found["length"], bytes.fromhex(found["link"]))
+        return self._tails[key, owner]
+
+    def _set_tail(self, key: str, owner: str, tail: Tail) -> None:
+        """Write it after the entries: what is written beyond it may be incomplete."""
+        place = {"_id": f"{key}/{owner}", "run": key, "owner": owner}
+        self._server["chains"].replace_one(
+            {"_id": place["_id"]}, {**place, "length": tail.length, "link": tail.link.hex()}, upsert=True
+        )
+        self._tails[key, owner] = tail
 
     def _found(self, run_id: str) -> Document:
         found = self._server.tried(lambda: self._runs.find_one({"_id": run_id}))
@@ -241,7 +310,7 @@ class MongoStore:
     def _forget(self, key: str) -> None:
         """Take the rows of a run away that was not created after all."""
         self._drop_chunks(self._find("entries", {"run": key}) + self._find("candidates", {"run": key}))
-        self._server.tried(lambda: [self._server[name].delete_many({"run": key}) for name in UNIQUE])
+        self._server.tried(lambda: [self._server[name].delete_many({"run": key}) for name in (*UNIQUE, "chains")])
 
     def _drop_chunks(self, documents: Sequence[Document]) -> None:
         names = [name for document in documents for name in chunk_names(document)]

@@ -1,13 +1,14 @@
 """How rows become MongoDB documents; bytes too long for one document lie in chunks that are written before it."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.entries import Ended, Entry, Kept, Row, Sent
+from gepa_client.errors import JournalError, NumberTaken, StoreDamaged
+from gepa_client.journal.chain import FIRST, Tail, checksum, link
+from gepa_client.journal.entries import STOP, Ended, Entry, Kept, Row, Sent
 from gepa_client.journal.mongo_server import Document, MongoServer
 from gepa_client.journal.records import ended_record, kept_bytes, pack, plain, sent_record, unpack
 
@@ -24,15 +25,18 @@ SAME = {
 class Blob:
     """Bytes ready to be stored: packed, and cut if they are long. `fields` go into the document they belong to.
 
+    `data`: as they are stored, uncut.
     `readable`: JSON that is not long stays text, for people who look into the database.
     """
 
     def __init__(self, content: bytes, *, readable: bool = False) -> None:
         self.chunks: list[Document] = []
+        self.data = content
         if readable and len(content) <= INLINE:
             self.fields: Document = _fields(packed=False, size=len(content), data=content.decode())
             return
         data, packed = pack(content)
+        self.data = data
         self.fields = _fields(packed=packed, size=len(data), data=data)
         if len(data) > INLINE:
             name = uuid.uuid4().hex  # of its own for each write: what an accident leaves half-written is never read
@@ -54,7 +58,12 @@ def _fields(*, packed: bool, size: int, data: bytes | str) -> Document:
 
 
 def content(server: MongoServer, document: Document) -> bytes:
-    """The bytes that `Blob` was made from. Raises `JournalError` where chunks are gone."""
+    """The bytes that `Blob` was made from. Raises `StoreDamaged` where chunks are gone."""
+    return unpack(stored(server, document), document["packed"])
+
+
+def stored(server: MongoServer, document: Document) -> bytes:
+    """The bytes as they are stored. Raises `StoreDamaged` where chunks are gone."""
     data = document["data"]
     if data is None:
         chunks = [server["chunks"].find_one({"_id": name}) for name in chunk_names(document)]
@@ -62,8 +71,8 @@ def content(server: MongoServer, document: Document) -> bytes:
     if isinstance(data, str):
         data = data.encode()
     if len(data) != document["size"]:
-        raise JournalError(f"the store {server.url} is damaged: parts of {document['_id']} are gone")
-    return unpack(data, document["packed"])
+        raise StoreDamaged(f"the store {server.url} is damaged: parts of {document['_id']} are gone")
+    return data
 
 
 def chunk_names(document: Document) -> list[str]:
@@ -80,6 +89,7 @@ class Prepared:
         self._ended: list[Ended] = []
         self._blobs: list[Blob] = []
         self._entries: list[Document] = []
+        self._checksums: dict[str, bytes] = {}
         self._kept: list[Document] = []
         for row in rows:
             match row:
@@ -89,38 +99,65 @@ class Prepared:
                 case Ended():
                     self._ended.append(row)
                 case Kept():
-                    fields = self._blob(kept_bytes(row), readable=True)
+                    fields = self._blob(kept_bytes(row), readable=True).fields
                     self._kept.append({"_id": self._name(row.index), "run": key, "number": row.index, **fields})
                 case Entry():
-                    told = {"kind": row.kind, "digest": row.digest, "about": plain(row.about), "owner": owner}
-                    place = {
-                        "_id": self._name(row.part, row.number),
-                        "run": key,
-                        "part": row.part,
-                        "number": row.number,
-                    }
-                    self._entries.append({**place, **told, **self._blob(row.answer)})
+                    blob = self._blob(row.answer)
+                    name = self._name(row.part, row.number)
+                    place = {"part": row.part, "number": row.number}
+                    told = {"kind": row.kind, "digest": row.digest, "about": plain(row.about)}
+                    self._checksums[name] = checksum(**place, **told, packed=blob.fields["packed"], data=blob.data)
+                    self._entries.append({"_id": name, "run": key, **place, **told, "owner": owner, **blob.fields})
 
-    def write(self, server: MongoServer, run_id: str) -> None:
-        """Attempts first, entries last: an entry that can be read is whole, and what was paid for it is known."""
+    def write(self, server: MongoServer, run_id: str, tail: Tail) -> Tail:
+        """Write attempts that begin, then entries with what was paid for them, then the rest.
+
+        An entry that can be read is whole, and an answer is never lost while its attempt is known to have ended.
+        `tail`: the end of the writer's chain; returns the new one.
+        """
         _insert(server, "attempts", self._sent, run_id)
-        self._end(server, run_id)
         for blob in self._blobs:
             blob.write_chunks(server)
+        tail = self._insert_entries(server, run_id, tail)
+        self._end(server, run_id)
         for document in self._kept:
             before = server["candidates"].find_one({"_id": document["_id"]})
             server["candidates"].replace_one({"_id": document["_id"]}, document, upsert=True)
             if before is not None and before["chunks"] and before["blob"] != document["blob"]:
                 server["chunks"].delete_many({"_id": {"$in": chunk_names(before)}})
-        _insert(server, "entries", self._entries, run_id)
+        return tail
+
+    def _insert_entries(self, server: MongoServer, run_id: str, tail: Tail) -> Tail:
+        """Insert the entries behind the end of their writer's chain, those that an earlier try left out."""
+        left = self._entries
+        while left:
+            ends = list(self._chain(left, tail))
+            there = _insert_once(server, "entries", left, run_id)
+            if there is None:
+                return ends[-1]
+            inserted, found = there
+            tail = max([tail, *ends[:inserted], *map(_tail_of, found.values())], key=lambda end: end.length)
+            left = [document for document in left[inserted:] if document["_id"] not in found]
+        return tail
+
+    def _chain(self, documents: Iterable[Document], tail: Tail) -> Iterator[Tail]:
+        """Give each its place behind `tail`; yields the end of the chain after each."""
+        for document in documents:
+            seal = self._checksums[document["_id"]]
+            if document["kind"] == STOP:  # it may be deleted
+                document |= {"seq": None, "link": link(FIRST, seal).hex()}
+            else:
+                tail = tail.grown(seal)
+                document |= {"seq": tail.length - 1, "link": tail.link.hex()}
+            yield tail
 
     def _name(self, *numbers: str | int) -> str:
         return "/".join(map(str, (self._key, *numbers)))
 
-    def _blob(self, data: bytes, *, readable: bool = False) -> Document:
+    def _blob(self, data: bytes, *, readable: bool = False) -> Blob:
         blob = Blob(data, readable=readable)
         self._blobs.append(blob)
-        return blob.fields
+        return blob
 
     def _end(self, server: MongoServer, run_id: str) -> None:
         if not self._ended:
@@ -138,26 +175,45 @@ class Prepared:
                 raise JournalError(f"run {run_id}: attempt {ended.part} {ended.number} {ended.attempt} was never sent")
 
 
+def _tail_of(document: Document) -> Tail:
+    """The end of its writer's chain when this entry was written."""
+    seq = document.get("seq")
+    return Tail() if seq is None else Tail(seq + 1, bytes.fromhex(document["link"]))
+
+
 def _insert(server: MongoServer, collection: str, documents: Sequence[Document], run_id: str) -> None:
     """Insert in order, over what an earlier try of the same owner left. Raises `NumberTaken` at a foreign document."""
     left = list(documents)
-    while left:
-        try:
-            server[collection].insert_many(left)
-        except BulkWriteError as error:
-            failed = error.details.get("writeErrors") or [{}]
-            if failed[0].get("code") != DUPLICATE:
-                raise
-            left = left[failed[0]["index"] :]
-            there = {found["_id"]: found for found in server[collection].find({"_id": {"$in": _ids(left)}})}
-            for document in left:
-                found = there.get(document["_id"], document)
-                if any(found[name] != document[name] for name in SAME[collection]):
-                    where = document["_id"].partition("/")[2].replace("/", " ")
-                    raise NumberTaken(f"run {run_id}: another process has written {where} of {collection}") from None
-            left = [document for document in left if document["_id"] not in there]
-        else:
-            return
+    while left and (there := _insert_once(server, collection, left, run_id)) is not None:
+        inserted, found = there
+        left = [document for document in left[inserted:] if document["_id"] not in found]
+
+
+def _insert_once(
+    server: MongoServer, collection: str, documents: Sequence[Document], run_id: str
+) -> tuple[int, dict[str, Document]] | None:
+    """Insert in order; None once all are in.
+
+    Else how many came in before one that was there, and which of the rest were there. Raises `NumberTaken` where one of
+    them is not ours.
+    """
+    try:
+        server[collection].insert_many(documents)
+    except BulkWriteError as error:
+        failed = error.details.get("writeErrors") or [{}]
+        if failed[0].get("code") != DUPLICATE:
+            raise
+        inserted: int = failed[0]["index"]
+    else:
+        return None
+    left = documents[inserted:]
+    there = {found["_id"]: found for found in server[collection].find({"_id": {"$in": _ids(left)}})}
+    for document in left:
+        found = there.get(document["_id"], document)
+        if any(found[name] != document[name] for name in SAME[collection]):
+            where = document["_id"].partition("/")[2].replace("/", " ")
+            raise NumberTaken(f"run {run_id}: another process has written {where} of {collection}") from None
+    return inserted, there
 
 
 def _ids(documents: Iterable[Document]) -> list[str]:

@@ -98,6 +98,8 @@ class MongoServer:
         if found is None:
             schema.update_one({"_id": "schema"}, {"$setOnInsert": {"version": SCHEMA_VERSION}}, upsert=True)
             return
+        if found["version"] < SCHEMA_VERSION:  # documents without the newer fields are read as they are
+            schema.update_one({"_id": "schema"}, {"$max": {"version": SCHEMA_VERSION}})
         if found["version"] > SCHEMA_VERSION:
             raise StoreTooNew(
                 f"the store {self.url} has version {found['version']}, this evolverpc knows {SCHEMA_VERSION}; "

@@ -2,11 +2,13 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import Attempt, Claim, Ended, Kept, Sent, StoredRun
 from protocol import JsonValue
 
@@ -69,8 +71,18 @@ def pack(data: bytes) -> tuple[bytes, bool]:
 
 
 def unpack(data: bytes, packed: bool) -> bytes:
-    """What was given to `pack`."""
-    return zlib.decompress(data) if packed else data
+    """What was given to `pack`. Raises `StoreDamaged`."""
+    with reading("compressed data"):
+        return zlib.decompress(data) if packed else data
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise `StoreDamaged` for data that cannot be decoded."""
+    try:
+        yield
+    except (ValueError, TypeError, zlib.error) as error:
+        raise StoreDamaged(f"the store is damaged: {what} cannot be read ({error})") from error
 
 
 def plain(text: str | None) -> str | None:
@@ -98,7 +110,8 @@ def run_record(run: StoredRun) -> Record:
 
 def run_of(record: Mapping[str, Any]) -> StoredRun:
     """The run of a record."""
-    values = {name: _read(name, record[name]) for name in RUN_FIELDS}
+    with reading(f"the record of run {record['id']}"):
+        values = {name: _read(name, record[name]) for name in RUN_FIELDS}
     return StoredRun(**values, claim=Claim(record["owner"], record["beat"]))
 
 
@@ -153,8 +166,9 @@ def kept_bytes(kept: Kept) -> bytes:
 
 
 def kept_of(data: bytes) -> Kept:
-    """The candidate of `kept_bytes`."""
-    return Kept(**json.loads(data))
+    """The candidate of `kept_bytes`. Raises `StoreDamaged`."""
+    with reading("a candidate"):
+        return Kept(**json.loads(data))
 
 
 def _laid_out(name: str, value: Any) -> Any:

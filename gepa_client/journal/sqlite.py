@@ -2,11 +2,13 @@
 
 import json
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
+from gepa_client.journal.chain import Link, checksum
 from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
 from gepa_client.journal.records import (
     attempt_of,
@@ -14,18 +16,25 @@ from gepa_client.journal.records import (
     kept_of,
     now,
     plain,
+    reading,
     rows_of_attempt,
     run_of,
     run_record,
     unpack,
 )
 from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
-from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, Prepared, insert_into
-
-PAGE = 512
+from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, UPGRADES, Prepared, insert_into
+from gepa_client.journal.store import PAGE, PAGE_BYTES
 
 _SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
 _SELECT_ATTEMPTS = f"SELECT rowid, {', '.join(ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 (our own column names)
+
+_PAGE_OF_ENTRIES = "FROM entries WHERE run = ? AND part = ? AND number >= ? ORDER BY number LIMIT ?"
+_SELECT_ENTRIES = (
+    "SELECT part, number, kind, digest, about, CASE WHEN LENGTH(answer) > ? THEN NULL ELSE answer END, LENGTH(answer),"
+    f" packed {_PAGE_OF_ENTRIES}"
+)
+_SELECT_LINKS = f"SELECT number, kind, digest, about, owner, packed, answer, seq, link {_PAGE_OF_ENTRIES}"
 
 _SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
     "COUNT(*), TOTAL(examples), TOTAL(unpriced), TOTAL(cost_usd),"
@@ -42,7 +51,7 @@ class SqliteStore:
 
     def __init__(self, path: str | Path, *, patience_s: float = PATIENCE_S) -> None:
         self.url = str(path)
-        self._file = SqliteFile(Path(path), SCHEMA, patience_s=patience_s)
+        self._file = SqliteFile(Path(path), SCHEMA, UPGRADES, patience_s=patience_s)
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         record = run_record(run)
@@ -115,18 +124,46 @@ class SqliteStore:
             lambda connection: prepared.write(connection, self._owned(connection, run_id, owner), run_id)
         )
 
-    def entries(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Entry]:
+    def entries(
+        self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
+    ) -> list[Entry]:
+        def work(connection: sqlite3.Connection) -> list[Entry]:
+            found: list[Entry] = []
+            size = 0
+            for row in connection.execute(
+                _SELECT_ENTRIES, [_or_any(largest), *self._page_of(connection, run_id, part, start, limit)]
+            ):
+                found.append(_entry(row, _or_any(largest)))
+                size += len(found[-1].answer)
+                if size >= PAGE_BYTES:
+                    break
+            return found
+
+        return self._file.read(work)
+
+    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Link]:
+        def work(connection: sqlite3.Connection) -> list[Link]:
+            found: list[Link] = []
+            size = 0
+            for row in connection.execute(_SELECT_LINKS, self._page_of(connection, run_id, part, start, limit)):
+                number, kind, digest, about, owner, packed, answer, seq, link = row
+                with reading(f"{part} {number}"):
+                    seal = checksum(part, number, kind, digest, about, packed=bool(packed), data=answer)
+                found.append(Link(number, owner, seq, link, seal))
+                size += len(answer)
+                if size >= PAGE_BYTES:
+                    break
+            return found
+
+        return self._file.read(work)
+
+    def chains(self, run_id: str) -> dict[str, int]:
         rows = self._file.read(
             lambda connection: connection.execute(
-                "SELECT part, number, kind, digest, about, answer, packed FROM entries"
-                " WHERE run = ? AND part = ? AND number >= ? ORDER BY number LIMIT ?",
-                [self._key(connection, run_id), part, start, limit],
+                "SELECT owner, length FROM chains WHERE run = ?", [self._key(connection, run_id)]
             ).fetchall()
         )
-        return [
-            Entry(part_, number, kind, digest, about, unpack(answer, packed))
-            for part_, number, kind, digest, about, answer, packed in rows
-        ]
+        return dict(rows)
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
         rows = self._file.read(
@@ -235,6 +272,11 @@ class SqliteStore:
             yield from rows
             after = rows[-1][0]
 
+    def _page_of(
+        self, connection: sqlite3.Connection, run_id: str, part: str, start: int, limit: int
+    ) -> tuple[int, str, int, int]:
+        return self._key(connection, run_id), part, start, limit
+
     def _key(self, connection: sqlite3.Connection, run_id: str) -> int:
         row = connection.execute("SELECT key FROM runs WHERE id = ?", [run_id]).fetchone()
         if row is None:
@@ -250,6 +292,20 @@ class SqliteStore:
 
     def _no_such_run(self, run_id: str) -> NoSuchRun:
         return NoSuchRun(f"{self.url} holds no run {run_id}")
+
+
+def _or_any(largest: int | None) -> int:
+    return sys.maxsize if largest is None else largest
+
+
+def _entry(row: Sequence[Any], largest: int) -> Entry:
+    part, number, kind, digest, about, answer, size, packed = row
+    if answer is not None:
+        answer = unpack(answer, packed)
+        size = len(answer)
+    if size > largest:
+        return Entry(part, number, kind, digest, about, b"", size)
+    return Entry(part, number, kind, digest, about, answer)
 
 
 def _set(connection: sqlite3.Connection, key: int, record: dict[str, Any]) -> None:

@@ -4,12 +4,12 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
+from gepa_client.errors import JournalError, StoreDamaged, StoreTooNew, StoreUnavailable
 from gepa_client.journal.store import SCHEMA_VERSION
 
 APPLICATION_ID = 0x45565250  # "EVRP": tells our file from somebody else's database
@@ -29,14 +29,16 @@ class SqliteFile:
     file is no database of ours.
     """
 
-    def __init__(self, path: Path, schema: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, path: Path, schema: str, upgrades: Mapping[int, Sequence[str]], *, patience_s: float = PATIENCE_S
+    ) -> None:
         self.path = path
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._closed = False
         self._connection = self._open()
         try:
-            self._retried(lambda: self._prepare(schema))
+            self._retried(lambda: self._prepare(schema, upgrades))
         except BaseException:
             self._connection.close()
             raise
@@ -71,7 +73,7 @@ class SqliteFile:
                 self.path, timeout=min(BUSY_S, self._patience_s), isolation_level=None, check_same_thread=False
             )
 
-    def _prepare(self, schema: str) -> None:
+    def _prepare(self, schema: str, upgrades: Mapping[int, Sequence[str]]) -> None:
         connection = self._connection
         self._transaction("BEGIN", self._check_version)
         # Asked for only where needed: changing the mode wants the file to itself.
@@ -84,6 +86,8 @@ class SqliteFile:
         connection.execute("PRAGMA foreign_keys = ON")
         if self._version(connection) == 0:
             self._transaction("BEGIN IMMEDIATE", lambda open_: self._create(open_, schema))
+        elif self._version(connection) < SCHEMA_VERSION:
+            self._transaction("BEGIN IMMEDIATE", lambda open_: self._upgrade(open_, upgrades))
 
     def _create(self, connection: sqlite3.Connection, schema: str) -> None:
         self._check_version(connection)  # another process may have been here first
@@ -92,6 +96,12 @@ class SqliteFile:
         for statement in schema.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _upgrade(self, connection: sqlite3.Connection, upgrades: Mapping[int, Sequence[str]]) -> None:
+        for version in range(self._version(connection), SCHEMA_VERSION):  # none where another process was first
+            for statement in upgrades[version]:
+                connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _version(self, connection: sqlite3.Connection) -> int:
@@ -146,8 +156,9 @@ class SqliteFile:
             if code in _PASSING:
                 raise StoreUnavailable(f"the store {self.path} {_PASSING[code]} ({error})") from error
             if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
-                raise JournalError(
-                    f"{self.path} is not a database, or is damaged ({error}); choose another file with --store"
+                raise StoreDamaged(
+                    f"{self.path} is not a database, or is damaged ({error}); choose another file with --store, or put "
+                    "back a copy of it"
                 ) from error
             raise JournalError(f"the store {self.path}: {error}") from error
         except OverflowError as error:  # of the Python module: a number of more than 64 bits

@@ -2,10 +2,12 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.entries import Ended, Entry, Kept, Row, Sent
+from gepa_client.journal.chain import FIRST, Tail, checksum, link
+from gepa_client.journal.entries import STOP, Ended, Entry, Kept, Row, Sent
 from gepa_client.journal.records import (
     ENDED_FIELDS,
     RUN_FIELDS,
@@ -26,9 +28,13 @@ CREATE TABLE runs (
 CREATE TABLE entries (
     run INTEGER NOT NULL REFERENCES runs, part TEXT NOT NULL, number INTEGER NOT NULL,
     kind TEXT NOT NULL, digest TEXT NOT NULL, about TEXT NOT NULL, owner TEXT NOT NULL,
-    packed INTEGER NOT NULL, answer BLOB NOT NULL,
+    packed INTEGER NOT NULL, answer BLOB NOT NULL, seq INTEGER, link BLOB,
     UNIQUE (run, part, number)
 );
+CREATE TABLE chains (
+    run INTEGER NOT NULL REFERENCES runs, owner TEXT NOT NULL, length INTEGER NOT NULL, link BLOB NOT NULL,
+    PRIMARY KEY (run, owner)
+) WITHOUT ROWID;
 CREATE TABLE attempts (
     run INTEGER NOT NULL REFERENCES runs, part TEXT NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL,
     kind TEXT NOT NULL, endpoint TEXT NOT NULL, instance TEXT,
@@ -42,10 +48,21 @@ CREATE TABLE candidates (
 )
 """
 
+UPGRADES = {
+    1: (
+        "ALTER TABLE entries ADD COLUMN seq INTEGER",
+        "ALTER TABLE entries ADD COLUMN link BLOB",
+        "CREATE TABLE chains (run INTEGER NOT NULL REFERENCES runs, owner TEXT NOT NULL, length INTEGER NOT NULL,"
+        " link BLOB NOT NULL, PRIMARY KEY (run, owner)) WITHOUT ROWID",
+    )
+}
+"""Statements that make a store of the next version from one of this version."""
+
 RUN_COLUMNS = (*RUN_FIELDS, "owner", "beat")
 ATTEMPT_COLUMNS = (*SENT_FIELDS, *ENDED_FIELDS)
 OWNED_COLUMNS = ("run", *ATTEMPT_COLUMNS, "owner")
 ENTRY_COLUMNS = ("run", "part", "number", "kind", "digest", "about", "owner", "packed", "answer")
+_FIND_ENTRY = f"SELECT 1 FROM entries WHERE {' AND '.join(f'{name} IS ?' for name in ENTRY_COLUMNS)}"  # noqa: S608 (our own column names)
 
 _END = f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in ENDED_FIELDS)}"  # noqa: S608 (our own column names)
 
@@ -57,7 +74,7 @@ class Prepared:
         self._owner = owner
         self._sent: list[dict[str, Any]] = []
         self._ended: list[Ended] = []
-        self._entries: list[tuple[Any, ...]] = []
+        self._entries: list[_Entry] = []
         self._kept: list[tuple[int, bool, bytes]] = []
         for row in rows:
             match row:
@@ -71,19 +88,50 @@ class Prepared:
                 case Entry():
                     answer, packed = pack(row.answer)
                     about = plain(row.about)
-                    self._entries.append((row.part, row.number, row.kind, row.digest, about, owner, packed, answer))
+                    fields = (row.part, row.number, row.kind, row.digest, about)
+                    seal = checksum(*fields, packed=packed, data=answer)
+                    self._entries.append(_Entry((*fields, owner, packed, answer), seal, chained=row.kind != STOP))
 
     def write(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
         """Insert them all. Raises `NumberTaken`, and `JournalError` for an end without a beginning."""
         sent = [[key, *(record[name] for name in (*ATTEMPT_COLUMNS, "owner"))] for record in self._sent]
         self._insert(connection, "attempts", OWNED_COLUMNS, ("run", "part", "number", "attempt"), sent, run_id)
         self._end(connection, key, run_id)
-        entries = [[key, *entry] for entry in self._entries]
-        self._insert(connection, "entries", ENTRY_COLUMNS, ("run", "part", "number"), entries, run_id)
+        self._insert_entries(connection, key, run_id)
         connection.executemany(
             "INSERT INTO candidates (run, number, packed, body) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (run, number) DO UPDATE SET packed = excluded.packed, body = excluded.body",
             [(key, *kept) for kept in self._kept],
+        )
+
+    def _insert_entries(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
+        if not self._entries:
+            return
+        connection.execute("SAVEPOINT entries")
+        try:
+            self._chain(connection, key, self._entries)
+        except sqlite3.IntegrityError:  # a repeat of our own, or another driver's
+            connection.execute("ROLLBACK TO entries")
+            self._chain(connection, key, [each for each in self._entries if _is_new(connection, key, run_id, each)])
+        connection.execute("RELEASE entries")
+
+    def _chain(self, connection: sqlite3.Connection, key: int, entries: "Sequence[_Entry]") -> None:
+        """Insert them behind the end of their writer's chain."""
+        owner = self._owner
+        found = connection.execute("SELECT length, link FROM chains WHERE run = ? AND owner = ?", [key, owner])
+        tail = Tail(*(found.fetchone() or ()))
+        rows: list[tuple[Any, ...]] = []
+        for entry in entries:
+            if entry.chained:
+                tail = tail.grown(entry.checksum)
+                rows.append((key, *entry.values, tail.length - 1, tail.link))
+            else:
+                rows.append((key, *entry.values, None, link(FIRST, entry.checksum)))
+        connection.executemany(_INSERT_ENTRY, rows)
+        connection.execute(
+            "INSERT INTO chains (run, owner, length, link) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (run, owner) DO UPDATE SET length = excluded.length, link = excluded.link",
+            [key, owner, tail.length, tail.link],
         )
 
     def _insert(
@@ -124,6 +172,29 @@ class Prepared:
                 raise JournalError(f"run {run_id}: attempt {ended.part} {ended.number} {ended.attempt} was never sent")
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry's values in the order of `ENTRY_COLUMNS` without the run. `chained`: False if it may be deleted."""
+
+    values: tuple[Any, ...]
+    checksum: bytes
+    chained: bool
+
+
+def _is_new(connection: sqlite3.Connection, key: int, run_id: str, entry: _Entry) -> bool:
+    """Whether nothing is there yet. Raises `NumberTaken` where something else is."""
+    part, number = entry.values[:2]
+    where = "WHERE run = ? AND part = ? AND number = ?"
+    if connection.execute(f"SELECT 1 FROM entries {where}", [key, part, number]).fetchone() is None:  # noqa: S608 (constant)
+        return True
+    if connection.execute(_FIND_ENTRY, [key, *entry.values]).fetchone() is None:
+        raise NumberTaken(f"run {run_id}: another process has written {part} {number} of entries")
+    return False
+
+
 def insert_into(table: str, columns: Sequence[str]) -> str:
     """A statement that inserts one row."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 (our own names)
+
+
+_INSERT_ENTRY = insert_into("entries", (*ENTRY_COLUMNS, "seq", "link"))

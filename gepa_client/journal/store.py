@@ -3,9 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from gepa_client.journal.chain import Link
 from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version 1 had no chains: what it wrote is read without being checked."""
+
+PAGE = 512
+PAGE_BYTES = 8 << 20
+"""A page ends at either."""
 
 
 class Store(Protocol):
@@ -59,8 +65,21 @@ class Store(Protocol):
         """
         ...
 
-    def entries(self, run_id: str, part: str, start: int = 0, limit: int = 512) -> list[Entry]:
-        """Entries of a part with numbers from `start` on, in order, at most `limit`."""
+    def entries(
+        self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
+    ) -> list[Entry]:
+        """Entries of a part with numbers from `start` on, in order: at most `limit`, about `PAGE_BYTES` of answers.
+
+        Empty only where there are no more. Answers of more than `largest` bytes are left out (`Entry.omitted`).
+        """
+        ...
+
+    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Link]:
+        """The same entries' places in the chains of their writers."""
+        ...
+
+    def chains(self, run_id: str) -> dict[str, int]:
+        """How many entries each writer has chained, by owner; the store may hold a few more."""
         ...
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:

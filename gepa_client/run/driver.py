@@ -20,6 +20,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import Heartbeat, take
 from gepa_client.journal.opening import named_store, open_store
 from gepa_client.journal.redact import Secrets
+from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.spend import Spend
 from gepa_client.journal.store import Store
 from gepa_client.journal.tape import StoredTape
@@ -219,6 +220,8 @@ class _Drive:
     # --- with everything in place ------------------------------------------------------------------------------------
 
     def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
+        if resumed:
+            check_sound(self.store, run.id)
         tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
         journal = Journal(
             run.id, tape, spend, self.halt, self.secrets, inherited=_inherited(run), metered=self.job.gateway
@@ -356,6 +359,7 @@ def _wished(wish: str) -> Interrupted:
 def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
     """Tell a recorded run again, from its record alone."""
     run = store.run(job.run_id)
+    check_sound(store, run.id)
     # a tracker has heard of the run once
     config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
     tape = StoredTape(store, run.id, job.owner, halt.pull, reads_only=True)

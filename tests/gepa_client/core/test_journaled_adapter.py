@@ -1,6 +1,7 @@
 """The adapter with a journal in a real store: what is recorded is neither sent nor run again."""
 
 import asyncio
+import sqlite3
 import threading
 
 import gepa
@@ -343,3 +344,23 @@ def test_a_failed_call_ends_the_batch_after_what_is_in_flight_and_the_first_fail
 class Silent:
     def log(self, message):
         pass
+
+
+def test_an_answer_whose_entry_was_never_written_is_collected_and_its_cost_counts_once(server, store):
+    def work(adapter):
+        scores = adapter.evaluate(rows(4), SEED).scores
+        return scores, adapter.journal.spend.cost_usd
+
+    server.evaluate_one = lambda _, example, __: server.ok(example.data["n"] / 4, usage={"cost_usd": 0.25})
+    first = in_a_process(server, store, work)
+    with sqlite3.connect(store.url) as connection:  # killed after the attempts' ends were written
+        connection.execute("DELETE FROM entries")
+    connection.close()
+    assert in_a_process(server, store, work) == first
+    assert server.runs.total() == 4
+    server.forget("second")
+    with sqlite3.connect(store.url) as connection:
+        connection.execute("DELETE FROM entries WHERE number > 1")
+    connection.close()
+    assert in_a_process(server, store, work) == (first[0], 1.5)
+    assert server.runs.total() == 6

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from gepa_client.journal import Store
-from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.journal.entries import SEARCH, Entry, Row
 from tests.gepa_client.journal.rows_of_runs import OWNER, RUN, driven, ended, entry, sent
 
 MANY = 20_000
@@ -26,7 +26,10 @@ def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable
     ]
     store.write(RUN.id, OWNER, rows)
     store.write(RUN.id, OWNER, rows)
-    assert [found.answer for found in another().entries(RUN.id, SEARCH)] == [b"1", huge, huge[:2_000_000], b"3"]
+    answers = [row.answer for row in another().rows(RUN.id) if isinstance(row, Entry)]
+    assert answers == [b"1", huge, huge[:2_000_000], b"3"]
+    left_out = [(found.answer, found.omitted) for found in store.entries(RUN.id, SEARCH, largest=1000)]
+    assert left_out == [(b"1", 0), (b"", 40_000_000), (b"", 2_000_000), (b"3", 0)]
     store.drop(RUN.id, SEARCH, "stop")
     assert [found.number for found in store.entries(RUN.id, SEARCH)] == [0, 2, 3]
 

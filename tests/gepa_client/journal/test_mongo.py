@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from pymongo import MongoClient
+from pymongo.collection import Collection
 
 from gepa_client.errors import JournalError, NumberTaken, StoreTooNew, StoreUnavailable
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.mongo import MongoStore
 from gepa_client.journal.mongo_server import without_secrets
+from gepa_client.journal.soundness import damage
 from tests.gepa_client.journal.cutting_proxy import cutting
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, run, sent
@@ -150,6 +152,25 @@ def test_a_write_whose_reply_was_lost_is_told_from_a_foreign_one(process: MongoP
         with pytest.raises(NumberTaken):
             store.write(RUN.id, "another", [entry(0)])
         store.close()
+
+
+def test_a_writer_killed_before_it_ends_attempts_has_written_their_entries(
+    mongo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    store = MongoStore(mongo_url)
+    driven(store)
+    store.write(RUN.id, OWNER, [sent(0)])
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Collection, "bulk_write", killed)  # what ends attempts
+        store.write(RUN.id, OWNER, [ended(0), entry(0)])
+    assert store.entries(RUN.id, SEARCH) == [entry(0)]
+    assert [attempt.outcome for attempt in store.attempts(RUN.id, SEARCH)] == [None]
+    assert store.chains(RUN.id) == {}
+    assert damage(store, RUN.id) is None
+    store.close()
 
 
 def test_a_claim_or_a_run_whose_reply_was_lost_is_ours_all_the_same(process: MongoProcess) -> None:

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -370,3 +372,33 @@ def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them
     assert [event["score"] for event in told.events if event["event"] == "tested"] == [
         event["score"] for event in more.events if event["event"] == "tested"
     ]
+
+
+def test_a_damaged_journal_is_not_resumed_but_forked_from_what_is_sound(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    words = program()
+    first = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--json")
+    run_id = first.event("started")["run_id"]
+    path = tmp_path / "runs" / "evolverpc.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        query = "SELECT digest FROM entries WHERE part = 'search' AND number = 40"
+        digest = connection.execute(query).fetchone()[0].encode()
+    content = path.read_bytes()
+    assert content.count(digest) == 1
+    path.write_bytes(content.replace(digest, bytes(8) + digest[8:]))
+    before = len(words.calls("evaluate"))
+    for refused in (cli("resume", run_id, "--max-metric-calls", 90), cli("replay", run_id)):
+        assert refused.status == 2
+        assert "Traceback" not in refused.stderr
+        advice = re.search(rf"gepa-client fork {run_id} --at (\d+)", refused.stderr)
+        assert advice is not None
+        at = int(advice[1])
+        assert at == 40
+    assert len(words.calls("evaluate")) == before
+    assert cli("fork", run_id, "--at", at + 1).status == 2
+    forked = cli("fork", run_id, "--at", at, "--json")
+    assert forked.status == 0, forked.stderr
+    more = cli("resume", json.loads(forked.stdout)["id"], "--max-metric-calls", 60, "--json")
+    assert more.status == 0, more.stdout
+    assert more.event("finished")["status"] == "completed"
+    assert found(more) == found(first)

@@ -1,0 +1,114 @@
+"""Entries that were altered or lost in a store are found, and what is sound below them is reported."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from gepa_client.errors import StoreDamaged
+from gepa_client.journal import Store
+from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.soundness import check_sound, damage
+from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, driven, entry, run
+
+Change = Callable[[str, str], None]
+"""Runs SQL, and for MongoDB does the same to the documents of entries."""
+
+
+@pytest.fixture
+def written(store: Store) -> Store:
+    """A run of two drivers, its entries out of order, with a stop that was deleted and one that is there."""
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(number, part="start") for number in range(4)])
+    store.write(RUN.id, OWNER, [entry(number) for number in (3, 1, 0, 2)])
+    store.write(RUN.id, OWNER, [entry(4, kind="stop")])
+    store.drop(RUN.id, SEARCH, "stop")
+    store.release(RUN.id, OWNER)
+    assert store.claim(RUN.id, store.run(RUN.id).claim, "second", DRIVER)
+    store.write(RUN.id, "second", [entry(number, b'"%d"' % number) for number in range(4, 300)])
+    store.write(RUN.id, "second", [entry(4)][:0])
+    store.write(RUN.id, "second", [entry(300, b'"' + b"long " * 9000 + b'"'), entry(310, kind="stop")])
+    return store
+
+
+def change(url: str, sql: str, documents: Callable[[Any], object]) -> None:
+    if "://" in url:
+        with MongoClient[dict[str, object]](url) as client:
+            documents(client.get_default_database()["entries"])
+    else:
+        with closing(sqlite3.connect(url)) as connection:
+            connection.execute(sql)
+            connection.commit()
+
+
+def test_a_journal_as_it_was_written_is_sound(written: Store) -> None:
+    assert damage(written, RUN.id) is None
+    check_sound(written, RUN.id)
+
+
+def test_a_repeated_write_leaves_the_chain_whole(store: Store) -> None:
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(0), entry(1)])
+    store.write(RUN.id, OWNER, [entry(0), entry(1), entry(2)])
+    store.write(RUN.id, OWNER, [entry(2), entry(3), entry(1)])
+    assert store.chains(RUN.id) == {OWNER: 4}
+    assert damage(store, RUN.id) is None
+
+
+def test_a_copy_of_a_run_is_sound(written: Store) -> None:
+    written.create(run("copy"), list(written.rows(RUN.id)))
+    assert damage(written, "copy") is None
+    assert sum(written.chains("copy").values()) == 305
+
+
+def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Store, store_url: str) -> None:
+    change(
+        store_url,
+        "UPDATE entries SET answer = CAST('\"40.\"' AS BLOB) WHERE part = 'search' AND number IN (40, 77)",
+        lambda entries: entries.update_many(
+            {"part": "search", "number": {"$in": [40, 77]}}, {"$set": {"data": b'"4."'}}
+        ),
+    )
+    found = damage(written, RUN.id)
+    assert found is not None
+    assert (found.altered, found.lost, found.usable, found.entries) == ([("search", 40), ("search", 77)], 0, 40, 306)
+    with pytest.raises(StoreDamaged, match=f"304 of its 306 entries are sound.*gepa-client fork {RUN.id} --at 40"):
+        check_sound(written, RUN.id)
+
+
+def test_lost_entries_are_found_even_at_the_end(written: Store, store_url: str) -> None:
+    change(
+        store_url,
+        "DELETE FROM entries WHERE part = 'search' AND number >= 250",
+        lambda entries: entries.delete_many({"part": "search", "number": {"$gte": 250}}),
+    )
+    found = damage(written, RUN.id)
+    assert found is not None
+    assert (found.altered, found.lost, found.usable) == ([], 51, 250)
+
+
+def test_an_altered_row_of_the_data_leaves_the_whole_search_usable(written: Store, store_url: str) -> None:
+    change(
+        store_url,
+        "UPDATE entries SET digest = 'x' WHERE part = 'start' AND number = 3",
+        lambda entries: entries.update_one({"part": "start", "number": 3}, {"$set": {"digest": "x"}}),
+    )
+    found = damage(written, RUN.id)
+    assert found is not None
+    assert (found.altered, found.usable) == ([("start", 3)], 311)
+
+
+def test_an_answer_that_cannot_be_decompressed_is_found(written: Store, store_url: str) -> None:
+    change(
+        store_url,
+        "UPDATE entries SET answer = ZEROBLOB(LENGTH(answer)) WHERE number = 300",
+        lambda entries: entries.update_one({"number": 300}, {"$set": {"data": bytes(20)}}),
+    )
+    with pytest.raises(StoreDamaged):
+        written.entries(RUN.id, SEARCH, 300)
+    found = damage(written, RUN.id)
+    assert found is not None
+    assert found.usable == 300
