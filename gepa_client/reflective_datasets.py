@@ -12,6 +12,7 @@ from gepa_client.images import with_images
 from gepa_client.journal.entries import REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, Slot
 from gepa_client.journal.requests import other_request
+from gepa_client.recorded_output import whole
 from gepa_client.rpc import RpcClient
 from gepa_client.window import Item, Window, instance_of
 from protocol import Candidate, DiscoverResult, JsonValue
@@ -44,7 +45,7 @@ class ReflectiveDatasets:
             ProgramFailed: the program could not make them; that is recorded too.
             Interrupted, RpcError, ClientError: nothing came of it.
         """
-        told = [[trajectory.row.digest, _without_trace(trajectory.scored)] for trajectory in traced]
+        told = [[trajectory.row.digest, _without_trace(whole(trajectory.scored))] for trajectory in traced]
         request = other_request(
             REFLECTIVE_DATASET,
             f"make a reflective dataset of {len(traced)} examples for {', '.join(components)}",
@@ -81,7 +82,7 @@ class ReflectiveDatasets:
         instances = {instance for one in traced if (instance := instance_of(one.result)) is not None}
         batch = {
             "batch": [trajectory.row.wire for trajectory in traced],
-            "results": [trajectory.result for trajectory in traced],
+            "results": [whole(trajectory.result) for trajectory in traced],
         }
         params = {"candidate": candidate, "eval_batch": batch, "components_to_update": components}
         return await self._ask_to_make(slot, params, Pin(min(instances) if instances else None))

@@ -16,6 +16,7 @@ from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal, Slot, first_failure
 from gepa_client.journal.requests import digest_of, evaluate_request
 from gepa_client.model_prices import Prices, priced
+from gepa_client.recorded_output import held
 from gepa_client.rows import AnyRow
 from gepa_client.rpc import RpcClient
 from protocol import Candidate, DiscoverResult
@@ -90,7 +91,7 @@ class Window:
         for item in items:
             own = slots[position : position + len(item.rows)]
             position += len(item.rows)
-            into: Results = [slot.answer if slot.recorded else {} for slot in own]
+            into: Results = [held(self.journal, slot, slot.answer) if slot.recorded else {} for slot in own]
             evaluated.append(into)
             batches += [(batch, into) for batch in self._batches(item, own, into)]
         if batches:
@@ -157,8 +158,8 @@ class Window:
                 raise
             # what is recorded of a batch that must run as a whole stays what GEPA sees
             seen = self.journal.record(*((slot, results[at]) for at, slot in fresh))
-            for (at, _), result in zip(fresh, seen, strict=True):
-                into[batch.at[at]] = result
+            for (at, slot), result in zip(fresh, seen, strict=True):
+                into[batch.at[at]] = held(self.journal, slot, result)
                 self._tell(batch.item.rows[batch.at[at]], result)
             self.journal.spend.done(EVALUATE, len(fresh))
 

@@ -1,7 +1,9 @@
 """`gepa-client export RUN`: everything a store keeps of a run, as one JSON file that another store can take in."""
 
-import json
 import os
+import sys
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,8 @@ import typer
 
 from gepa_client.cli.console import make, safe_line, say
 from gepa_client.cli.stored import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
-from gepa_client.journal.transfer import export_run
+from gepa_client.journal.transfer import exported
+from gepa_client.text import plain_json
 
 STDOUT = "-"
 
@@ -27,16 +30,18 @@ def export(
         path = Path(output or f"{found.id}.json")
         if output != STDOUT and path.exists():
             refuse(f"{path} is there already, and nothing is written over: give another --output")
-        document = export_run(kept, found.id)
-    if output == STDOUT:
-        print_json(document)
-        return
-    try:
-        size = _write(path, json.dumps(document, ensure_ascii=False) + "\n")
-    except FileExistsError:
-        refuse(f"{path} is there already, and nothing is written over: give another --output")
-    except OSError as error:
-        refuse(f"{path} cannot be written: {error.strerror or error}")
+        pieces = chain(exported(kept, found.id), ["\n"])
+        if output == STDOUT:
+            for piece in pieces:
+                sys.stdout.write(plain_json(piece))
+            sys.stdout.flush()
+            return
+        try:
+            size = _write(path, pieces)
+        except FileExistsError:
+            refuse(f"{path} is there already, and nothing is written over: give another --output")
+        except OSError as error:
+            refuse(f"{path} cannot be written: {error.strerror or error}")
     if as_json:
         print_json({"run": found.id, "file": str(path), "bytes": size})
         return
@@ -45,14 +50,15 @@ def export(
     say(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
 
 
-def _write(path: Path, text: str) -> int:
+def _write(path: Path, pieces: Iterable[str]) -> int:
     """Write a new file that its owner alone may read, whole or not at all; returns its size in bytes."""
-    data = text.encode("utf-8", "backslashreplace")
+    size = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            for piece in pieces:
+                size += file.write(piece.encode("utf-8", "backslashreplace"))
     except BaseException:
         path.unlink()
         raise
-    return len(data)
+    return size

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -49,6 +50,10 @@ class Slot:
     """The number of the last attempt that was made for it."""
     claimed: set[int] = field(default_factory=set)
     """Attempts of an earlier process that a call of this one has taken over."""
+    size: int = 0
+    """Bytes of its answer, where it has one."""
+    read: Callable[[], bytes] | None = None
+    """Reads a recorded answer that was left in the store."""
 
     @property
     def recorded(self) -> bool:
@@ -65,7 +70,7 @@ class Slot:
         """The recorded answer."""
         if self.entry is None:
             raise LookupError(f"nothing is recorded at {self.number}")
-        answer: JsonValue = orjson.loads(self.entry.answer)
+        answer: JsonValue = orjson.loads(self.entry.answer if self.read is None else self.read())
         return answer
 
 
@@ -135,7 +140,11 @@ class Journal:
             self.gone_on()
             slots = [Slot(first + at, request) for at, request in enumerate(requests)]
             for slot in slots:
-                slot.entry = self._recorded(slot)
+                entry = slot.entry = self._recorded(slot)
+                if entry is not None:
+                    slot.size = entry.omitted or len(entry.answer)
+                if entry is not None and entry.omitted:
+                    slot.read = partial(self.tape.answer, self.part, slot.number)
             self.next_number += len(slots)
         return slots
 
@@ -211,6 +220,8 @@ class Journal:
         Call `settled` before GEPA does.
         """
         entries = [self._entry(slot, slot.request.kind, answer) for slot, answer in answers]
+        for (slot, _), entry in zip(answers, entries, strict=True):
+            slot.size = len(entry.answer)
         with self._lock:
             self._open -= {slot.number for slot, _ in answers}
         self.tape.write(*entries)

@@ -155,7 +155,7 @@ class MongoStore:
         where = {"run": self._key(run_id), "part": part, "number": {"$in": list(numbers)}}
 
         def work() -> list[Entry]:
-            return [self._entry(document) for document in self._server["entries"].find(where).sort("number", 1)]
+            return [self._entry(document, None) for document in self._server["entries"].find(where).sort("number", 1)]
 
         return self._server.tried(work)
 

@@ -15,6 +15,7 @@ from gepa_client.journal.records import ended_record, kept_bytes, pack, plain, s
 INLINE = 1 << 20
 CHUNK = 4 << 20
 DUPLICATE = 11000
+ENTRY_FIELDS = ("part", "number", "kind", "digest", "about")
 SAME = {
     "attempts": ("owner", "kind", "endpoint", "instance"),
     "entries": ("owner", "kind", "digest", "about", "packed", "size", "data"),
@@ -64,7 +65,7 @@ def content(server: MongoServer, document: Document) -> bytes:
 
 def stored(server: MongoServer, document: Document) -> bytes:
     """The bytes as they are stored. Raises `StoreDamaged` where chunks are gone."""
-    data = document["data"]
+    data: bytes | str | None = document["data"]
     if data is None:
         chunks = [server["chunks"].find_one({"_id": name}) for name in chunk_names(document)]
         data = b"".join(chunk["data"] for chunk in chunks if chunk is not None)
@@ -104,10 +105,10 @@ class Prepared:
                 case Entry():
                     blob = self._blob(row.answer)
                     name = self._name(row.part, row.number)
-                    place = {"part": row.part, "number": row.number}
-                    told = {"kind": row.kind, "digest": row.digest, "about": plain(row.about)}
-                    self._checksums[name] = checksum(**place, **told, packed=blob.fields["packed"], data=blob.data)
-                    self._entries.append({"_id": name, "run": key, **place, **told, "owner": owner, **blob.fields})
+                    values = (row.part, row.number, row.kind, row.digest, plain(row.about))
+                    self._checksums[name] = checksum(*values, packed=blob.fields["packed"], data=blob.data)
+                    named = dict(zip(ENTRY_FIELDS, values, strict=True))
+                    self._entries.append({"_id": name, "run": key, **named, "owner": owner, **blob.fields})
 
     def write(self, server: MongoServer, run_id: str, tail: Tail) -> Tail:
         """Write attempts that begin, then entries with what was paid for them, then the rest.

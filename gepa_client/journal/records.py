@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import Attempt, Claim, Ended, Kept, Sent, StoredRun
@@ -85,6 +85,10 @@ def reading(what: str) -> Iterator[None]:
         raise StoreDamaged(f"the store is damaged: {what} cannot be read ({error})") from error
 
 
+@overload
+def plain(text: str) -> str: ...
+@overload
+def plain(text: str | None) -> str | None: ...
 def plain(text: str | None) -> str | None:
     """Text that any store takes: a lone surrogate, which UTF-8 cannot say, becomes its escape."""
     return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -4,24 +4,36 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Protocol
 
-from gepa_client.errors import ClaimLost, Interrupted, JournalError, NumberTaken, StoreUnavailable
-from gepa_client.journal.entries import Attempt, Entry, Row
-from gepa_client.journal.store import Store
+from gepa_client.errors import ClaimLost, Interrupted, JournalError, NumberTaken, StoreDamaged, StoreUnavailable
+from gepa_client.journal.entries import EVALUATE, Attempt, Entry, Row
+from gepa_client.journal.store import PAGE, Store
 
 GROUP_S = 0.02
 """Seconds that rows may wait for others to share a commit, unless somebody waits for them."""
 
 GROUP_ROWS = 256
-PAGE = 512
+LARGEST_HELD = 64 << 10
+"""Bytes of an answer or an output that are held in memory once it is recorded; larger ones are read when asked for."""
 
 
 class Tape(Protocol):
     """Where a journal is read from and written to. May be used from any thread."""
 
+    keeps: bool
+    """Whether what is recorded can be read again."""
+
     def read(self, part: str, number: int) -> Entry | None:
-        """The entry of this number, None where there is none; to be asked in growing order."""
+        """The entry of this number, None if there is none; numbers are asked for in growing order.
+
+        The result of an example of more than `LARGEST_HELD` bytes is left out (`Entry.omitted`).
+        """
+        ...
+
+    def answer(self, part: str, number: int) -> bytes:
+        """The whole answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
         ...
 
     def goes_on(self, part: str, number: int) -> bool:
@@ -44,9 +56,15 @@ class Tape(Protocol):
 class NoTape:
     """Keeps nothing: a run that is not recorded."""
 
+    keeps = False
+
     def read(self, part: str, number: int) -> Entry | None:  # noqa: ARG002 - the interface's parameters
         """Nothing is recorded."""
         return None
+
+    def answer(self, part: str, number: int) -> bytes:
+        """Nothing is recorded."""
+        raise LookupError(f"nothing is recorded at {part} {number}")
 
     def goes_on(self, part: str, number: int) -> bool:  # noqa: ARG002 - the interface's parameters
         """Nothing is recorded."""
@@ -72,6 +90,8 @@ class StoredTape:
     A failure to write ends it: `on_failure` is told why, and nothing more is accepted, as GEPA must not see what is
     not recorded. `reads_only`: nothing is ever written, for a replay.
     """
+
+    keeps = True
 
     def __init__(
         self,
@@ -103,6 +123,10 @@ class StoredTape:
     def read(self, part: str, number: int) -> Entry | None:
         """The entry of this number; pages behind it are forgotten."""
         return self._part(part).read(number)
+
+    def answer(self, part: str, number: int) -> bytes:
+        """The whole answer of a recorded entry."""
+        return whole_answer(self._store, self._run_id, part, number)
 
     def goes_on(self, part: str, number: int) -> bool:
         """Whether anything was recorded at this number or beyond it before this process began."""
@@ -210,7 +234,10 @@ class _Pages:
     def read(self, number: int) -> Entry | None:
         while not self._at_end and self._read_to <= number:
             self._turn(number)
-        return self._entries.get(number)
+        entry = self._entries.get(number)
+        if entry is not None and entry.omitted and entry.kind != EVALUATE:
+            return replace(entry, answer=whole_answer(self._store, self._run_id, self._part, number), omitted=0)
+        return entry
 
     def goes_on(self, number: int) -> bool:
         self.read(number)
@@ -224,15 +251,22 @@ class _Pages:
         return self._attempts.get(number, [])
 
     def _turn(self, asked: int) -> None:
-        page = self._store.entries(self._run_id, self._part, self._read_to, PAGE)
+        page = self._store.entries(self._run_id, self._part, self._read_to, PAGE, largest=LARGEST_HELD)
         self._entries = {number: entry for number, entry in self._entries.items() if number >= asked}  # replayed
         for entry in page:
             self._entries[entry.number] = entry
             self._last = entry.number
-        if len(page) < PAGE:
-            self._at_end = True
-        else:
-            self._read_to = self._last + 1
+        self._read_to = self._last + 1
+        if len(page) < PAGE:  # decided now: later on there is what this process has written
+            self._at_end = not self._store.entries(self._run_id, self._part, self._read_to, 1, largest=0)
+
+
+def whole_answer(store: Store, run_id: str, part: str, number: int) -> bytes:
+    """The answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
+    found = store.entries(run_id, part, number, 1)
+    if not found or found[0].number != number:
+        raise StoreDamaged(f"the store {store.url} is damaged: {part} {number} of run {run_id} is gone")
+    return found[0].answer
 
 
 def _interruption(error: BaseException) -> Interrupted:

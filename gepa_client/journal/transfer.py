@@ -1,5 +1,6 @@
 """A whole run as one JSON document, to be kept or taken up in another store."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from typing import Any
@@ -27,29 +28,33 @@ def export_run(store: Store, run_id: str) -> dict[str, Any]:
 
     Raises `JournalError` for an answer that is not text.
     """
+    document: dict[str, Any] = json.loads("".join(exported(store, run_id)))
+    return document
+
+
+def exported(store: Store, run_id: str) -> Iterator[str]:
+    """The same as the text of one JSON document, a row at a time; never more of it in memory than a page of rows.
+
+    Raises: as `export_run`.
+    """
     run = store.run(run_id)
-    entries: list[dict[str, Any]] = []
-    attempts: dict[tuple[str, int, int], dict[str, Any]] = {}
-    candidates: list[dict[str, Any]] = []
-    for row in store.rows(run_id):
-        match row:
-            case Entry():
-                entries.append(_entry_out(row))
-            case Sent():
-                attempts[row.part, row.number, row.attempt] = asdict(row)
-            case Ended():
-                attempt = attempts[row.part, row.number, row.attempt]
-                attempt |= {name: getattr(row, name) for name in ENDED_WRITTEN}
-            case Kept():
-                candidates.append(asdict(row))
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "run": {name: getattr(run, name) for name in RUN_FIELDS},
-        "entries": entries,
-        "attempts": list(attempts.values()),
-        "candidates": candidates,
-    }
+    head = {"format": FORMAT, "version": VERSION, "run": {name: getattr(run, name) for name in RUN_FIELDS}}
+    yield _json(head).removesuffix("}")
+    separator = ""
+    missing = ["attempts", "entries", "candidates"]
+    end = ""
+    for name, value in _rows_out(store.rows(run_id)):
+        while name in missing:  # the first of its list, and those before it that are empty
+            yield f'{end},\n"{missing.pop(0)}":['
+            end = "]"
+            separator = ""
+        yield separator + _json(value)
+        separator = ",\n"
+    for name in missing:
+        yield f'{end},\n"{name}":['
+        end = "]"
+    yield end
+    yield "}"
 
 
 def import_run(store: Store, document: object) -> StoredRun:
@@ -85,8 +90,35 @@ def import_run(store: Store, document: object) -> StoredRun:
     return store.run(run.id)
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _rows_out(rows: Iterable[Row]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each row with the list it belongs to: attempts (an `Ended` follows its `Sent`), then entries, then candidates."""
+    attempt: dict[str, Any] | None = None
+    for row in rows:
+        if isinstance(row, Ended) and attempt is not None:
+            attempt |= {name: getattr(row, name) for name in ENDED_WRITTEN}
+            continue
+        if attempt is not None:
+            yield "attempts", attempt
+            attempt = None
+        match row:
+            case Sent():
+                attempt = asdict(row)
+            case Entry():
+                yield "entries", _entry_out(row)
+            case Kept():
+                yield "candidates", asdict(row)
+    if attempt is not None:
+        yield "attempts", attempt
+
+
 def _entry_out(entry: Entry) -> dict[str, Any]:
-    told = {field.name: getattr(entry, field.name) for field in fields(entry) if field.name != "answer"}
+    told = {
+        field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in ("answer", "omitted")
+    }
     try:
         value = orjson.loads(entry.answer)
         if orjson.dumps(value) == entry.answer:

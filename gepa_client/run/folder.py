@@ -1,6 +1,7 @@
 """The folder a run writes into: every file complete or absent, none of its names taken from a server."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,6 @@ def write_text(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON as `write_text` does; keys keep their order."""
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+def write_json(path: Path, value: Any, default: Callable[[object], Any] | None = None) -> None:
+    """Write JSON as `write_text` does; keys keep their order. `default`: as of `json.dumps`."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")

@@ -17,6 +17,7 @@ from gepa_client.errors import ClientError, Interrupted
 from gepa_client.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, Kept
 from gepa_client.litellm_model import LiteLLMModel, is_hopeless
+from gepa_client.recorded_output import named
 from gepa_client.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.rows import AnyRow, RowLoader
 from gepa_client.run import folder as files
@@ -263,6 +264,7 @@ class Optimization:
                 "val_rows": {str(row_id): row.id for row_id, row in zip(val.all_ids(), val.rows, strict=True)},
                 "test_scores": {str(index): score for index, score in tested.items()},
             },
+            default=named,
         )
         return [files.BEST_CANDIDATE, files.RESULT]
 

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import tracemalloc
 
 import gepa
 import orjson
@@ -364,3 +365,39 @@ def test_an_answer_whose_entry_was_never_written_is_collected_and_its_cost_count
     connection.close()
     assert in_a_process(server, store, work) == (first[0], 1.5)
     assert server.runs.total() == 6
+
+
+def test_large_outputs_stay_in_the_journal_and_are_read_when_asked_for(server, store):
+    size, count = 1 << 20, 40
+    server.capabilities = ["refs"]  # so that the server, in this process, keeps no answers
+    server.limits["max_concurrency"] = 2
+    server.evaluate_one = lambda _, example, __: server.ok(output=example.id + "x" * size)
+
+    def work(adapter):
+        tracemalloc.start()
+        try:
+            [batch] = adapter.batch_evaluate([(SEED, rows(count))], False)
+            blocks = [trace for trace in tracemalloc.take_snapshot().traces if trace.size >= size]
+        finally:
+            tracemalloc.stop()
+        assert len(blocks) < count / 2  # some are the server's, and of calls that have just ended
+        return [output.result()["output"] for output in batch.outputs[-2:]], [o.named() for o in batch.outputs]
+
+    live, names = in_a_process(server, store, work)
+    assert live == [f"{number}{'x' * size}" for number in (38, 39)]
+    assert names[7] == {"in_journal": {"run": RUN.id, "part": "search", "number": 7}}
+    assert in_a_process(server, store, work) == told_again(store, server, work) == (live, names)
+    assert server.runs.total() == count
+
+
+def test_a_reflective_dataset_of_large_outputs_is_made_of_whole_results_and_told_again(server, store):
+    server.evaluate_one = lambda _, example, __: server.ok(output=example.id * 100_000)
+
+    def work(adapter):
+        traced = adapter.evaluate(rows(3, 10), SEED, capture_traces=True)
+        return adapter.make_reflective_dataset(SEED, traced, ["system"])
+
+    live = in_a_process(server, store, work)
+    assert [record["Generated Outputs"] for record in live["system"]] == [f"{n}" * 100_000 for n in (10, 11, 12)]
+    assert in_a_process(server, store, work) == told_again(store, server, work) == live
+    assert len(server.called("make_reflective_dataset")) == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gepa_client import load_result
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import best_so_far, only_run, until
@@ -422,3 +423,21 @@ def test_json_output_shows_no_control_or_bidirectional_character(serve: Serve, c
     assert ended.status == 0, ended.stderr
     assert ended.event("candidate")["texts"] == {"rules": hostile}
     assert not set(hostile[1:]) & set(ended.stdout)
+
+
+def test_large_best_outputs_are_named_in_the_result_and_loaded_from_the_store(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    def long(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        return {**scored(data, candidate), "output": data["text"] * 20_000}
+
+    words = Script(datasets={"train": rows(6), "val": rows(4, 10)}, evaluate=long)
+    ended = cli("optimize", serve(words), "--max-metric-calls", 4, "--no-check")
+    assert ended.status == 0, ended.stderr
+    file = only_run(tmp_path) / "result.json"
+    assert file.stat().st_size < 20_000
+    outputs = json.loads(file.read_text())["best_outputs_valset"]
+    assert [output["in_journal"]["number"] for [[_, output]] in outputs.values()] == [0, 1, 2, 3]
+    loaded = load_result("last", str(tmp_path / "runs" / "evolverpc.db")).best_outputs_valset
+    assert loaded is not None
+    assert [output for [(_, output)] in loaded.values()] == [f"row {number}" * 20_000 for number in range(10, 14)]
