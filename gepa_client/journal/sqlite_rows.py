@@ -112,7 +112,11 @@ class Prepared:
             self._chain(connection, key, self._entries)
         except sqlite3.IntegrityError:  # a repeat of our own, or another driver's
             connection.execute("ROLLBACK TO entries")
-            self._chain(connection, key, [each for each in self._entries if _is_new(connection, key, run_id, each)])
+            left: dict[tuple[Any, ...], _Entry] = {}
+            for each in self._entries:
+                if left.setdefault(each.values[:2], each).values != each.values:
+                    raise _taken(run_id, each) from None
+            self._chain(connection, key, [each for each in left.values() if _is_new(connection, key, run_id, each)])
         connection.execute("RELEASE entries")
 
     def _chain(self, connection: sqlite3.Connection, key: int, entries: "Sequence[_Entry]") -> None:
@@ -188,8 +192,13 @@ def _is_new(connection: sqlite3.Connection, key: int, run_id: str, entry: _Entry
     if connection.execute(f"SELECT 1 FROM entries {where}", [key, part, number]).fetchone() is None:  # noqa: S608 (constant)
         return True
     if connection.execute(_FIND_ENTRY, [key, *entry.values]).fetchone() is None:
-        raise NumberTaken(f"run {run_id}: another process has written {part} {number} of entries")
+        raise _taken(run_id, entry)
     return False
+
+
+def _taken(run_id: str, entry: _Entry) -> NumberTaken:
+    part, number = entry.values[:2]
+    return NumberTaken(f"run {run_id}: another process has written {part} {number} of entries")
 
 
 def insert_into(table: str, columns: Sequence[str]) -> str:
