@@ -48,7 +48,7 @@ DEFECTS = (
     _defect("scalar_is_parse_error", "takes scalars for bad JSON", "jsonrpc.body.scalar"),
     _defect("reads_half_pairs", "reads half of a surrogate pair", "jsonrpc.parse.surrogate"),
     _defect("own_messages", "words JSON-RPC's errors by itself", "jsonrpc.error.message"),
-    _defect("no_reason", "gives no reason for what it cannot read", "jsonrpc.error.reason"),
+    _defect("unexplained", "gives no reason for what it cannot read", "jsonrpc.error.reason"),
     _defect("no_retryable", "never says whether to try again", "jsonrpc.error.retryable"),
     _defect("dies_of_bad_requests", "answers nothing more after a few bad requests", "jsonrpc.recovers"),
     # batch

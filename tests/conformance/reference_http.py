@@ -142,7 +142,7 @@ class Door:
 
     def wire(self, error: RpcError) -> dict[str, Any]:
         wire = error.to_wire()
-        if error.code in (ParseError.code, InvalidRequest.code) and not self.bad("no_reason"):
+        if error.code in (ParseError.code, InvalidRequest.code) and not self.bad("unexplained"):
             wire["data"].setdefault("reason", "not as it must be")
         if self.bad("own_messages"):
             wire["message"] = f"Oh no: {wire['message']}"

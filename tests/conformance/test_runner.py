@@ -77,7 +77,7 @@ async def test_the_command_ends_with_the_counts() -> None:
     async with Reference() as server:
         status, stdout, _ = await command(server.url, *FEW)
     assert status == 0
-    assert stdout.splitlines()[-1] == "13 passed, 0 failed"
+    assert stdout.splitlines()[-1] == "16 passed, 0 failed"
 
 
 async def test_a_broken_must_ends_the_command_with_1() -> None:
@@ -93,7 +93,7 @@ async def test_a_broken_should_is_a_warning() -> None:
     async with Reference(broken="no_retryable") as server:
         status, stdout, _ = await command(server.url, *FEW)
     assert status == 0
-    assert stdout.splitlines()[-2:] == ["1 warned", "12 passed, 0 failed"]
+    assert stdout.splitlines()[-2:] == ["1 warned", "15 passed, 0 failed"]
 
 
 async def test_json_is_the_only_output_when_asked_for() -> None:
@@ -101,7 +101,7 @@ async def test_json_is_the_only_output_when_asked_for() -> None:
         status, stdout, _ = await command(server.url, *FEW, "--json")
     report = json.loads(stdout)
     assert status == 0
-    assert (report["conforms"], report["passed"], report["failed"]) == (True, 13, 0)
+    assert (report["conforms"], report["passed"], report["failed"]) == (True, 16, 0)
     assert {"id", "title", "level", "section", "verdict", "reason", "seconds"} == set(report["checks"][0])
 
 

@@ -63,7 +63,7 @@ def test_of_very_many_refusals_the_last_are_told() -> None:
     for told in (report.html(record), report.markdown(record)):
         assert "Change 149, of" not in told
         assert "Change 150, of" in told
-        assert "52 earlier ones are left out; gepa-client branches r1 lists them" in told
+        assert "52 earlier ones are left out; `gepa-client branches r1` lists them" in told
 
 
 @pytest.mark.parametrize("refusal", [True, False])

@@ -33,5 +33,5 @@ async def test_claude_with_its_model_tools_and_limits(workplace, model):
 def test_claude_without_its_sdk_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", {"claude_agent_sdk": None}.__getitem__)
 
-    with pytest.raises(SettingsError, match=r"pip install 'evolverpc\[agent\]'.*`agent_command`"):
+    with pytest.raises(SettingsError, match=r"pip install '\.\[agent\]' in the folder.*`agent_command`"):
         agent_from(CodeSettings(allow_mutations=True))

@@ -17,6 +17,8 @@ SERVER = Path(sys.executable).with_name("gepa-server")
 ROOT = Path(__file__).parents[3]
 TOKEN = "token-of-the-tests"
 SEEDS = (0, 1, 2)
+NO_FETCH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+"""Without it an older DSPy asks GitHub for prices when it is imported, three times over where there is no network."""
 
 
 def options(seed: int) -> dict[str, Any]:
@@ -45,7 +47,9 @@ def served(project: Path, python: Path, seeds: Sequence[int], *more: str) -> Ite
         yield [
             servers.enter_context(
                 running_server(
-                    [str(SERVER), *flags, *rows, "--seed", str(seed)], cwd=project, env={"GEPA_TOKEN": TOKEN}
+                    [str(SERVER), *flags, *rows, "--seed", str(seed)],
+                    cwd=project,
+                    env={"GEPA_TOKEN": TOKEN, **NO_FETCH},
                 )
             ).url
             for seed in seeds
