@@ -5,6 +5,7 @@ from typing import Literal
 
 from protocol.errors import MutationRejected, RpcError
 from protocol.evaluation import Usage
+from rpc_server.programs.results import summed
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
@@ -26,10 +27,8 @@ class Attempt:
     def charge(self, usage: Usage) -> None:
         """Add what an agent cost; what is unknown of either is left out."""
         before = self.usage or Usage()
-        summed = [name for name in Usage.model_fields if name != "models"]
-        both = [(name, getattr(before, name), getattr(usage, name)) for name in summed]
-        sums = {name: (a or 0) + (b or 0) for name, a, b in both if a is not None or b is not None}
-        self.usage = Usage.model_validate(sums)
+        both = (one.model_dump(exclude_none=True) for one in (before, usage))
+        self.usage = Usage.model_validate(summed(*both))
 
     def explain(self, error: RpcError) -> None:
         """Add it to the error: the cost to any, the diff to one that is about it."""

@@ -12,8 +12,8 @@ from rpc_server import wire
 from rpc_server.program import ResultDict
 from rpc_server.programs.frames import unwritable
 
-UsageDict = dict[str, float]
-"""What attempts cost: the known fields of `protocol.Usage`."""
+UsageDict = dict[str, Any]
+"""What attempts cost: the known fields of `protocol.Usage`, as JSON."""
 
 TOO_LARGE = "output_too_large"
 """The type of the error of an example whose result is larger than accepted."""
@@ -78,12 +78,16 @@ def usage_of(given: Any) -> UsageDict:
         usage = Usage.model_validate(given.get("usage") if isinstance(given, dict) else None)
     except ValidationError:
         return {}
-    return {name: value for name in Usage.model_fields if (value := getattr(usage, name)) is not None}
+    return usage.model_dump(exclude_none=True)
 
 
 def summed(one: UsageDict, other: UsageDict) -> UsageDict:
-    """What both cost together."""
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+    """What both cost together, by model too."""
+    total = {**one, **other}
+    for name in one.keys() & other.keys():
+        nested = isinstance(one[name], dict)
+        total[name] = summed(one[name], other[name]) if nested else one[name] + other[name]
+    return total
 
 
 def _problem(given: Any, *, lenient: bool) -> str | None:

@@ -10,7 +10,7 @@ seed_candidate = {"prompt": "seed"}
 
 
 def run(example, candidate, usage):
-    usage["calls"] = 1
+    usage.update(calls=1, models={"openai/gpt-5": {"calls": 1, "input_tokens": 7}})
     time.sleep(example["seconds"])
     return globals()["do_" + example["do"]](example)
 
