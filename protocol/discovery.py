@@ -73,7 +73,7 @@ class Limits(ResultModel):
     whole_batches: bool = False
     abandon_after_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     keep_answers_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    max_result_bytes: Annotated[int, Field(ge=1)] | None = None
+    max_result_bytes: Annotated[int, Field(ge=1), WHOLE] | None = None
 
 
 class DiscoverResult(ResultModel):

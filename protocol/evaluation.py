@@ -122,7 +122,7 @@ class CandidateItem(RequestModel):
     """One candidate of an `evaluate` for several; `size`: how many consecutive examples of the batch are its own."""
 
     candidate: Candidate
-    size: Annotated[int, Field(ge=0)]
+    size: Annotated[int, Field(ge=0), WHOLE]
 
 
 class EvaluateParams(Params):
