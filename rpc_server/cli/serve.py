@@ -96,7 +96,7 @@ async def _opened(settings: Settings, announce: Announcer, token: Token) -> _Ope
 
 
 async def _jail(settings: Settings, announce: Announcer, token: Token) -> Jail | None:
-    """The jail that the settings ask for; without a word of them, one where code evolves and it can be made.
+    """The jail that the settings ask for; if they do not mention one, a jail if code evolves and bubblewrap works.
 
     Raises:
         SettingsError: the settings ask for one, and there is no bubblewrap; or `root` is too wide for one.
@@ -124,7 +124,9 @@ def _check_root(root: Path) -> None:
     started, root = Path.cwd().resolve(), root.resolve()
     top = next((folder for folder in (started, *started.parents) if (folder / ".git").exists()), started)
     if started.is_relative_to(root) and not root.is_relative_to(top):
-        raise SettingsError(f"`root` is {root}, around {top}: with `jail` it must be the repository or within it")
+        raise SettingsError(
+            f"`root` is {root}, around {top}: in a jail it must be the repository or within it; or turn `jail` off"
+        )
 
 
 async def _opened_in(jail: Jail | None, settings: Settings, announce: Announcer) -> _Opened:

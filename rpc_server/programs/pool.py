@@ -25,7 +25,7 @@ GRACE_S = 0.75
 _EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
 
 _MAX_HELD = 0.1
-"""Of a limit: how long a process may fail to answer before what runs in it counts as held up."""
+"""The share of a limit for which a process may fail to answer before the work in it counts as held up."""
 
 _SOON_S = 0.001
 

@@ -14,7 +14,7 @@ from rpc_server.programs.lines import Lines, LongLine
 from rpc_server.programs.logtail import LogTail
 
 _ENDLESS = 16
-"""A line that is so many times as long as the longest that is kept is not waited for."""
+"""A process is ended when a line of its output is this many times longer than the longest line that is kept."""
 
 _FORCED_S = 2.0
 """How long the end of a process that was killed is waited for: one that the system cannot end is left to it."""

@@ -26,12 +26,11 @@ class Dspy:
             if problem.name != "dspy":
                 raise
             raise ProgramProblem("import", _advice("DSPy is not installed for %s" % sys.executable)) from None
+        self._version: str = getattr(self._dspy, "__version__", "of an unknown version")
         try:
             self._gepa = importlib.import_module("dspy.teleprompt.gepa.gepa_utils")
         except ModuleNotFoundError:
-            version = getattr(self._dspy, "__version__", "of an unknown version")
-            raise ProgramProblem("import", _advice("DSPy %s has no GEPA adapter" % version)) from None
-        self._version: str = getattr(self._dspy, "__version__", "of an unknown version")
+            raise ProgramProblem("import", _advice("DSPy %s has no GEPA adapter" % self._version)) from None
         self._parse_error: Any = importlib.import_module("dspy.utils.exceptions").AdapterParseError
         self.module: Any = self._dspy.Module
         self.prediction: Any = self._dspy.Prediction

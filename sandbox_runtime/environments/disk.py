@@ -88,12 +88,12 @@ async def _used(folder: Path) -> int:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        told, _ = await process.communicate()
+        output, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    size = told.partition(b"\t")[0]
+    size = output.partition(b"\t")[0]
     if not size.isdigit():
         raise NotPrepared(f"the environment cannot be built: du cannot measure {folder}")
     return int(size) * 1024
