@@ -138,6 +138,8 @@ DEFECTS = (
         "scoring.not_offered",
         "finalize.not_offered",
         "openrpc.not_offered",
+        "batch_evaluate.not_offered",
+        "images.not_offered",
     ),
     # evaluate
     _defect("no_null_outputs", "leaves out outputs that are null", "evaluate.shape"),
@@ -246,6 +248,17 @@ DEFECTS = (
     _defect("bad_scores_are_zero", "takes a bad score for 0", "scoring.bad_score"),
     _defect("silent_finalize", "drops what the program says at the end", "finalize.message"),
     _defect("any_run", "does not check what finalize is told", "finalize.params"),
+    # several candidates in one call
+    _defect("items_unread", "runs every example with the call's candidate", "batch_evaluate.candidates"),
+    _defect("items_take_one", "gives an item of size 0 an example", "batch_evaluate.size_zero"),
+    _defect("any_size", "does not check the sizes of items", "batch_evaluate.sizes"),
+    _defect("items_unchecked", "does not check the candidates of items", "batch_evaluate.unknown_candidate"),
+    # images
+    _defect("images_inline", "puts images into records", "images.record"),
+    _defect("images_repeated", "sends an image once for each record", "images.once"),
+    _defect("drops_unknown_references", "drops values that look like references", "images.ordinary_values"),
+    _defect("refuses_images", "refuses images with the records", "images.proposals"),
+    _defect("any_image", "takes anything for an image", "images.malformed"),
     # commits
     _defect("short_commits", "names its commit by its beginning", "commits.discover"),
     _defect("all_kinds_are_text", "calls every component a text", "commits.discover"),

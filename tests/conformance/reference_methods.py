@@ -8,6 +8,7 @@ from protocol import DiscoverResult, JsonValue
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
 from protocol.generate import openrpc
 from tests.conformance.reference_commits import Commits
+from tests.conformance.reference_images import with_images
 from tests.conformance.reference_params import LIMITS
 from tests.conformance.reference_program import ROWS, SEED, Bad, ReferenceProgram
 
@@ -90,6 +91,7 @@ class Methods:
 
     async def evaluate(self, params: dict[str, Any], progress: dict[str, int], *, keep: bool) -> list[Any]:
         batch = params["batch"]
+        candidates = self.candidates(params)
         results: list[Any] = [None] * len(batch)
         finished: list[Any] = []
         slots = asyncio.Semaphore(4) if self.bad("concurrency_per_call") else self.slots
@@ -100,7 +102,7 @@ class Methods:
                 began = queued if self.bad("queue_counts") else asyncio.get_running_loop().time()
                 try:
                     async with asyncio.timeout_at(began + self.example_timeout_s):
-                        candidate = self.commits.given(params["candidate"])
+                        candidate = self.commits.given(candidates[position])
                         result = await self.program.run(candidate, self.data(example))
                 except TimeoutError:
                     kind = "TimeoutError" if self.bad("timeout_untyped") else "timeout"
@@ -126,6 +128,14 @@ class Methods:
             results = [dict(stopped) if result is None or drop else result for result in results]
         results = finished if self.bad("finishing_order") else results
         return self.shaped(results, params)
+
+    def candidates(self, params: dict[str, Any]) -> list[Any]:
+        """The candidate of each example of an `evaluate`."""
+        items = params.get("items")
+        if items is None or self.bad("items_unread"):
+            return [params["candidate"]] * len(params["batch"])
+        least = 1 if self.bad("items_take_one") else 0
+        return [item["candidate"] for item in items for _ in range(max(int(item["size"]), least))]
 
     def shaped(self, results: list[Any], params: dict[str, Any]) -> list[Any]:
         """Results as they go out: trajectories inline, by ref, or left out."""
@@ -185,9 +195,13 @@ class Methods:
         ]
         batch = [self.data(example) for example in given["batch"]][: len(results)]
         dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"])
+        images = {}
+        if "images" in self.capabilities or self.bad("answers_unoffered"):
+            dataset, images = with_images(self.bad, dataset)
         self.state += 1
         state = {} if self.bad("stateless") else {"adapter_state": {"calls": self.state}}
-        return {"dataset": dataset, **(state if "adapter_state" in self.capabilities else {})}
+        pictures = {"images": images} if images else {}
+        return {"dataset": dataset, **pictures, **(state if "adapter_state" in self.capabilities else {})}
 
     async def list_examples(self, params: dict[str, Any]) -> JsonValue:
         split = params["split"]

@@ -27,6 +27,8 @@ OVERLOOKED = {
     "sourceless_examples": r"^batch\[\d+\] value_error",
     "any_example_id": r"^batch\[\d+\]\.id ",
     "any_result": r"^eval_batch\.results",
+    "any_size": r"^items\[\d+\]\.size ",
+    "any_image": r"^images\.",
     "any_page": r"^(offset|limit) ",
     "any_dataset": r"^reflective_dataset",
     "any_run": r"^(run|best_score)",
@@ -59,6 +61,9 @@ class ParamChecks:
         for name in ("candidate", "best_candidate"):
             if isinstance(params.get(name), dict):
                 params[name] = self.check_candidate(params[name], params.get("components_to_update", []))
+        self.check_items(params)
+        if params.get("images") and self.bad("refuses_images"):
+            raise invalid("images", "unknown field")
         self.check_examples(method, params)
 
     def check_fields(self, method: str, params: dict[str, Any]) -> None:
@@ -98,6 +103,17 @@ class ParamChecks:
         if strange and not self.bad("any_component"):
             raise UnknownCandidate(unknown=strange)
         return candidate
+
+    def check_items(self, params: dict[str, Any]) -> None:
+        items = params.get("items")
+        if items is None:
+            return
+        if "batch_evaluate" not in self.capabilities and not self.bad("answers_unoffered"):
+            raise invalid("items", "needs capability batch_evaluate")
+        if sum(item["size"] for item in items) != len(params["batch"]) and not self.bad("any_size"):
+            raise invalid("items", "the sizes do not add up to the length of the batch")
+        for item in items if not self.bad("items_unchecked") else []:
+            item["candidate"] = self.check_candidate(item["candidate"], [])
 
     def check_examples(self, method: str, params: dict[str, Any]) -> None:
         holder = params.get("eval_batch", params)

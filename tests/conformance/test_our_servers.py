@@ -6,7 +6,7 @@ from gepa_client.conformance import Verdict, load_checks, run_conformance
 from scripts.conformance import IN_A_REPOSITORY, SERVERS, missing, running
 
 OFFERED = {"batch", "async", "cancel", "refs", "datasets", "proposals", "scoring", "finalize", "openrpc"}
-NOT_OFFERED = {"adapter_state", "mutations"}
+NOT_OFFERED = {"adapter_state", "batch_evaluate", "images", "mutations"}
 
 
 @pytest.mark.timeout(300)
