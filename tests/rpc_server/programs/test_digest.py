@@ -120,6 +120,23 @@ async def test_installed_packages_and_environments_in_the_folder_do_not_count(fo
     assert await digest(folder) == first
 
 
+LIES = (
+    "import sys, types\n"
+    "class Library:\n"
+    "    __slots__ = ()\n"
+    "    __class__ = property(lambda self: types.ModuleType)\n"
+    "sys.modules['library'] = Library()\n"
+)
+
+
+async def test_a_loaded_library_that_only_claims_to_be_a_module_does_not_count(folder):
+    first = await digest(folder)
+    (folder / "helper.py").write_text(LIES + FILES["helper.py"])
+    with_library = await digest(folder)
+    assert with_library != first
+    assert await digest(folder) == with_library
+
+
 COMMAND = (sys.executable, str(Path(__file__).parent / "data" / "stdio.py"))
 
 
