@@ -195,7 +195,7 @@ class Methods:
         ]
         batch = [self.data(example) for example in given["batch"]][: len(results)]
         dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"])
-        images = {}
+        images: dict[str, Any] = {}
         if "images" in self.capabilities or self.bad("answers_unoffered"):
             dataset, images = with_images(self.bad, dataset)
         self.state += 1

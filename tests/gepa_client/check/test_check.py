@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from gepa_client.cli.check import _span
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment
 from tests.gepa_client.scripted_server import TOKEN
 from tests.gepa_client.words import Script, rows, scored
 
@@ -238,20 +240,43 @@ def test_one_empty_component_among_written_ones_excuses_no_zeros(serve: Serve, c
     assert "failed scores: every score is 0" in ended.stdout
 
 
-def test_images_in_the_records_need_a_reflection_model_that_takes_them(
-    serve: Serve, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "never used")
+CHECK_EACH = """
+import sys
+from gepa_client.cli import main
+url, *models = sys.argv[1:]
+for model in models:
+    sys.argv[1:] = ["check", url, "--reflection-lm", model]
+    try:
+        main()
+    except SystemExit as ended:
+        print("status", ended.code or 0)
+"""
+"""Checks with several reflection models in one process, as litellm takes seconds to load."""
 
+
+def test_images_in_the_records_are_judged_by_whether_the_reflection_model_takes_them(serve: Serve) -> None:
     def drawn(_: dict[str, Any]) -> dict[str, Any]:
         image = {"media_type": "image/png", "base64": "AQID"}
         return {"dataset": {"rules": [{"Drawing": {"$image": "a"}}]}, "images": {"a": image}}
 
-    script = learned(replies={"make_reflective_dataset": drawn})
-    ended = cli("check", serve(script), "--reflection-lm", "openai/o3-mini")
-    assert "failed reflective dataset: 1 records for rules" in ended.stdout
-    assert "1 different images, but openai/o3-mini takes no images" in ended.stdout
-    assert ended.status == 1
+    url = serve(learned(replies={"make_reflective_dataset": drawn}))
+    models = ["openai/o3-mini", "openai/gpt-4o", "openai/unlisted"]
+    ended = subprocess.run(
+        [sys.executable, "-c", CHECK_EACH, url, *models],
+        env=environment() | {"OPENAI_API_KEY": "never used", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    without, seeing, unlisted, rest = re.split(r"status \d\n", ended.stdout)
+    assert re.findall(r"status (\d)\n", ended.stdout) == ["1", "0", "0"], ended.stdout + ended.stderr
+    assert rest == ""
+    assert "failed reflective dataset: 1 records for rules" in without
+    assert "1 different images, but openai/o3-mini takes no images" in without
+    assert re.search(r"ok reflective dataset: 1 records for rules, \d+ characters, 1 different images\n", seeing)
+    assert "warning reflective dataset: 1 records for rules" in unlisted
+    assert "1 different images; it is not known whether openai/unlisted takes images" in unlisted
 
 
 def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serve, cli: Cli) -> None:
