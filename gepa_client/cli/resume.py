@@ -13,9 +13,10 @@ from gepa_client.cli.running import Running
 from gepa_client.cli.sandboxed import sandboxed
 from gepa_client.cli.stored import RunName, opened_run, print_json
 from gepa_client.commands import command
-from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.opening import default_store
 from gepa_client.journal.spend import Spend
+from gepa_client.recorded import end_of
 from gepa_client.run import folder as files
 from gepa_client.run.config import RunConfig, ServerSettings
 from gepa_client.run.sandbox_settings import SandboxSettings
@@ -40,9 +41,10 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
     where = default_store(given["store"])
     with opened_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = Spend(kept.spending(found.id)).cost_usd
+        end = end_of(kept, found.id, SEARCH)
     try:
         settings = from_record(found.config, {**given, "url": url or None}, config)
-        _refuse_less(found, settings, given["store"])
+        _refuse_less(found, settings, given["store"], end)
         if _is_over(found, settings):
             _say_so(found, given["store"], as_json=json_events)
             return
@@ -108,15 +110,16 @@ def _further(run: StoredRun) -> list[str]:
     return [f"--{limit.replace('_', '-')}", f"{2 * before:g}", *others]
 
 
-def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None) -> None:
-    """Raise SettingsError for a budget that would end the run before what it has done."""
+def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:
+    """Raise SettingsError for a budget below the metric calls made; `end`: of the run's journal."""
     budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
     done = run.counters.get("metric_calls", 0)
     if budget is not None and budget < done and (before is None or budget < before):
+        fork = command("fork", run.id, "--at", str(min(budget, end)), "--max-metric-calls", str(budget), store=store)
         raise SettingsError(
             f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
             f"give {done} or more to go on, or begin a run that ends sooner: "
-            f"`{command('fork', run.id, '--at', str(budget), '--max-metric-calls', str(budget), store=store)}`"
+            f"`{fork}`"
         )
 
 

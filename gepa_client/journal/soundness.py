@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gepa_client.commands import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.chain import FIRST, LINK_BYTES, Link, link
 from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.opening import named_store
 from gepa_client.journal.store import Store
 
 BEYOND = 1 << 16
@@ -59,9 +61,10 @@ def damage(store: Store, run_id: str) -> Damage | None:
 def check_sound(store: Store, run_id: str) -> None:
     """Raise `StoreDamaged` with what is sound and how to go on from there, unless all of the journal is."""
     if (found := damage(store, run_id)) is not None:
+        fork = command("fork", run_id, "--at", str(found.usable), store=named_store(store.url))
         raise StoreDamaged(
             f"the journal of run {run_id} is damaged: {found}. All of `search` below {found.usable} can be used: "
-            f"gepa-client fork {run_id} --at {found.usable} begins a run from it, and nothing in it is paid for again"
+            f"`{fork}` begins a run from it, and nothing in it is paid for again"
         )
 
 

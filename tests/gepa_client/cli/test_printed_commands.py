@@ -1,21 +1,34 @@
 """Every command that the product prints runs as printed, in the state in which it is printed."""
 
+import contextlib
 import json
+import os
 import re
-import subprocess
-import sys
+import shlex
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gepa_client.cli.app import build
 from gepa_client.code.branches import by_hand_name
+from gepa_client.errors import Interrupted, JournalError, StoreDamaged
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.opening import open_store
+from gepa_client.journal.requests import other_request
+from gepa_client.journal.soundness import check_sound
+from gepa_client.journal.tape import StoredTape
+from gepa_client.result import load_result
+from gepa_client.run.identity import AnotherRun, check_same
+from protocol.errors import UnknownCandidate
 from tests import printed_commands
 from tests.gepa_client.cli.evolving import Evolving
-from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment
+from tests.gepa_client.conftest import Ran, environment
 from tests.gepa_client.stored_code import StoredCode, git
-from tests.gepa_client.stored_run import RUN_ID
+from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.words import Script, rows, scored
 
 Serve = Callable[[Script], str]
@@ -27,8 +40,27 @@ STORE = ("--store", "kept here.db")
 
 
 @pytest.fixture
-def types(tmp_path: Path) -> Types:
-    """Runs the one command of a text that begins so, as a shell does; `words` take the place of placeholders."""
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object, within: str = ".", stdin: str = "") -> Ran:
+        with contextlib.chdir(tmp_path / within):
+            words = [str(argument) for argument in arguments]
+            ended = CliRunner().invoke(
+                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
+            )
+        return Ran(ended.exit_code, ended.stdout, ended.stderr)
+
+    return run
+
+
+@pytest.fixture
+def types(cli: Cli, tmp_path: Path) -> Types:
+    """Runs the one command of a text that begins so; `words` take the place of placeholders."""
 
     def run(text: str, beginning: str, *, within: str = ".", stdin: str = "", **words: str) -> Ran:
         printed = {found.rstrip(" ,.)") for found in re.findall(rf"{re.escape(beginning)}[^`\n;]*", text)}
@@ -37,19 +69,17 @@ def types(tmp_path: Path) -> Types:
         for placeholder, word in words.items():
             line = line.replace(placeholder, word)
         assert not PLACEHOLDER.search(line.replace("ANOTHER CHANGE", "")), line
-        shell = f'gepa-client() {{ "{sys.executable}" -m gepa_client "$@"; }}; less() {{ cat "$@"; }}; {line}'
-        ended = subprocess.run(
-            ["bash", "-c", shell],
-            cwd=tmp_path / within,
-            env=environment() | {"PYTHONPATH": str(printed_commands.ROOT)},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
+        tool, *arguments = shlex.split(line)
+        assert shlex.join([tool, *arguments]) == line  # a shell would change nothing else in it
+        folder = tmp_path / within
+        if tool == "less":
+            return Ran(0, "".join((folder / name).read_text() for name in arguments), "")
+        if tool == "git":
+            return Ran(0, git(folder, *arguments), "")
+        assert tool == "gepa-client"
+        ended = cli(*arguments, within=within, stdin=stdin)
+        assert ended.status == 0, (line, ended.stdout, ended.stderr)
+        return ended
 
     return run
 
@@ -77,14 +107,122 @@ def test_of_a_run_that_pauses_goes_on_and_completes(serve: Serve, cli: Cli, type
     done = types(stopped, again)
     assert "completed: " in done.stdout
     assert types(done.stdout, "less ").stdout.startswith("# Run ")
-
-
-def test_of_a_run_that_is_complete(serve: Serve, cli: Cli, types: Types) -> None:
-    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
-    assert cli("optimize", serve(script), "--max-metric-calls", 20, "--no-check", *STORE).status == 0
     over = cli("resume", "last", *STORE)
-    assert "completed: max_metric_calls of 40 is reached" in types(over.stdout, "gepa-client resume").stdout
+    assert "completed: max_metric_calls of 140 is reached" in types(over.stdout, again).stdout
+
+
+def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:
+    put(tmp_path / STORE[1], Made(identity=IDENTITY))
     assert types(cli("runs", *STORE).stdout, "gepa-client show").stdout
+    assert types(cli("cancel", "last", *STORE).stderr, "gepa-client show").stdout
+    cli("export", "last", "--output", "complete.json", *STORE)
+    taken = cli("import", "complete.json", "--store", "elsewhere.db")
+    assert taken.status == 0, taken.stderr
+    assert types(taken.stdout, "gepa-client show").stdout
+    less = cli("resume", "last", "--max-metric-calls", 25, *STORE)
+    assert less.status == 2
+    assert "begins with 24 entries" in types(less.stderr, "gepa-client fork").stdout
+
+
+def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types, tmp_path: Path) -> None:
+    store_file = tmp_path / STORE[1]
+    put(store_file, Made())
+    with pytest.raises(AnotherRun) as other:
+        check_same(RUN_ID, STORE[1], {"gepa": "1"}, {"gepa": "2"}, 24)
+    assert "begins with 24 entries" in types(str(other.value), "gepa-client fork").stdout
+    with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
+        tape = StoredTape(store, RUN_ID, "test", lambda _: None, reads_only=True)
+        journal = Journal(RUN_ID, tape, replays=True)
+        journal.store = STORE[1]
+        with pytest.raises(Interrupted) as mismatch:
+            journal.ask([other_request("completion", "say blue", "blue")])
+    assert "begins with 0 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
+    with contextlib.closing(sqlite3.connect(store_file)) as database, database:
+        database.execute("UPDATE entries SET digest = 'ff' WHERE part = 'search' AND number = 9")
+    with (
+        contextlib.chdir(tmp_path),
+        contextlib.closing(open_store(STORE[1])) as store,
+        pytest.raises(StoreDamaged) as damaged,
+    ):
+        check_sound(store, RUN_ID)
+    assert "begins with 9 entries" in types(str(damaged.value), "gepa-client fork").stdout
+
+
+def test_of_a_stored_run_that_is_driven(cli: Cli, types: Types, tmp_path: Path) -> None:
+    StoredCode(tmp_path, status="running").into(tmp_path / STORE[1])
+    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
+        store.update(RUN_ID, {"config": store.run(RUN_ID).config | {"lease_s": 0.1}})
+        assert store.claim(RUN_ID, store.run(RUN_ID).claim, "another", "pid 1 on here")
+        refused = cli("branches", "last", "--delete", "--yes", "--repo", "user", *STORE)
+        shown = cli("show", "last", *STORE)
+        waiting = cli("cancel", "last", "--wait", 0, *STORE)
+    assert waiting.status == 1
+    printed = refused.stderr + shown.stdout + waiting.stdout
+    assert printed.count("gepa-client cancel") == 3
+    cancelled = types(printed, "gepa-client cancel")
+    assert types(cancelled.stdout, "gepa-client show").stdout
+
+
+def test_of_a_run_without_a_candidate_whose_driver_is_gone(
+    serve: Serve, cli: Cli, types: Types, tmp_path: Path
+) -> None:
+    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
+    put(tmp_path / STORE[1], Made())
+    forked = cli("fork", "last", serve(script), "--at", 0, "--max-metric-calls", 10, *STORE)
+    with contextlib.closing(sqlite3.connect(tmp_path / STORE[1])) as database, database:
+        change = "UPDATE runs SET status = 'running', updated = '2026-01-02T03:04:05+00:00' WHERE id != ?"
+        database.execute(change, [RUN_ID])
+    silent = cli("runs", *STORE).stdout.replace(" takes it over", "")
+    assert "no sign of life" in silent
+    with contextlib.chdir(tmp_path), pytest.raises(JournalError) as unscored:
+        load_result("last", STORE[1])
+    printed = forked.stdout + silent + str(unscored.value)
+    assert printed.count("gepa-client resume") == 3
+    assert "completed: " in types(printed, "gepa-client resume").stdout
+    replayed = cli("replay", "last", *STORE)
+    assert types(replayed.stdout, "gepa-client show").stdout
+
+
+def test_of_outputs_that_were_scored_anew(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
+    put(tmp_path / STORE[1], Made())
+    scores = {"results": [{"status": "ok", "score": 1.0, "output": None, "seconds": 0.0}]}
+    scorer = Script(capabilities=("scoring", "idempotency", "async"), replies={"score": lambda _: scores})
+    ended = cli("rescore", "last", "--with", serve(scorer), *STORE)
+    assert types(ended.stdout, "gepa-client show").stdout
+
+
+def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path: Path) -> None:
+    StoredCode(tmp_path, texts_evolved=True).into(tmp_path / STORE[1])
+    ended = cli("branches", "last", "--check-out", "--repo", "user", *STORE)
+    assert "louder" in types(ended.stdout, "gepa-client show").stdout
+
+
+def test_of_a_commit_that_the_server_does_not_have(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
+    StoredCode(tmp_path).into(tmp_path / "runs.db")
+    evolving = Evolving(raises=UnknownCandidate("no such commit", commit="1" * 40))
+    ended = cli("mutate", serve(evolving.script), "say yes", "--limit", 0)
+    assert ended.status == 1
+    words = {"branches RUN": "branches last --store ../runs.db"}
+    assert types(ended.stderr, "gepa-client branches", within="user", **words).stdout
+
+
+def test_of_a_check(serve: Serve, cli: Cli, types: Types) -> None:
+    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
+    checked = cli("check", serve(script))
+    assert checked.status == 0, checked.stdout
+    assert "completed: " in types(checked.stdout, "gepa-client optimize").stdout
+    unpriced = cli("optimize", serve(script), "--max-cost-usd", 0.5)
+    assert unpriced.status == 2
+    assert "completed: " in types(unpriced.stderr, "gepa-client optimize").stdout
+
+
+def test_of_runs_that_are_not_there(serve: Serve, cli: Cli, types: Types) -> None:
+    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
+    none, unnamed = cli("runs"), cli("optimize", "--max-metric-calls", 20)
+    printed = none.stdout + unnamed.stderr
+    assert printed.count("gepa-client optimize") == 2
+    assert types(printed, "gepa-client optimize", **{"http://127.0.0.1:8000": serve(script)}).stdout
+    assert types(cli("runs", "--status", "failed").stdout, "gepa-client runs").stdout
 
 
 def test_of_a_run_that_goes_elsewhere(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -97,11 +235,8 @@ def test_of_a_run_that_goes_elsewhere(serve: Serve, cli: Cli, types: Types, tmp_
     for file in tmp_path.glob("*.json"):
         file.rename(elsewhere / file.name)
     taken = types(exported.stdout, "gepa-client import", within="elsewhere")
-    nowhere = subprocess.run(
-        [sys.executable, "-m", "gepa_client", "resume", "last"], cwd=elsewhere, env=environment(),
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert nowhere.returncode == 2
+    nowhere = cli("resume", "last", within="elsewhere")
+    assert nowhere.status == 2
     script.evaluate = scored
     words = {"http://127.0.0.1:8000": url, "RUN": "last"}
     assert types(nowhere.stderr, "gepa-client resume", within="elsewhere", **words).stdout
@@ -142,13 +277,12 @@ def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path
 
 
 def test_of_the_makefile() -> None:
-    targets = {target for place in printed_commands.found() for target in re.findall(r"\bmake ([a-z-]+)", place)}
+    targets = {target for place in _known() for target in re.findall(r"\bmake ([a-z-]+)", place)}
     assert "demo" in targets
     assert targets <= set(printed_commands.TARGETS)
 
 
 REASONS = (
-    "not run by a test yet",
     "composes commands for others to print",
     "names a command, prints none to be run",
     "needs sandboxes that others may own, or Modal",
@@ -158,8 +292,14 @@ REASONS = (
 """Why a place is run by no test."""
 
 
+def _known() -> dict[str, str]:
+    """By place the test that runs its command, or the reason why none does."""
+    known: dict[str, str] = json.loads((Path(__file__).parent / "printed_commands.json").read_text())
+    return known
+
+
 def test_every_place_that_prints_a_command_is_run_by_a_test() -> None:
-    known = json.loads((Path(__file__).parent / "printed_commands.json").read_text())
+    known = _known()
     places = printed_commands.found()
     assert sorted(places - known.keys()) == [], (
         "add a test that runs it as printed, and name it in printed_commands.json"
