@@ -221,10 +221,10 @@ class Window:
     async def _one_by_one(self, batch: "_Batch", slot: Slot, kind: str, job: Job) -> Results:
         """Evaluate each example of a batch by itself, as their answer together is too large to be read."""
         results: Results = []
-        for position in batch.at:
+        for position, own in zip(batch.at, batch.slots, strict=True):
             item = Item(_candidate_at(batch.item, position), [batch.item.rows[position]], batch.item.trace)
             single = replace(batch, item=item, at=[0])
-            results += await self._call(single, slot, kind, job)
+            results += await self._call(single, slot if own.recorded else own, kind, job)
         return results
 
     async def _scored(self, rows: Sequence[AnyRow], results: Results, slot: Slot) -> Results:

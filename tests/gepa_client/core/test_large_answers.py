@@ -4,7 +4,10 @@ import pytest
 
 from gepa_client import RemoteAdapter, Row, RpcClient
 from gepa_client.errors import AnswerTooLarge
+from gepa_client.failed_examples import failed_examples
 from protocol.errors import LimitExceeded
+from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.taped import recording, watched
 
 SEED = {"system": "s", "style": "t"}
 ACCEPTED = 100_000
@@ -44,6 +47,16 @@ def test_a_server_that_refuses_a_large_answer_is_asked_for_one_example_after_ano
     server.refusals.append(LimitExceeded("too large", limit="answer_bytes", allowed=5, given=9))
     batch = connect().evaluate([Row(str(number), {"n": number}) for number in (0, 2, 3)], SEED)
     assert batch.scores == [0.5, 0.0, 0.5]
+
+
+@pytest.mark.usefixtures("connect")
+def test_of_a_batch_that_is_too_large_the_recorded_failure_is_the_large_example(server, tmp_path):
+    server.limits["whole_batches"] = True
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+            adapter.evaluate([Row(str(number), {"n": number}) for number in (0, 1, 3, 4, 2)], SEED)
+        found = failed_examples(store, RUN.id)
+    assert [(group.type, group.rows) for group in found.groups] == [("output_too_large", ["2"])]
 
 
 async def test_the_error_names_both_sizes(server, connect):
