@@ -177,14 +177,17 @@ class MongoStore:
         return [attempt_of(document) for document in self._find("attempts", where, BY_ATTEMPT)]
 
     def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
-        several = {"examples": {"$gt": 1}, "outcome": {"$nin": ["ok", None]}}
+        several = {"examples": {"$gt": 1}, "outcome": {"$ne": "ok"}}
         where = {
             "run": self._key(run_id),
-            "$or": [{"outcome": {"$in": ["program_error", "timeout"]}}, several],
+            "$or": [{"outcome": {"$in": [None, "program_error", "timeout"]}}, several],
         }
         fields = ("part", "number", "attempt", "examples")
         found = self._find("attempts", where, [("part", 1), *BY_ATTEMPT], fields=fields)
-        return [(document["part"], document["number"], document["examples"]) for document in found]
+        return [
+            (document["part"], document["number"], 1 if document["examples"] is None else document["examples"])
+            for document in found
+        ]
 
     def spending(self, run_id: str) -> list[Spending]:
         sums = self._sums({"run": self._key(run_id)}, "kind")

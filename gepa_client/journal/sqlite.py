@@ -207,8 +207,9 @@ class SqliteStore:
     def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
         rows = self._file.read(
             lambda connection: connection.execute(
-                "SELECT part, number, examples FROM attempts WHERE run = ?"
-                " AND (outcome IN ('program_error', 'timeout') OR (examples > 1 AND outcome != 'ok'))"
+                "SELECT part, number, COALESCE(examples, 1) FROM attempts WHERE run = ?"
+                " AND (outcome IS NULL OR outcome IN ('program_error', 'timeout')"
+                " OR (examples > 1 AND outcome != 'ok'))"
                 " ORDER BY part, number, attempt",
                 [self._key(connection, run_id)],
             ).fetchall()

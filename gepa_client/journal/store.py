@@ -102,7 +102,7 @@ class Store(Protocol):
         """`(part, number, examples)` of every attempt that may have a `program_error` or a `timeout` among its results.
 
         By part, number and attempt. An attempt's outcome is that of one of its examples, so one with several is listed
-        unless it is `ok`.
+        unless it is `ok`. One without an outcome is listed too: a killed process may have written its entry alone.
         """
         ...
 

@@ -296,7 +296,7 @@ def test_attempts_that_may_have_failed_examples_are_listed_with_the_entries_at_t
     ]
     store.write(RUN.id, OWNER, rows)
     found = store.failed_attempts(RUN.id)
-    assert found == [(SEARCH, 1, 1), (SEARCH, 2, 1), (SEARCH, 5, 3), ("test-0", 0, 1)]
+    assert found == [(SEARCH, 1, 1), (SEARCH, 2, 1), (SEARCH, 5, 3), (SEARCH, 6, 1), ("test-0", 0, 1)]
     assert store.entries_at(RUN.id, SEARCH, [5, 1, 99]) == [entry(1), entry(5)]
     assert store.entries_at(RUN.id, "test-0", [0]) == []
 
