@@ -98,7 +98,7 @@ def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
 
 
 def _further(run: StoredRun) -> list[str]:
-    """The limit that ended the run, twice as high; where it is none of money, time or calls, twice the calls."""
+    """Flags that double the limit which ended the run; its metric calls if that was none of `DOUBLED`."""
     ended_by = (run.reason or "").partition(" ")[0]
     limit = ended_by if ended_by in DOUBLED and run.config.get(ended_by) else "max_metric_calls"
     before = run.config.get(limit) or run.counters.get("metric_calls", 0) or 1
@@ -107,7 +107,7 @@ def _further(run: StoredRun) -> list[str]:
         others = ["--patience", str(2 * run.config["patience"])]
     elif ended_by == "target_score":
         others = ["--target-score", f"{run.best['score'] + 0.05:g}" if run.best else "1"]
-    return [f"--{limit.replace('_', '-')}", f"{2 * before:g}", *others]
+    return [f"--{limit.replace('_', '-')}", f"{2 * before:.15g}", *others]
 
 
 def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:

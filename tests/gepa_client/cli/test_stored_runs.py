@@ -384,3 +384,10 @@ def test_a_fork_goes_on_from_what_was_recorded_and_ends_as_the_run_it_came_from(
 def _evaluations(run_id: str, cli: Cli) -> list[int]:
     document = json.loads(cli("export", run_id, "--output", "-").stdout)
     return [entry["number"] for entry in document["entries"] if (entry["part"], entry["kind"]) == (SEARCH, "evaluate")]
+
+
+def test_the_command_that_extends_a_long_complete_run_has_a_whole_number(cli: Cli, store: Path) -> None:
+    limit = 617_283
+    reason = f"max_metric_calls of {limit} is reached"
+    put(store, Made(run_id="long", status="completed", reason=reason, config={"max_metric_calls": limit}))
+    assert "gepa-client resume long --max-metric-calls 1234566" in cli("resume", "long").stdout
