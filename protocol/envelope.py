@@ -24,7 +24,7 @@ class Request(RequestModel):
 class ErrorObject(ResultModel):
     """An error: `data.retryable` says whether the same request, later or elsewhere, can succeed."""
 
-    code: int
+    code: Annotated[int, WHOLE]
     message: str
     data: JsonValue = None
 
