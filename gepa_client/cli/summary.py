@@ -145,14 +145,16 @@ def score_line(ended: Ended) -> str:
         calls += f" counted, {more} more results recorded of the batch under way"
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
-        f"{ended.seconds:.1f} s{_in_all(ended)} ({headline.rows})"
+        f"{_seconds(ended)} ({headline.rows})"
     )
 
 
-def _in_all(ended: Ended) -> str:
-    """How long the run took in all, if another process has driven it before."""
+def _seconds(ended: Ended) -> str:
+    """The seconds that the run was driven, as in the report; of a replay, those of the replay."""
+    if ended.replayed:
+        return f"{ended.seconds:.1f} s"
     resumed = ended.record.started is not None and ended.record.started.resumed
-    return f", {ended.record.active_seconds:.1f} s in all" if resumed and not ended.replayed else ""
+    return f"{ended.record.active_seconds:.1f} s{' in all' if resumed else ''}"
 
 
 def _failed_examples(ended: Ended) -> list[str]:

@@ -207,7 +207,7 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_sittings(
     in_all = f"{finished['active_seconds']:.1f} s"
     [calls] = [line for line in (run / "report.md").read_text().splitlines() if line.startswith("- metric calls: ")]
     assert calls.endswith(f", {in_all}`")
-    assert f" s, {in_all} in all (" in ended.stdout.splitlines()[-1]
+    assert f", {in_all} in all (" in ended.stdout.splitlines()[-1]
 
 
 def test_runs_lists_the_metric_calls_of_a_run_that_ended_with_its_seed(serve: Serve, cli: Cli, words: Script) -> None:

@@ -302,7 +302,7 @@ def test_a_scorer_that_is_not_there_is_found_before_anything_is_paid_for(
     url, arguments = serve(words), ("--score-with", "http://127.0.0.1:9", "--max-metric-calls", 30)
     checked = cli("optimize", url, *arguments)
     assert checked.status == 2
-    assert "nobody is there to score: cannot connect to http://127.0.0.1:9" in checked.stdout
+    assert "no scoring server is reachable: cannot connect to http://127.0.0.1:9" in checked.stdout
     assert words.calls("evaluate") == []
     ended = cli("optimize", url, *arguments, "--no-check")
     assert ended.status == 3
