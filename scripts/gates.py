@@ -1,6 +1,6 @@
 """Run every gate, saying what each took; the first that fails stops, with the command to repeat it alone.
 
-All but the last run two at a time, each shown when it has ended.
+All but the last run two at a time, the longest first, each shown when it has ended.
 
 `python scripts/gates.py` runs all; `python scripts/gates.py types "python tests"` runs those named.
 """
@@ -41,9 +41,11 @@ def npm(script: str, *args: str) -> tuple[str, ...]:
 
 
 GATES = (
+    Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
+    Gate("types", (tool("mypy"),)),
+    Gate("typescript tests", npm("test"), TS),
     Gate("format", (tool("ruff"), "format", "--check", ".")),
     Gate("lint", (tool("ruff"), "check", ".")),
-    Gate("types", (tool("mypy"),)),
     Gate("imports", (tool("lint-imports"), "--no-cache")),
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),
@@ -51,9 +53,7 @@ GATES = (
     Gate("typescript lint", npm("lint"), TS),
     Gate("typescript types", npm("typecheck"), TS),
     Gate("typescript drift", npm("generate", "--check"), TS),
-    Gate("typescript tests", npm("test"), TS),
     Gate("typescript package", npm("pack-check"), TS),
-    Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
     Gate("python tests", (tool("python"), "-m", "pytest", "-n", WORKERS, "--dist", "worksteal")),
 )
 
