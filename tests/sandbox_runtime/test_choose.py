@@ -21,7 +21,7 @@ def test_the_backend_that_is_chosen_is_imported_alone(kind: str) -> None:
 def test_without_its_package_modal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sandbox_runtime.backends.modal.runtime", raising=False)
     monkeypatch.setitem(sys.modules, "modal", None)
-    with pytest.raises(Unavailable, match=r"pip install 'evolverpc\[modal\]'"):
+    with pytest.raises(Unavailable, match=r"pip install '\.\[modal\]'"):
         open_runtime("modal")
 
 

@@ -73,6 +73,7 @@ def scripted(host, *, whole_batches=False, keeps_state=False):
 
 
 def optimize(adapter, reflection=ProgramReflection):
+    adapter.propose_new_texts = None  # the reflection strategy proposes
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate,
         adapter=adapter,

@@ -179,7 +179,7 @@ async def test_a_server_is_told_where_to_listen_and_who_asks(cloud: Cloud, runti
     assert told["GEPA_LISTEN"] == "0.0.0.0:8080"
     assert endpoint.url.startswith(f"http://{told['GEPA_ALLOWED_HOSTS']}:")
     assert told["GEPA_TOKEN"] == endpoint.token
-    assert told.keys() == {"GEPA_LISTEN", "GEPA_ALLOWED_HOSTS", "GEPA_TOKEN"}
+    assert told.keys() == {"GEPA_LISTEN", "GEPA_ALLOWED_HOSTS", "GEPA_TOKEN", "GEPA_MEMORY_MB"}
 
 
 async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(
