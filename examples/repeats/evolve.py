@@ -107,7 +107,7 @@ def _install(repository: Path) -> None:
         raise NotSetUp("Node, npm and the TypeScript package are needed: make setup")
     manifest.write_text(manifest.read_text().replace(PACKAGE, f"file:{package}"))
     quiet = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
-    _run((npm, "install", *quiet), repository)
+    _run((npm, "install", "--install-links", *quiet), repository)
 
 
 def _git(repository: Path, *arguments: str) -> None:
