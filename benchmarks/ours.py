@@ -8,11 +8,11 @@ from pathlib import Path
 from benchmarks.payload import TOKEN
 from gepa_client import RemoteAdapter
 from gepa_client.errors import Interrupted
+from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.entries import Claim, StoredRun
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.opening import open_store
 from gepa_client.journal.records import now
-from gepa_client.journal.tape import StoredTape
+from gepa_client.journal.store_factory import open_store
 
 OWNER = "benchmark"
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 from gepa_client.extras import missing as _missing
 
 if TYPE_CHECKING:
-    from gepa_client.adapter import RemoteAdapter
-    from gepa_client.batches import Trajectory
+    from gepa_client.analysis.result import load_result
     from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, Refused, RowsError
-    from gepa_client.failures import Failure, Failures
     from gepa_client.fleet import FleetEvent
-    from gepa_client.journal.spend import Tally
-    from gepa_client.litellm_model import LiteLLMModel
-    from gepa_client.reflection import ConcurrentReflection, ProgramReflection
-    from gepa_client.result import load_result
-    from gepa_client.rows import HeldRow, Row, RowLoader, load_rows
-    from gepa_client.rpc import RpcClient
-    from gepa_client.window import ExampleDone
+    from gepa_client.gepa.adapter import RemoteAdapter
+    from gepa_client.gepa.batch_evaluator import ExampleDone
+    from gepa_client.gepa.evaluation_batches import Trajectory
+    from gepa_client.gepa.failures import Failure, Failures
+    from gepa_client.gepa.litellm_model import LiteLLMModel
+    from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
+    from gepa_client.gepa.rows import HeldRow, Row, RowLoader, load_rows
+    from gepa_client.journal.usage import Tally
+    from gepa_client.transport.rpc import RpcClient
 
 __all__ = [
     "BadResponse",
@@ -45,18 +45,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapter": ("RemoteAdapter",),
-    "batches": ("Trajectory",),
+    "gepa.adapter": ("RemoteAdapter",),
+    "gepa.evaluation_batches": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
-    "failures": ("Failure", "Failures"),
+    "gepa.failures": ("Failure", "Failures"),
     "fleet": ("FleetEvent",),
-    "journal.spend": ("Tally",),
-    "litellm_model": ("LiteLLMModel",),
-    "reflection": ("ConcurrentReflection", "ProgramReflection"),
-    "result": ("load_result",),
-    "rows": ("HeldRow", "Row", "RowLoader", "load_rows"),
-    "rpc": ("RpcClient",),
-    "window": ("ExampleDone",),
+    "journal.usage": ("Tally",),
+    "gepa.litellm_model": ("LiteLLMModel",),
+    "gepa.reflection": ("ConcurrentReflection", "ProgramReflection"),
+    "analysis.result": ("load_result",),
+    "gepa.rows": ("HeldRow", "Row", "RowLoader", "load_rows"),
+    "transport.rpc": ("RpcClient",),
+    "gepa.batch_evaluator": ("ExampleDone",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

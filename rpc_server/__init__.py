@@ -3,22 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpc_server.app import create_app, listening
-    from rpc_server.config import SettingsError, load_settings
-    from rpc_server.datasets import Datasets
-    from rpc_server.program import Program
-    from rpc_server.settings import Settings
+    from rpc_server.datasets.datasets import Datasets
+    from rpc_server.http.app import create_app, listening
+    from rpc_server.program.program import Program
+    from rpc_server.settings.config_file import SettingsError, load_settings
+    from rpc_server.settings.settings import Settings
 
 __all__ = ["Datasets", "Program", "Settings", "SettingsError", "create_app", "listening", "load_settings"]
 
 _HOMES = {
-    "Datasets": "datasets",
-    "Program": "program",
-    "Settings": "settings",
-    "SettingsError": "config",
-    "create_app": "app",
-    "listening": "app",
-    "load_settings": "config",
+    "Datasets": "datasets.datasets",
+    "Program": "program.program",
+    "Settings": "settings.settings",
+    "SettingsError": "settings.config_file",
+    "create_app": "http.app",
+    "listening": "http.app",
+    "load_settings": "settings.config_file",
 }
 
 

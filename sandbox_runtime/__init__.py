@@ -1,11 +1,10 @@
 """Starts and ends the sandboxes that programs are served from, and keeps the keys they must not have."""
 
-from sandbox_runtime.egress import Allow, Closed, Egress, Open, allowing
-from sandbox_runtime.endpoint import Endpoint, ProcessEndpoint
-from sandbox_runtime.passage import Passage
-from sandbox_runtime.recipe import Prepared, Recipe
-from sandbox_runtime.running_server import ServerFailed, running_server
-from sandbox_runtime.sandbox import (
+from sandbox_runtime.api.egress import Allow, Closed, Egress, Open, allowing
+from sandbox_runtime.api.endpoint import Endpoint, ProcessEndpoint
+from sandbox_runtime.api.gateway_session import Passage
+from sandbox_runtime.api.recipe import Prepared, Recipe
+from sandbox_runtime.api.sandbox import (
     Ended,
     Executed,
     Found,
@@ -19,7 +18,8 @@ from sandbox_runtime.sandbox import (
     Unavailable,
     Unenforceable,
 )
-from sandbox_runtime.spec import Command, SandboxSpec
+from sandbox_runtime.api.spec import Command, SandboxSpec
+from sandbox_runtime.backends.process.running_server import ServerFailed, running_server
 
 __all__ = [
     "Runtime",

@@ -22,9 +22,10 @@ EXPECTED = (
     "protocol/conformance/core.json",
     "protocol/py.typed",
     "rpc_server/worker/main.py",
-    "rpc_server/conformance_program.py",
+    "rpc_server/program/conformance_program.py",
     "gepa_client/py.typed",
     "sandbox_runtime/py.typed",
+    "evolverpc_common/py.typed",
 )
 FOREIGN = {"server": ("gepa", "litellm"), "client": ("jsonrpcserver", "modal", "claude_agent_sdk")}
 
@@ -52,7 +53,8 @@ def built(folder: Path) -> Path:
     inside = set(zipfile.ZipFile(wheel).namelist())
     missing = [name for name in EXPECTED if name not in inside]
     stray = sorted(
-        {name.split("/")[0] for name in inside} - {"protocol", "rpc_server", "gepa_client", "sandbox_runtime"}
+        {name.split("/")[0] for name in inside}
+        - {"protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common"}
     )
     if missing or [name for name in stray if not name.endswith(".dist-info")]:
         sys.exit(f"wheel: it lacks {missing}, and holds {stray}")

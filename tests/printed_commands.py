@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("gepa_client", "rpc_server", "sandbox_runtime", "examples")
+PACKAGES = ("gepa_client", "rpc_server", "sandbox_runtime", "evolverpc_common", "examples")
 OTHER_FILES = ("Makefile", "clients/typescript/src")
 COMMANDS = (
     *("optimize", "check", "resume", "cancel", "runs", "show", "replay", "fork", "export", "import", "rescore"),

@@ -12,8 +12,8 @@ from pathlib import Path
 from programs import HERE, optimize, optimize_in_sandboxes, serving
 
 from sandbox_runtime import SandboxError, ServerFailed
-from sandbox_runtime.choose import open_runtime
-from sandbox_runtime.client import ClientSandbox, Source
+from sandbox_runtime.backends.choose import open_runtime
+from sandbox_runtime.source import ClientSandbox, Source
 
 SANDBOXES = 20
 

@@ -9,28 +9,28 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gepa_client.address import rpc_url
-from gepa_client.causes import details, summary
 from gepa_client.check.outcome import CheckedExample, CheckReport, Step, StepName, Timing, Verdict
 from gepa_client.check.zero_scores import broken, spread
-from gepa_client.code import Evolve
-from gepa_client.code.named import code_of, texts_of
-from gepa_client.deadlines import CALL_TIMEOUT_S, evaluation_s
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
-from gepa_client.fleet.agreement import differences
-from gepa_client.fleet.roster import Address
-from gepa_client.held import held_rows
-from gepa_client.jobs import Job, run_all
-from gepa_client.litellm_model import sees
-from gepa_client.model_prices import Prices, priced
-from gepa_client.rows import AnyRow
-from gepa_client.rpc import RESENDS, RpcClient
+from gepa_client.evolution import Evolve
+from gepa_client.evolution.labels import code_of, texts_of
+from gepa_client.fleet.compatibility import differences
+from gepa_client.fleet.endpoints_file import Address
+from gepa_client.gepa.litellm_model import sees
+from gepa_client.gepa.model_prices import Prices, priced
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.run import splits
 from gepa_client.run.budget import metric_calls
 from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
+from gepa_client.run.evolution_target import evolve_of
 from gepa_client.run.settings import SettingsError
-from gepa_client.run.what_evolves import evolve_of
+from gepa_client.transport.address import rpc_url
+from gepa_client.transport.deadlines import CALL_TIMEOUT_S, evaluation_s
+from gepa_client.transport.error_format import details, summary
+from gepa_client.transport.rpc import RESENDS, RpcClient
+from gepa_client.transport.server_rows import held_rows
+from gepa_client.transport.task_group import Job, run_all
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError

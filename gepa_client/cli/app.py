@@ -56,7 +56,7 @@ def build(loaded: str | None) -> typer.Typer:
     for name, summary in COMMANDS.items():
         if name == loaded:
             own = MODULES.get(name, name)
-            module = import_module(f"gepa_client.cli.{own}")
+            module = import_module(f"gepa_client.cli.commands.{own}")
             app.command(name, short_help=summary, cls=getattr(module, "COMMAND", None))(getattr(module, own))
         else:
             app.command(name, help=summary)(_not_loaded)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
-from gepa_client.address import refused
 from gepa_client.conformance.applies import reason_to_skip
 from gepa_client.conformance.cases import Check, load_checks
 from gepa_client.conformance.matching import ABSENT, shown
@@ -17,6 +16,7 @@ from gepa_client.conformance.steps import CheckFailed, Run
 from gepa_client.conformance.template import Unknown, lookup
 from gepa_client.conformance.transport import Lost, Transport, Unconnected
 from gepa_client.errors import ConnectionLost
+from gepa_client.transport.address import refused
 from protocol import DiscoverResult, JsonValue
 from protocol.errors import Unauthorized
 

@@ -1,7 +1,7 @@
 """Sends HTTP requests that no proper client would: cut short, endless, without headers, on a connection of their own.
 
-`gepa_client.exchange` is where product calls meet aiohttp. This second place exists because a conformance check needs
-what that one must never do: bodies that never end or never come, absent headers, and connections closed in the middle.
+Product calls use `gepa_client.transport.http_transport`. A conformance check needs what that file must never do: bodies
+that never end or never come, absent headers, and connections closed in the middle.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from typing import Self
 import aiohttp
 from multidict import CIMultiDict
 
-from gepa_client.address import find_token, http_url, rpc_url
-from gepa_client.causes import summary
-from gepa_client.exchange import connector, unconnected
+from gepa_client.transport.address import find_token, http_url, rpc_url
+from gepa_client.transport.error_format import summary
+from gepa_client.transport.http_transport import connector, unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20
 CHUNK_BYTES = 64 * 1024
@@ -46,7 +46,7 @@ class Transport:
     """Raw HTTP to one endpoint. Open it with `async with`; every request has a connection of its own.
 
     Raises:
-        Refused: the address or token cannot be used; see `gepa_client.address`.
+        Refused: the address or token cannot be used; see `gepa_client.transport.address`.
     """
 
     def __init__(self, url: str, token: str | None, *, allow_insecure: bool = False) -> None:

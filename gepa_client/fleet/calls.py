@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
-from gepa_client.causes import summary
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused
-from gepa_client.fleet.commits import SHOWN, Courier, lacking
+from gepa_client.fleet.commit_uploader import SHOWN, Courier, lacking
 from gepa_client.fleet.endpoint import Endpoint, asked_pause_s
-from gepa_client.fleet.members import Members
-from gepa_client.fleet.presence import REPLACED, is_replaced, was_replaced
+from gepa_client.fleet.health import REPLACED, is_replaced, was_replaced
+from gepa_client.fleet.membership import Members
+from gepa_client.fleet.shutdown import Stops
 from gepa_client.fleet.slots import Slots
-from gepa_client.fleet.stops import Stops
 from gepa_client.fleet.work import Answered, Attempts, NoVerdict, Pin
-from gepa_client.rpc import RpcClient
+from gepa_client.transport.error_format import summary
+from gepa_client.transport.rpc import RpcClient
 from protocol.errors import (
     CallIdConflict,
     CallNotFound,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gepa_client.address import RPC_PATH, find_proxy_token, find_token
 from gepa_client.errors import BadResponse, Refused
-from gepa_client.fleet.roster import Address
-from gepa_client.rpc import RpcClient
+from gepa_client.fleet.endpoints_file import Address
+from gepa_client.transport.address import RPC_PATH, find_proxy_token, find_token
+from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, Unauthorized
 

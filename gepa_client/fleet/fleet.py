@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet.agreement import Wanted
 from gepa_client.fleet.calls import Call
-from gepa_client.fleet.commits import Bundles, Courier, NoBundles
+from gepa_client.fleet.commit_uploader import Bundles, Courier, NoBundles
+from gepa_client.fleet.compatibility import Wanted
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.fleet.events import FleetEvent
-from gepa_client.fleet.members import Members
+from gepa_client.fleet.endpoints_file import Address
+from gepa_client.fleet.fleet_events import FleetEvent
+from gepa_client.fleet.membership import Members
 from gepa_client.fleet.outage import Outage
-from gepa_client.fleet.roster import Address
+from gepa_client.fleet.shutdown import Stops
 from gepa_client.fleet.slots import Slots
-from gepa_client.fleet.stops import Stops
 from gepa_client.fleet.work import Answered, Attempts, Pin
-from gepa_client.rpc import RpcClient
+from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
 
 T = TypeVar("T")

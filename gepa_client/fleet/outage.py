@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from gepa_client.fleet.events import FleetEvent
+from gepa_client.fleet.fleet_events import FleetEvent
 
 
 class Outage:

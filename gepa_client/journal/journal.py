@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from gepa_client.commands import command
+from evolverpc_common.printed_commands import command
 from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
-from gepa_client.halt import Halt
+from gepa_client.journal.buffer import NoTape, Tape
 from gepa_client.journal.entries import (
     CLAIMED,
     FAILURE,
@@ -33,8 +33,8 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request
-from gepa_client.journal.spend import Spend
-from gepa_client.journal.tape import NoTape, Tape
+from gepa_client.journal.usage import Spend
+from gepa_client.transport.cancel_token import Halt
 from protocol import JsonValue
 from protocol.errors import RpcError
 

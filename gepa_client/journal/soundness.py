@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gepa_client.commands import command
+from evolverpc_common.printed_commands import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.chain import FIRST, LINK_BYTES, Link, link
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.opening import named_store
 from gepa_client.journal.store import Store
+from gepa_client.journal.store_factory import named_store
 
 BEYOND = 1 << 16
 """Entries that a store may hold beyond the recorded length of a chain; a larger place in it is a damaged one."""

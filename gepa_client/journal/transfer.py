@@ -13,8 +13,8 @@ from gepa_client.journal.entries import Claim, Ended, Entry, Kept, Row, Sent, St
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.records import ENDED_FIELDS, SENT_FIELDS
 from gepa_client.journal.store import Store
+from gepa_client.run.imported_settings import taken_in
 from gepa_client.run.settings import SettingsError
-from gepa_client.run.taken_in import taken_in
 
 FORMAT = "evolverpc-run"
 VERSION = 1
@@ -61,7 +61,7 @@ def import_run(store: Store, document: object) -> StoredRun:
     """Put an exported run into a store; one that was running is paused there.
 
     Whoever wrote the document chooses nobody that is called here and no file that is written: such settings are left
-    out, and so is the folder of its results (see `gepa_client.run.taken_in`).
+    out, and so is the folder of its results (see `gepa_client.run.imported_settings`).
 
     Raises `RunExists`, and `JournalError` saying what is wrong with the document and where.
     """

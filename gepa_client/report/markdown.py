@@ -1,9 +1,10 @@
 """The report as Markdown, for a terminal or a pull request."""
 
-from gepa_client.code.named import texts_of
-from gepa_client.events import Mutated, MutationRejected
-from gepa_client.report import failed_examples
-from gepa_client.report.code import (
+from evolverpc_common.display_text import line, plain
+from gepa_client.evolution.labels import texts_of
+from gepa_client.journal.run_events import Mutated, MutationRejected
+from gepa_client.report import failure_lines
+from gepa_client.report.code_section import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
     REFUSED_SHOWN,
@@ -14,11 +15,10 @@ from gepa_client.report.code import (
     origin,
     outcome,
 )
-from gepa_client.report.facts import changes, facts
-from gepa_client.report.failed_examples import first, where
+from gepa_client.report.failure_lines import first, where
 from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
-from gepa_client.text import line, plain
+from gepa_client.report.summary_fields import changes, facts
 
 
 def markdown(record: RunRecord) -> str:
@@ -71,7 +71,7 @@ def markdown(record: RunRecord) -> str:
     if record.failed_examples is not None:
         parts += ["", "## Failed examples"]
         for group in record.failed_examples.groups:
-            parts += ["", f"### {_code(line(failed_examples.name(group), 200))}", "", _code(where(group)), ""]
+            parts += ["", f"### {_code(line(failure_lines.name(group), 200))}", "", _code(where(group)), ""]
             parts += _block(plain(first(group)).splitlines(), "text")
     if record.failures:
         parts += ["", "## Failed iterations"]

@@ -1,8 +1,8 @@
 """What programs called through a gateway, and what it refused them: as rows, for whoever draws them."""
 
-from gepa_client.events import CallRefused, ModelTally
+from evolverpc_common.display_text import line
+from gepa_client.journal.run_events import CallRefused, ModelTally
 from gepa_client.report.record import RunRecord
-from gepa_client.text import line
 
 COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 

@@ -2,14 +2,14 @@
 
 from html import escape
 
-from gepa_client.code.named import texts_of
-from gepa_client.events import CandidateFound
-from gepa_client.report import failed_examples, page_code
-from gepa_client.report.code import change_of
-from gepa_client.report.facts import changes, facts
+from evolverpc_common.display_text import line, plain
+from gepa_client.evolution.labels import texts_of
+from gepa_client.journal.run_events import CandidateFound
+from gepa_client.report import failure_lines, page_code
+from gepa_client.report.code_section import change_of
 from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
-from gepa_client.text import line, plain
+from gepa_client.report.summary_fields import changes, facts
 
 WIDTH, HEIGHT, MARGIN = 720, 260, 44
 ROW = 46
@@ -219,8 +219,8 @@ def _model_calls(record: RunRecord) -> list[str]:
 def _failed_examples(record: RunRecord) -> list[str]:
     groups = record.failed_examples.groups if record.failed_examples is not None else []
     return [
-        f"<h3>{_text(line(failed_examples.name(group), 200))}</h3><p>{_text(failed_examples.where(group))}</p>"
-        f"<pre>{_text(failed_examples.first(group))}</pre>"
+        f"<h3>{_text(line(failure_lines.name(group), 200))}</h3><p>{_text(failure_lines.where(group))}</p>"
+        f"<pre>{_text(failure_lines.first(group))}</pre>"
         for group in groups
     ]
 

@@ -2,9 +2,10 @@
 
 from html import escape
 
-from gepa_client.code.patches import FileDiff, Line, by_file
-from gepa_client.events import Mutated, MutationRejected
-from gepa_client.report.code import (
+from evolverpc_common.display_text import line, plain
+from gepa_client.evolution.patches import FileDiff, Line, by_file
+from gepa_client.journal.run_events import Mutated, MutationRejected
+from gepa_client.report.code_section import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
     REFUSED_SHOWN,
@@ -15,7 +16,6 @@ from gepa_client.report.code import (
     outcome,
 )
 from gepa_client.report.record import RunRecord
-from gepa_client.text import line, plain
 
 OPEN = 60
 """Lines of a file's diff that are shown without a click."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from gepa_client.events import (
+from gepa_client.journal.run_events import (
     Budget,
     CallRefused,
     CandidateFound,

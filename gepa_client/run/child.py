@@ -1,8 +1,8 @@
 """The optimizer's own process: settings in on stdin, events out on stdout, whatever libraries print into the log.
 
 Started as `python -P -m gepa_client.run.child` with `PYTHONHASHSEED=0`: GEPA's merge walks sets of names, so that a run
-can be repeated only under a fixed hash seed. The first line of stdin is a `Job` as JSON; further lines are as
-`gepa_client.run.lines` says. The end of stdin, which is also what a parent's death looks like, asks the run to stop.
+can be repeated only under a fixed hash seed. The first line of stdin is a `Job` as JSON; further lines are
+`gepa_client.run.control_messages`. The end of stdin, which also follows the parent's death, asks the run to stop.
 """
 
 import gc
@@ -29,7 +29,7 @@ def main() -> int:
     line = sys.stdin.readline()
 
     from gepa_client.errors import Interrupted
-    from gepa_client.events import Finished
+    from gepa_client.journal.run_events import Finished
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
     from gepa_client.run.folder import EVENTS
@@ -57,7 +57,7 @@ class _Stopping:
     """A wish to stop: what is in flight comes to its end where it is worth waiting for, else the main thread raises."""
 
     def __init__(self) -> None:
-        from gepa_client.halt import Halt
+        from gepa_client.transport.cancel_token import Halt
 
         self.halt = Halt()
         self._reason: Interrupted | None = None
@@ -84,7 +84,7 @@ class _Stopping:
 def _listen(stopping: _Stopping, gateway: "GatewayRecord") -> None:
     """Takes each line as it comes, so that whoever writes them never waits; at the end of stdin the run stops."""
     from gepa_client.errors import Interrupted
-    from gepa_client.run.lines import Cap, Stop, from_line
+    from gepa_client.run.control_messages import Cap, Stop, from_line
 
     while text := sys.stdin.readline():
         try:

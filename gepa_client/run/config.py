@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gepa_client.code import Evolve
-from gepa_client.code.template import missing_marks
+from gepa_client.evolution import Evolve
+from gepa_client.evolution.template import missing_marks
 from gepa_client.run.group import Group, NumberOrText, PositiveFloat, PositiveInt, Texts
 from gepa_client.run.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
 from gepa_client.run.paths import rooted

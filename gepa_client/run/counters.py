@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from gepa_client.journal.spend import Spend
+from gepa_client.journal.usage import Spend
 
 
 class Counters:

@@ -7,46 +7,46 @@ from typing import Any
 
 import orjson
 
-from gepa_client.adapter import RemoteAdapter
-from gepa_client.causes import details
-from gepa_client.code.named import texts_of
+from evolverpc_common.display_text import plain
+from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
-from gepa_client.events import CallRefused, Emit, Finished, FleetChanged, ModelCalls, Phase, Started, Warned
-from gepa_client.failed_examples import failed_examples
+from gepa_client.evolution.labels import texts_of
 from gepa_client.fleet import FleetEvent
-from gepa_client.halt import Halt
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.batch_evaluator import ExampleDone
+from gepa_client.gepa.model_prices import Prices
+from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
+from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import Heartbeat, take
-from gepa_client.journal.opening import named_store, open_store
 from gepa_client.journal.redact import Secrets
+from gepa_client.journal.run_events import CallRefused, Emit, Finished, FleetChanged, ModelCalls, Phase, Started, Warned
 from gepa_client.journal.soundness import check_sound
-from gepa_client.journal.spend import Spend
 from gepa_client.journal.store import Store
-from gepa_client.journal.tape import StoredTape
-from gepa_client.model_prices import Prices
-from gepa_client.recorded import end_of
-from gepa_client.run import beginning as beginnings
+from gepa_client.journal.store_factory import named_store, open_store
+from gepa_client.journal.usage import Spend
 from gepa_client.run import folder as files
+from gepa_client.run import initial_state as beginnings
 from gepa_client.run import splits as rows_of
-from gepa_client.run.abandoning import Abandoning
-from gepa_client.run.beginning import Beginning
+from gepa_client.run.abandoned_calls import Abandoning
 from gepa_client.run.budget import resolved
 from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
-from gepa_client.run.disk import stop_for
+from gepa_client.run.evolution_target import evolve_of
 from gepa_client.run.gateway import REFUSALS_TOLD, GatewayRecord, recorded
 from gepa_client.run.identity import AnotherRun, check_same, identity_of
+from gepa_client.run.initial_state import Beginning
 from gepa_client.run.job import Job
 from gepa_client.run.known_secrets import known_secrets
 from gepa_client.run.optimizer import Optimization, further, reason_of
-from gepa_client.run.pulse import Pulse
-from gepa_client.run.quiet import without
+from gepa_client.run.os_errors import stop_for
+from gepa_client.run.progress import Pulse
+from gepa_client.run.redacted_events import without
 from gepa_client.run.settings import SettingsError
-from gepa_client.run.stops import BetweenExamples, FailureStop
-from gepa_client.run.what_evolves import evolve_of
-from gepa_client.text import plain
-from gepa_client.window import ExampleDone
+from gepa_client.run.stop_conditions import BetweenExamples, FailureStop
+from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.error_format import details
 from protocol import DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
 

@@ -1,6 +1,6 @@
 """The servers that the settings name, before anything is known of them."""
 
-from gepa_client.fleet.roster import Address, read_roster
+from gepa_client.fleet.endpoints_file import Address, read_roster
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError
 

@@ -6,8 +6,8 @@ import threading
 import time
 from pathlib import Path
 
-from gepa_client.causes import unreadable
-from gepa_client.events import Event, Finished, Started, Warned
+from gepa_client.journal.run_events import Event, Finished, Started, Warned
+from gepa_client.transport.error_format import unreadable
 
 
 class EventWriter:

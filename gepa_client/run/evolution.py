@@ -6,17 +6,17 @@ from typing import Any, Self
 
 from gepa.strategies.proposal_selection import SelectionStrategy
 
-from gepa_client.adapter import RemoteAdapter
-from gepa_client.code.evolving import EvolvingAdapter
-from gepa_client.code.lineage import JudgedSelection, Lineage
-from gepa_client.code.merging import CodeMerge
-from gepa_client.code.mutations import Mutations
-from gepa_client.code.reflection import CodeReflection
-from gepa_client.code.selector import ComponentSelector, Schedule
-from gepa_client.events import Emit
-from gepa_client.reflection import ConcurrentReflection
+from gepa_client.evolution.code_adapter import EvolvingAdapter
+from gepa_client.evolution.code_reflection import CodeReflection
+from gepa_client.evolution.lineage import JudgedSelection, Lineage
+from gepa_client.evolution.merging import CodeMerge
+from gepa_client.evolution.mutations import Mutations
+from gepa_client.evolution.selector import ComponentSelector, Schedule
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.reflection import ConcurrentReflection
+from gepa_client.journal.run_events import Emit
 from gepa_client.run.config import RunConfig
-from gepa_client.run.what_evolves import evolve_of
+from gepa_client.run.evolution_target import evolve_of
 from protocol.code import GIT_BRANCH
 
 

@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 import orjson
 
+from evolverpc_common.display_text import line
 from gepa_client.errors import Interrupted
-from gepa_client.events import CallRefused, Emit, ModelCalls, ModelTally
 from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Ended, Entry, Sent, Spending
+from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.run_events import CallRefused, Emit, ModelCalls, ModelTally
 from gepa_client.journal.store import Store
-from gepa_client.recorded import end_of, entries
-from gepa_client.run.lines import ModelCall, Refusal
-from gepa_client.text import line
+from gepa_client.run.control_messages import ModelCall, Refusal
 
 EVERY_S = 0.5
 """Between two events with totals."""

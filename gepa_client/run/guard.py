@@ -12,15 +12,15 @@ from gepa.core.callbacks import (
     ValsetEvaluatedEvent,
 )
 
-from gepa_client.causes import details, summary
+from evolverpc_common.display_text import line, plain
 from gepa_client.errors import Interrupted, RecordedFailure
-from gepa_client.events import Emit, StepFailed, Warned
-from gepa_client.failures import Failures
+from gepa_client.gepa.failures import Failures
+from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
-from gepa_client.reflection import WHERE as REFLECTION
+from gepa_client.journal.run_events import Emit, StepFailed, Warned
 from gepa_client.run.config import RunConfig
-from gepa_client.text import line, plain
+from gepa_client.transport.error_format import details, summary
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from gepa_client.commands import command
+from evolverpc_common.printed_commands import command
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.config import RunConfig
-from gepa_client.run.same_run import REACHED_BY, identity_settings
+from gepa_client.run.evolution_target import evolve_of
+from gepa_client.run.fingerprint import REACHED_BY, identity_settings
 from gepa_client.run.settings import SettingsError
-from gepa_client.run.what_evolves import evolve_of
 from protocol import Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH, commit_of
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gepa_client.address import find_token
 from gepa_client.errors import Refused
 from gepa_client.fleet import Address
 from gepa_client.journal.redact import secrets_of
 from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
 from gepa_client.run.secrets import without_secrets
+from gepa_client.transport.address import find_token
 
 
 def known_secrets(config: RunConfig, store: str) -> list[str]:

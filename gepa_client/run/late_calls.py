@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from gepa_client.errors import JournalError
-from gepa_client.events import Event
-from gepa_client.halt import Halt
+from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.opening import open_store
 from gepa_client.journal.redact import Secrets
-from gepa_client.journal.spend import Spend
-from gepa_client.journal.tape import StoredTape
+from gepa_client.journal.run_events import Event
+from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.usage import Spend
+from gepa_client.run.control_messages import ModelCall, Refusal
 from gepa_client.run.gateway import GatewayRecord
-from gepa_client.run.lines import ModelCall, Refusal
+from gepa_client.transport.cancel_token import Halt
 
 NOBODY = ""
 """Who writes while nobody drives a run."""

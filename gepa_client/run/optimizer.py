@@ -10,28 +10,28 @@ from gepa.core.adapter import GEPAAdapter
 from gepa.core.callbacks import GEPACallback
 from gepa.core.result import GEPAResult
 
-from gepa_client.adapter import RemoteAdapter
-from gepa_client.causes import details, summary
-from gepa_client.commands import ENOUGH
+from evolverpc_common.display_text import plain
+from evolverpc_common.printed_commands import ENOUGH
 from gepa_client.errors import ClientError, Interrupted
-from gepa_client.events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
+from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
+from gepa_client.gepa.rows import AnyRow, RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, Kept
-from gepa_client.litellm_model import LiteLLMModel, is_hopeless
-from gepa_client.recorded_output import named
-from gepa_client.reflection import ConcurrentReflection, ProgramReflection
-from gepa_client.rows import AnyRow, RowLoader
+from gepa_client.journal.recorded_output import named
+from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run import folder as files
 from gepa_client.run import strategies
-from gepa_client.run.beginning import Beginning
 from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.counters import Counters
-from gepa_client.run.disk import stop_for
 from gepa_client.run.evolution import Evolution
 from gepa_client.run.guard import FailureGuard, PriceGuard, ScorerGuard
+from gepa_client.run.initial_state import Beginning
+from gepa_client.run.os_errors import stop_for
+from gepa_client.run.run_watch import Loud, RunWatcher, merge_trap
 from gepa_client.run.settings import SettingsError
-from gepa_client.run.stops import BetweenIterations, between_iterations
-from gepa_client.run.watch import Loud, RunWatcher, merge_trap
-from gepa_client.text import plain
+from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
+from gepa_client.transport.error_format import details, summary
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gepa_client.causes import unreadable
 from gepa_client.run.config import CALL_BUDGETS, DEPENDS, MODEL_ONLY, REPLACED, RunConfig
 from gepa_client.run.paths import rooted
 from gepa_client.run.sandbox_settings import SANDBOX_ONLY
 from gepa_client.run.secrets import NOT_RECORDED, left_out
+from gepa_client.transport.error_format import unreadable
 
 NO_SERVER = (
     "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500`, or give "

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gepa_client.rows import AnyRow, HeldRow, RowLoader, load_rows
+from gepa_client.gepa.rows import AnyRow, HeldRow, RowLoader, load_rows
 from gepa_client.run.config import RunConfig
 from gepa_client.run.paths import is_file
 from gepa_client.run.settings import SettingsError

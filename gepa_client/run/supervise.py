@@ -14,9 +14,9 @@ from typing import IO, Self
 
 from pydantic import ValidationError
 
-from gepa_client.events import Event, from_json
+from evolverpc_common.display_text import plain
+from gepa_client.journal.run_events import Event, from_json
 from gepa_client.run.job import Job
-from gepa_client.text import plain
 
 HASH_SEED = "0"
 TAIL_BYTES = 8192
@@ -81,7 +81,7 @@ class OptimizerProcess:
         return event
 
     def tell(self, line: Mapping[str, object]) -> None:
-        """Tell it something, as `gepa_client.run.lines` says; from any thread, and never waiting for it."""
+        """Tell it something, as `gepa_client.run.control_messages` says; from any thread, and never waiting for it."""
         self._lines.put(dict(line))
 
     def stop(self, reason: str | None = None) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evolverpc_common.version import VERSION
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.tokens import Token
-from rpc_server.settings import Settings
-from rpc_server.version import VERSION
+from rpc_server.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from rpc_server.trees.open_trees import LeftOut
+    from rpc_server.worktrees.open_trees import LeftOut
 
 
 class Announcer:

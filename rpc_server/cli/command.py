@@ -9,14 +9,14 @@ from typing import Any
 
 import uvloop
 
-from rpc_server import conformance_program
+from evolverpc_common.version import VERSION
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
-from rpc_server.cli.place import placed
+from rpc_server.cli.listen_address import placed
 from rpc_server.cli.serve import CANNOT_START, serve
-from rpc_server.config import SettingsError, load_settings
-from rpc_server.descriptors import raise_descriptor_limit
-from rpc_server.version import VERSION
+from rpc_server.http.file_descriptors import raise_descriptor_limit
+from rpc_server.program import conformance_program
+from rpc_server.settings.config_file import SettingsError, load_settings
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rpc_server.config import SettingsError
+from rpc_server.settings.config_file import SettingsError
 
 _COMMAND = "--command"
 

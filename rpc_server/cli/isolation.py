@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime")
+PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")
 
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105  # the name of a variable, not a token
 _TOKEN_PIPE = "GEPA_TOKEN_PIPE"  # noqa: S105  # as above

@@ -4,7 +4,7 @@ A fork sets `sys.argv` and its environment, and calls `rpc_server.cli.main`.
 """
 
 from rpc_server.cli import command
-from rpc_server.mutation import open_mutations
-from rpc_server.trees import open_trees
+from rpc_server.mutations import open_mutations
+from rpc_server.worktrees import open_trees
 
 __all__ = ["command", "open_mutations", "open_trees"]

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import ProgramFailed
-from rpc_server.app import SERVICE, create_app, listening
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.place import bound, url_of
+from rpc_server.cli.listen_address import bound, url_of
 from rpc_server.cli.tokens import Token, token_for
-from rpc_server.code import Commits, Mutations
-from rpc_server.config import SettingsError
-from rpc_server.datasets import DatasetError, Datasets, Row, read_rows
-from rpc_server.jail import Jail, check, keep_to_oneself, open_jail
-from rpc_server.program import Program
-from rpc_server.program_rows import rows_of
-from rpc_server.programs.launch import environment
-from rpc_server.programs.open_program import open_program
-from rpc_server.settings import Settings
+from rpc_server.datasets.datasets import DatasetError, Datasets, Row, read_rows
+from rpc_server.datasets.program_rows import rows_of
+from rpc_server.http.app import SERVICE, create_app, listening
+from rpc_server.jail.jail import Jail, check, keep_to_oneself, open_jail
+from rpc_server.methods.code import Commits, Mutations
+from rpc_server.program.launch import environment
+from rpc_server.program.open_program import open_program
+from rpc_server.program.program import Program
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.settings import Settings
 
 CANNOT_START = 2
 INTERRUPTED = 130
@@ -133,15 +133,15 @@ async def _opened_in(jail: Jail | None, settings: Settings, announce: Announcer)
     if not settings.has_trees:
         cell = None if jail is None else jail.cell(settings.root, kept=(settings.root / ".git",))
         return _Opened(await open_program(settings, cell=cell))
-    from rpc_server.trees.open_trees import open_trees  # knows git, which other servers do without
+    from rpc_server.worktrees.open_trees import open_trees  # knows git, which other servers do without
 
     program, left_out = await open_trees(settings, jail)
     top = program.trees.repository.top
     announce.trees(top, left_out)
     if not settings.allow_mutations:
         return _Opened(program, program)
-    from rpc_server.mutation.agents import CLAUDE_CREDENTIALS, name_of
-    from rpc_server.mutation.open_mutations import open_mutations, try_out  # as above
+    from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, name_of
+    from rpc_server.mutations.open_mutations import open_mutations, try_out  # as above
 
     try:
         mutations = await open_mutations(program.trees)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rpc_server.cli.isolation import TOKEN_VARIABLE
-from rpc_server.config import SettingsError
-from rpc_server.settings import Settings
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.settings import Settings
 
 
 @dataclass(frozen=True)

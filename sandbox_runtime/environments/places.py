@@ -6,9 +6,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from evolverpc_common.file_lock import lock_if_free
+from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.environments.built import Record
-from sandbox_runtime.locked import lock_if_free
-from sandbox_runtime.trees import remove_tree
 
 BUILT = "built"
 """The folder of a place that build commands write to."""

@@ -9,11 +9,11 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from sandbox_runtime.api.recipe import Recipe
+from sandbox_runtime.api.sandbox import NotPrepared, Unavailable
 from sandbox_runtime.environments.built import Built, Record
 from sandbox_runtime.environments.said import said_by
 from sandbox_runtime.environments.site import FILES, Site
-from sandbox_runtime.recipe import Recipe
-from sandbox_runtime.sandbox import NotPrepared, Unavailable
 
 OLDEST = ">=3.8"
 """What is asked for where a recipe has packages for Python and names no version: all that can serve a program."""

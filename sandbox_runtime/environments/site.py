@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox_runtime.api.sandbox import NotPrepared
 from sandbox_runtime.environments.built import Run
 from sandbox_runtime.environments.disk import BUILD_MB, within
 from sandbox_runtime.environments.places import discard
 from sandbox_runtime.environments.variables import build_variables, holds_password, readable_by
-from sandbox_runtime.sandbox import NotPrepared
 
 BUILD_S = 1800.0
 """Seconds that one command may take."""

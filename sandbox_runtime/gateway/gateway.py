@@ -7,7 +7,7 @@ from typing import Self
 
 import aiohttp
 
-from sandbox_runtime.egress import Egress
+from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.calls import ModelCall, Refusal
 from sandbox_runtime.gateway.forward import Forward, session
 from sandbox_runtime.gateway.front import Front

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from sandbox_runtime.egress import Allow, Egress, Open
+from sandbox_runtime.api.egress import Allow, Egress, Open
 from sandbox_runtime.gateway.addresses import networks
 from sandbox_runtime.gateway.listener import Listener
 from sandbox_runtime.gateway.providers import Provider

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sandbox_runtime.egress import Allow, Closed
+from sandbox_runtime.api.egress import Allow, Closed
 from sandbox_runtime.gateway.addresses import Address, read, why_not
 from sandbox_runtime.gateway.front import STRANGER_S, Find
 from sandbox_runtime.gateway.passage import TUNNELS, GatewayPassage

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from sandbox_runtime.owner import Owner
-from sandbox_runtime.records import is_private, private_folder, sockets_folder
-from sandbox_runtime.trees import remove_tree
+from evolverpc_common.process_identity import Owner
+from evolverpc_common.remove_tree import remove_tree
+from sandbox_runtime.backends.records import is_private, private_folder, sockets_folder
 
 OWNER = "owner.json"
 

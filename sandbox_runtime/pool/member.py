@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from sandbox_runtime.endpoint import Endpoint
-from sandbox_runtime.sandbox import Ended
+from sandbox_runtime.api.endpoint import Endpoint
+from sandbox_runtime.api.sandbox import Ended
 
 
 class Member(Protocol):

@@ -6,11 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from sandbox_runtime.pool.events import GaveUp, PoolEvent, PoolEventKind
-from sandbox_runtime.pool.member import Member, Start
-from sandbox_runtime.pool.roster import RosterFile
-from sandbox_runtime.pool.starts import FIRST_PAUSE_S, LONGEST_PAUSE_S, Starts
-from sandbox_runtime.sandbox import (
+from sandbox_runtime.api.sandbox import (
     Ended,
     Gone,
     NotPrepared,
@@ -20,6 +16,10 @@ from sandbox_runtime.sandbox import (
     Unavailable,
     Unenforceable,
 )
+from sandbox_runtime.pool.events import GaveUp, PoolEvent, PoolEventKind
+from sandbox_runtime.pool.member import Member, Start
+from sandbox_runtime.pool.roster import RosterFile
+from sandbox_runtime.pool.starts import FIRST_PAUSE_S, LONGEST_PAUSE_S, Starts
 
 FAILURES = 3
 """Failures in a row after which no further start is tried, where none ever succeeded."""

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sandbox_runtime.endpoint import Endpoint
+from sandbox_runtime.api.endpoint import Endpoint
 
 OWN = 0o600
 

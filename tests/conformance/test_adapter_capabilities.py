@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from gepa_client.conformance import Verdict, load_checks, run_conformance
-from rpc_server.conformance_program import seed_candidate
+from rpc_server.program.conformance_program import seed_candidate
 from sandbox_runtime import running_server
 from scripts.conformance import GEPA_SERVER
 

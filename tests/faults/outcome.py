@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gepa_client.journal.opening import open_store
+from gepa_client.journal.store_factory import open_store
 from tests.faults import noted
 from tests.faults.noted import Execution
 

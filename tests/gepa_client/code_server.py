@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from gepa_client.litellm_model import Completion
+from gepa_client.gepa.litellm_model import Completion
 from protocol import Candidate, Example
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of, git_branch
 from protocol.errors import MutationRejected, UnknownCandidate

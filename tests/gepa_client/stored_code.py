@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from gepa_client.journal.entries import SEARCH, Entry, Kept, Row
-from gepa_client.journal.opening import open_store
+from gepa_client.journal.store_factory import open_store
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
 from tests.gepa_client.stored_run import RUN_ID, Made
 from tests.gepa_client.story import NASTY

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from gepa_client.journal.entries import SEARCH, START, Claim, Ended, Entry, Kept, Row, Sent, StoredRun
-from gepa_client.journal.opening import open_store
 from gepa_client.journal.requests import evaluate_digest
 from gepa_client.journal.store import Store
+from gepa_client.journal.store_factory import open_store
 from gepa_client.run.config import RunConfig
 
 RUN_ID = "20260102-030405-1f3a"

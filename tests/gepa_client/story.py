@@ -1,6 +1,6 @@
 """A run told by its events, for tests of everything that shows one."""
 
-from gepa_client.events import (
+from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
     Event,

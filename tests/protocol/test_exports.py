@@ -11,8 +11,8 @@ PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_te
 PACKAGES = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
 
-def test_the_wheel_holds_the_four_packages() -> None:
-    assert sorted(PACKAGES) == ["gepa_client", "protocol", "rpc_server", "sandbox_runtime"]
+def test_the_wheel_holds_the_five_packages() -> None:
+    assert sorted(PACKAGES) == ["evolverpc_common", "gepa_client", "protocol", "rpc_server", "sandbox_runtime"]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

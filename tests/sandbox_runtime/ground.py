@@ -20,8 +20,8 @@ import aiohttp
 import pytest
 
 from sandbox_runtime import Closed, Command, Egress, Endpoint, Open, Prepared, Recipe, Runtime, SandboxSpec
-from sandbox_runtime.health import reached_by
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.health import reached_by
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.stand_in import SOURCE
 
 NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}
@@ -200,7 +200,7 @@ class _Folders:
     def records(self, backend: str) -> Records:
         return Records(backend, state=self.state, sockets=self.sockets)
 
-    imports = "from pathlib import Path\nfrom sandbox_runtime.records import Records\n"
+    imports = "from pathlib import Path\nfrom sandbox_runtime.backends.records import Records\n"
 
     def expression(self, backend: str) -> str:
         """The same records, in Python."""

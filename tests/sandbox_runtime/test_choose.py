@@ -6,14 +6,14 @@ import sys
 import pytest
 
 from sandbox_runtime import Unavailable
-from sandbox_runtime.choose import RUNTIMES, open_runtime
+from sandbox_runtime.backends.choose import RUNTIMES, open_runtime
 
 BACKENDS = "[name.split('.')[2] for name in sys.modules if name.startswith('sandbox_runtime.backends.')]"
 
 
 @pytest.mark.parametrize("kind", RUNTIMES)
 def test_the_backend_that_is_chosen_is_imported_alone(kind: str) -> None:
-    code = f"import sys; from sandbox_runtime.choose import open_runtime; assert not {BACKENDS}\n"
+    code = f"import sys; from sandbox_runtime.backends.choose import open_runtime; assert not {BACKENDS}\n"
     code += f"assert open_runtime({kind!r}).name == {kind!r}; assert set({BACKENDS}) == {{{kind!r}}}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

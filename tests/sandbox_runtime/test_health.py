@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from sandbox_runtime import Endpoint
-from sandbox_runtime.health import until_healthy
+from sandbox_runtime.backends.health import until_healthy
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from sandbox_runtime.owner import Owner, started_at
+from evolverpc_common.process_identity import Owner, started_at
 
 ME = Owner.this_process()
 

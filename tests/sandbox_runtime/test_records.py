@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.records import Records, is_private, private_folder, sockets_folder, state_folder
+from sandbox_runtime.backends.records import Records, is_private, private_folder, sockets_folder, state_folder
 
 
 @pytest.fixture

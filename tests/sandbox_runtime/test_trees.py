@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.trees import remove_tree
+from evolverpc_common.remove_tree import remove_tree
 
 DEPTH = 1500
 
@@ -57,6 +57,6 @@ def test_what_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError("busy")
 
     monkeypatch.setattr(shutil, "rmtree", fail)
-    monkeypatch.setattr("sandbox_runtime.trees._COMMANDS", (("false",),))
+    monkeypatch.setattr("evolverpc_common.remove_tree._COMMANDS", (("false",),))
     with pytest.raises(OSError, match="cannot be removed"):
         remove_tree(folder)

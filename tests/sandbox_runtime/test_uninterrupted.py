@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox_runtime.uninterrupted import all_of
+from evolverpc_common.shielded import all_of
 
 
 async def test_a_failure_that_nobody_waits_for_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:

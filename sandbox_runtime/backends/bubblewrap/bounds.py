@@ -3,7 +3,7 @@
 from collections.abc import Container
 from dataclasses import dataclass
 
-from sandbox_runtime.spec import MEMORY_VARIABLE, SandboxSpec
+from sandbox_runtime.api.spec import MEMORY_VARIABLE, SandboxSpec
 
 OWN_PROCESSES = 3
 """Those that every sandbox has besides its commands: two of bubblewrap's, and the one that holds it."""

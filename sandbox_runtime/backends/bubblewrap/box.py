@@ -6,6 +6,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+from evolverpc_common.process_identity import started_at
+from evolverpc_common.shielded import all_of, to_the_end
+from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
 from sandbox_runtime.backends.bubblewrap.bounds import Bounds
 from sandbox_runtime.backends.bubblewrap.groups import Group
 from sandbox_runtime.backends.bubblewrap.layout import Shape, furnish_order, start_order
@@ -13,9 +16,6 @@ from sandbox_runtime.backends.bubblewrap.machine import Machine
 from sandbox_runtime.backends.bubblewrap.order import RunOrder, Way, written
 from sandbox_runtime.backends.bubblewrap.outputs import Heard
 from sandbox_runtime.backends.bubblewrap.resources import Resources, host_name
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.sandbox import LOG_BYTES, SandboxError
-from sandbox_runtime.uninterrupted import all_of, to_the_end
 
 _LAST_WORDS_S = 1.0
 _TOLD_BYTES = 4096

@@ -4,6 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evolverpc_common.shielded import to_the_end
+from sandbox_runtime.api.gateway_session import MODELS_PORT, TUNNEL_PORT, Passage
+from sandbox_runtime.api.sandbox import NotPrepared, SandboxError
 from sandbox_runtime.backends.bubblewrap.bounds import Bounds
 from sandbox_runtime.backends.bubblewrap.box import Box
 from sandbox_runtime.backends.bubblewrap.inputs import sealed
@@ -11,9 +14,6 @@ from sandbox_runtime.backends.bubblewrap.layout import Shape
 from sandbox_runtime.backends.bubblewrap.machine import Machine
 from sandbox_runtime.backends.bubblewrap.order import RunOrder
 from sandbox_runtime.backends.bubblewrap.variables import MODELS_URL, TUNNEL_URL
-from sandbox_runtime.passage import MODELS_PORT, TUNNEL_PORT, Passage
-from sandbox_runtime.sandbox import NotPrepared, SandboxError
-from sandbox_runtime.uninterrupted import to_the_end
 
 _OUTPUT_BYTES = 64 * 1024
 _MEMORY_MB = 8192

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from sandbox_runtime.api.sandbox import Gone, SandboxError
 from sandbox_runtime.backends.bubblewrap.doorman.serving import MESSAGE_BYTES
-from sandbox_runtime.sandbox import Gone, SandboxError
 
 _MODULE = "sandbox_runtime.backends.bubblewrap.doorman"
 _LOG_TAIL_BYTES = 4096

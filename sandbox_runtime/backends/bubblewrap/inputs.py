@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.bubblewrap.order import in_memory
-from sandbox_runtime.spec import Command
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _PIECE_BYTES = 1024 * 1024

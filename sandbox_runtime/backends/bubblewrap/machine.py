@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sandbox_runtime.backends.bubblewrap.door import Door
 from sandbox_runtime.backends.bubblewrap.groups import Groups
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 
 BUILDER = 0x7000_0000
 """The user that builds environments, where sandboxes have users of their own."""

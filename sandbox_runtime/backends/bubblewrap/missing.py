@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_runtime.sandbox import Unavailable
+from sandbox_runtime.api.sandbox import Unavailable
 
 _INSTALL = "`apt install bubblewrap` (Debian, Ubuntu), `dnf install bubblewrap` (Fedora)"
 _TRIAL_S = 20.0

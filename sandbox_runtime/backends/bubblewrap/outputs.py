@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from sandbox_runtime.tail import Tail
+from evolverpc_common.tail import Tail
 
 _PIECE_BYTES = 256 * 1024
 

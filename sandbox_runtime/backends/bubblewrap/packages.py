@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_runtime.sandbox import Unavailable
+from sandbox_runtime.api.sandbox import Unavailable
 
 SERVER = (sys.executable, "-I", "-m", "rpc_server")
 """The command that starts it in our own environment, before its flags."""
@@ -17,7 +17,7 @@ PRELOAD = "rpc_server.cli.preload"
 MAIN = ("rpc_server.cli", "main")
 """What such a fork calls."""
 
-_PACKAGES = ("protocol", "rpc_server", "sandbox_runtime")
+_PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
 
 
 def server_mounts() -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.bubblewrap.groups import Group
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.records import Record
+from sandbox_runtime.backends.records import Record
 
 _END_S = 10.0
 _PAUSE_S = 0.01

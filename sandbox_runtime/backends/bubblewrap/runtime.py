@@ -8,6 +8,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from evolverpc_common.shielded import all_of, to_the_end
+from sandbox_runtime.api.egress import Closed
+from sandbox_runtime.api.gateway_session import Passage
+from sandbox_runtime.api.recipe import Prepared, Recipe
+from sandbox_runtime.api.sandbox import Ended, Found, NotPrepared, NotReady, Sandbox, SandboxError, Unenforceable
+from sandbox_runtime.api.spec import SandboxSpec
 from sandbox_runtime.backends.bubblewrap.building import Builder
 from sandbox_runtime.backends.bubblewrap.door import Door
 from sandbox_runtime.backends.bubblewrap.groups import usable
@@ -16,16 +22,10 @@ from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
 from sandbox_runtime.backends.bubblewrap.packages import PRELOAD, SERVER, server_mounts
 from sandbox_runtime.backends.bubblewrap.resources import free
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
-from sandbox_runtime.closing import close_after_failure, close_all
-from sandbox_runtime.egress import Closed
+from sandbox_runtime.backends.closing import close_after_failure, close_all
+from sandbox_runtime.backends.records import Record, Records
+from sandbox_runtime.backends.sweeping import sweep_records
 from sandbox_runtime.environments import Environments
-from sandbox_runtime.passage import Passage
-from sandbox_runtime.recipe import Prepared, Recipe
-from sandbox_runtime.records import Record, Records
-from sandbox_runtime.sandbox import Ended, Found, NotPrepared, NotReady, Sandbox, SandboxError, Unenforceable
-from sandbox_runtime.spec import SandboxSpec
-from sandbox_runtime.sweeping import sweep_records
-from sandbox_runtime.uninterrupted import all_of, to_the_end
 
 logger = logging.getLogger(__name__)
 

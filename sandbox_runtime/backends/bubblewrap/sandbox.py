@@ -10,6 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
+from evolverpc_common.shielded import all_of
+from sandbox_runtime.api.endpoint import Endpoint
+from sandbox_runtime.api.gateway_session import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.api.sandbox import EXEC_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.bounds import Bounds
 from sandbox_runtime.backends.bubblewrap.box import Box
 from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
@@ -18,12 +23,7 @@ from sandbox_runtime.backends.bubblewrap.machine import Machine
 from sandbox_runtime.backends.bubblewrap.order import RunOrder
 from sandbox_runtime.backends.bubblewrap.packages import MAIN, SERVER
 from sandbox_runtime.backends.bubblewrap.variables import certificate_bundle, variables
-from sandbox_runtime.endpoint import Endpoint
-from sandbox_runtime.health import until_healthy
-from sandbox_runtime.passage import MODELS_PORT, TUNNEL_PORT
-from sandbox_runtime.sandbox import EXEC_BYTES, Ended, Executed, Gone, NotReady, SandboxError
-from sandbox_runtime.spec import Command, SandboxSpec
-from sandbox_runtime.uninterrupted import all_of
+from sandbox_runtime.backends.health import until_healthy
 
 _LISTENING = 3
 _BACKLOG = 512

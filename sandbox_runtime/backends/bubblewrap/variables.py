@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sandbox_runtime.api.gateway_session import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.api.recipe import Prepared
+from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.layout import HOME, TMP, USER, WORKSPACE
-from sandbox_runtime.passage import MODELS_PORT, TUNNEL_PORT
-from sandbox_runtime.recipe import Prepared
-from sandbox_runtime.spec import Command, SandboxSpec
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 MODELS_URL = f"http://127.0.0.1:{MODELS_PORT}"

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from modal import exception
 
-from sandbox_runtime.sandbox import Gone, SandboxError, Throttled, Unavailable
+from sandbox_runtime.api.sandbox import Gone, SandboxError, Throttled, Unavailable
 
 ATTEMPTS = 3
 """Of what may be asked twice; the SDK tries each four times by itself."""

@@ -12,12 +12,12 @@ import modal
 from modal import exception
 from modal.container_process import ContainerProcess
 
+from evolverpc_common.shielded import all_of
+from evolverpc_common.tail import Tail
+from sandbox_runtime.api.sandbox import EXEC_BYTES, Executed
+from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.places import SERVER_PYTHON, WORKSPACE
-from sandbox_runtime.sandbox import EXEC_BYTES, Executed
-from sandbox_runtime.spec import Command, SandboxSpec
-from sandbox_runtime.tail import Tail
-from sandbox_runtime.uninterrupted import all_of
 
 GRACE_S = 10.0
 """How much longer than its own time a command may be under way before its guard is given up."""

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import modal
 
+from sandbox_runtime.api.recipe import Recipe
+from sandbox_runtime.api.sandbox import Unavailable
 from sandbox_runtime.backends.modal.install import write_recipe
 from sandbox_runtime.backends.modal.places import PROGRAM, RECIPE, SERVER, SERVER_PYTHON, SERVER_PYTHON_VERSION
-from sandbox_runtime.recipe import Recipe
-from sandbox_runtime.sandbox import Unavailable
 
-PACKAGES = ("protocol", "rpc_server", "sandbox_runtime")
+PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
 """Those of ours that an image has: `sandbox_runtime` installs its recipe."""
 
 EXTRAS = ("server", "agent", "sandbox")

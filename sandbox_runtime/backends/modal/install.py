@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sandbox_runtime.api.recipe import Recipe
 from sandbox_runtime.backends.modal.places import PATHS
 from sandbox_runtime.environments import Built, Environments
-from sandbox_runtime.recipe import Recipe
 
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Whether a sandbox reaches the gateway, tried from inside: a forwarder that leads elsewhere is seen nowhere else."""
 
+from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.modal.places import SERVER_PYTHON
-from sandbox_runtime.spec import Command
 
 _KNOCK_S = 30.0
 

@@ -1,8 +1,8 @@
 """Where things are in an image of ours at Modal, and in a sandbox that was made of it."""
 
+from sandbox_runtime.api.recipe import Prepared, Recipe
 from sandbox_runtime.environments.node import wants_node
 from sandbox_runtime.environments.python import wants_python
-from sandbox_runtime.recipe import Prepared, Recipe
 
 WORKSPACE = "/workspace"
 """The folder of each sandbox's own, where all commands start."""

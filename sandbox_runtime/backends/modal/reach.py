@@ -4,9 +4,9 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from sandbox_runtime.egress import Allow, Closed, Egress, Open
-from sandbox_runtime.passage import Passage
-from sandbox_runtime.sandbox import Unavailable
+from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
+from sandbox_runtime.api.gateway_session import Passage
+from sandbox_runtime.api.sandbox import Unavailable
 
 _NONE: tuple[str, ...] = ()
 

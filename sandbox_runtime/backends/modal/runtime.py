@@ -10,16 +10,16 @@ from typing import Any, Self, TypeVar
 import modal
 from modal import exception
 
+from evolverpc_common.shielded import all_of
+from sandbox_runtime.api.recipe import Prepared, Recipe
+from sandbox_runtime.api.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable
+from sandbox_runtime.api.spec import SandboxSpec
+from sandbox_runtime.backends.closing import close_after_failure, close_all
 from sandbox_runtime.backends.modal import images, places
 from sandbox_runtime.backends.modal.asking import GONE, REFUSED, asking, persistently
 from sandbox_runtime.backends.modal.reach import gateway_urls, reach
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.modal.tags import START, found, tags_of_start
-from sandbox_runtime.closing import close_after_failure, close_all
-from sandbox_runtime.recipe import Prepared, Recipe
-from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable
-from sandbox_runtime.spec import SandboxSpec
-from sandbox_runtime.uninterrupted import all_of
 
 APP = "evolverpc"
 """The app that sandboxes belong to, unless another is named: for whoever lists them in Modal's own tools."""

@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 import modal
 from modal import exception
 
+from evolverpc_common.shielded import all_of
+from evolverpc_common.tail import Tail
+from sandbox_runtime.api.endpoint import Endpoint
+from sandbox_runtime.api.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
+from sandbox_runtime.backends.health import until_healthy
 from sandbox_runtime.backends.modal.asking import GONE, asking, persistently
 from sandbox_runtime.backends.modal.commands import Commands, copied
 from sandbox_runtime.backends.modal.knocking import knock
 from sandbox_runtime.backends.modal.places import PORT
 from sandbox_runtime.backends.modal.reach import gateway_urls
-from sandbox_runtime.endpoint import Endpoint
-from sandbox_runtime.health import until_healthy
-from sandbox_runtime.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
-from sandbox_runtime.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.tail import Tail
-from sandbox_runtime.uninterrupted import all_of
 
 LOST_S = 60.0
 """How long Modal may answer nothing but errors before a sandbox is taken for lost."""

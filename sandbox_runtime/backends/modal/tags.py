@@ -5,9 +5,9 @@ import secrets
 import time
 from collections.abc import Mapping
 
-from sandbox_runtime.owner import Owner
-from sandbox_runtime.records import check_labels
-from sandbox_runtime.sandbox import Found
+from evolverpc_common.process_identity import Owner
+from sandbox_runtime.api.sandbox import Found
+from sandbox_runtime.backends.records import check_labels
 
 START = "evolverpc-start"
 """`MILLISECONDS-RANDOM`, both in hex: when, and which of all starts there ever were."""

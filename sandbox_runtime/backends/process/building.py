@@ -4,10 +4,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evolverpc_common.shielded import all_of
+from evolverpc_common.tail import Tail
+from sandbox_runtime.api.sandbox import EXEC_BYTES, NotPrepared
 from sandbox_runtime.backends.process.running import Bounds, Running
-from sandbox_runtime.sandbox import EXEC_BYTES, NotPrepared
-from sandbox_runtime.tail import Tail
-from sandbox_runtime.uninterrupted import all_of
 
 
 async def run_build(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+from evolverpc_common.process_identity import started_at
+from evolverpc_common.tail import Tail
 from sandbox_runtime.backends.process.marked import LAUNCH, MARK, end_all, told_to_end
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.tail import Tail
 
 _PIECE_BYTES = 256 * 1024
 _DRAIN_S = 2.0

@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from evolverpc_common.process_identity import started_at
+from evolverpc_common.remove_tree import remove_tree
+from evolverpc_common.shielded import all_of
+from sandbox_runtime.api.egress import Open
+from sandbox_runtime.api.recipe import Prepared, Recipe
+from sandbox_runtime.api.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable, Unenforceable
+from sandbox_runtime.api.spec import SandboxSpec
+from sandbox_runtime.backends.closing import close_after_failure, close_all
 from sandbox_runtime.backends.process.building import run_build
 from sandbox_runtime.backends.process.marked import end_all, launches_told_to_end
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
-from sandbox_runtime.closing import close_after_failure, close_all
-from sandbox_runtime.egress import Open
+from sandbox_runtime.backends.records import Record, Records, is_private, private_folder
+from sandbox_runtime.backends.sweeping import sweep_records
 from sandbox_runtime.environments import Environments
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.recipe import Prepared, Recipe
-from sandbox_runtime.records import Record, Records, is_private, private_folder
-from sandbox_runtime.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable, Unenforceable
-from sandbox_runtime.spec import SandboxSpec
-from sandbox_runtime.sweeping import sweep_records
-from sandbox_runtime.trees import remove_tree
-from sandbox_runtime.uninterrupted import all_of
 
 ISOLATES_NOTHING = (
     "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "

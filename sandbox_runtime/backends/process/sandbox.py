@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from evolverpc_common.process_identity import started_at
+from evolverpc_common.remove_tree import remove_tree
+from evolverpc_common.shielded import all_of
+from evolverpc_common.tail import Tail
+from sandbox_runtime.api.endpoint import ProcessEndpoint
+from sandbox_runtime.api.sandbox import EXEC_BYTES, LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
+from sandbox_runtime.backends.health import until_healthy
 from sandbox_runtime.backends.process.running import Bounds, Running
-from sandbox_runtime.endpoint import ProcessEndpoint
-from sandbox_runtime.health import until_healthy
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.records import Record, Records
-from sandbox_runtime.sandbox import EXEC_BYTES, LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
-from sandbox_runtime.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.tail import Tail
-from sandbox_runtime.trees import remove_tree
-from sandbox_runtime.uninterrupted import all_of
+from sandbox_runtime.backends.records import Record, Records
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOG_TAIL_BYTES = 4096

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.cli.check import _span
+from gepa_client.cli.commands.check import _span
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from gepa_client.cli.display import SPARE, LiveDisplay, PlainDisplay, frame
-from gepa_client.cli.told import clock, told_plainly
-from gepa_client.events import (
+from gepa_client.cli.views.event_text import clock, told_plainly
+from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
+from gepa_client.journal.run_events import (
     FleetChanged,
     MutationProgress,
     MutationStarted,

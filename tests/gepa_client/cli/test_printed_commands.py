@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gepa_client.analysis.result import load_result
 from gepa_client.cli.app import build
-from gepa_client.code.branches import by_hand_name
 from gepa_client.errors import Interrupted, JournalError, StoreDamaged
+from gepa_client.evolution.branches import by_hand_name
+from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.opening import open_store
 from gepa_client.journal.requests import other_request
 from gepa_client.journal.soundness import check_sound
-from gepa_client.journal.tape import StoredTape
-from gepa_client.result import load_result
+from gepa_client.journal.store_factory import open_store
 from gepa_client.run.identity import AnotherRun, check_same
 from protocol.errors import UnknownCandidate
 from tests import printed_commands

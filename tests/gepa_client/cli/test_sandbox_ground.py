@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.cli import sandbox_ground
 from gepa_client.run.settings import load
+from gepa_client.sandboxing import setup
 from sandbox_runtime import Passage, Prepared, Recipe
 from sandbox_runtime.gateway.passage import GatewayPassage
 from tests.sandbox_runtime.client.repositories import commit
@@ -41,12 +41,12 @@ async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
         runtime.way_out = build_way_out
         return runtime
 
-    monkeypatch.setattr(sandbox_ground, "open_runtime", opened)
+    monkeypatch.setattr(setup, "open_runtime", opened)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     commit(tmp_path / "program", {"requirements.txt": "x\n"})
     settings = load(None, {"repo": str(tmp_path / "program"), "sandbox": "bubblewrap"}, must_end=False)
-    await sandbox_ground.publish(settings, print)
+    await setup.publish(settings, print)
     assert "HTTPS_PROXY" in runtime.env
     assert not [name for name in runtime.env if not name.lower().endswith("_proxy")]
     assert isinstance(runtime.way_out, GatewayPassage)

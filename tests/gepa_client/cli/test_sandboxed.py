@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import typer
 
-from gepa_client.cli.sandbox_thread import Capped, Said, Told
-from gepa_client.cli.sandboxed import sandboxed
-from gepa_client.events import FleetChanged, Progress
-from gepa_client.run import lines
+from gepa_client.journal.run_events import FleetChanged, Progress
+from gepa_client.run import control_messages
 from gepa_client.run.config import RunConfig
+from gepa_client.sandboxing.session import sandboxed
+from gepa_client.sandboxing.session_thread import Capped, Said, Told
 from sandbox_runtime import NotReady, Unavailable
 from sandbox_runtime.gateway import ModelCall, Refusal, Tokens
 from sandbox_runtime.pool import Member
@@ -206,8 +206,8 @@ def test_what_the_gateway_tells_goes_to_the_optimizer(ground: FakeGround) -> Non
             ground.tell(told)
         until(lambda: len(optimizer.lines) == 3 and bool(notes), lambda: sandboxes.attend(optimizer, notes.append))
         assert sandboxes.have_gateway
-    said = [lines.from_line(json.dumps(line)) for line in optimizer.lines]
-    assert said[0] == lines.ModelCall(
+    said = [control_messages.from_line(json.dumps(line)) for line in optimizer.lines]
+    assert said[0] == control_messages.ModelCall(
         sandbox="s0",
         provider="openai",
         model="m",
@@ -218,8 +218,8 @@ def test_what_the_gateway_tells_goes_to_the_optimizer(ground: FakeGround) -> Non
         output_tokens=5,
         cost_usd=0.5,
     )
-    assert said[1] == lines.Refusal(sandbox="s0", what="example.com", reason="not allowed")
-    assert said[2] == lines.Cap(reason="max_cost_usd of 2.5 is reached")
+    assert said[1] == control_messages.Refusal(sandbox="s0", what="example.com", reason="not allowed")
+    assert said[2] == control_messages.Cap(reason="max_cost_usd of 2.5 is reached")
     assert "fetching \\[x]" in notes[-1]
 
 
@@ -269,7 +269,7 @@ def test_what_the_optimizer_tells_reaches_the_sandboxes(ground: FakeGround) -> N
 def test_one_that_goes_on_resting_is_asked_for_a_token_again_and_again(
     ground: FakeGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gepa_client.cli.sandboxed.ASK_EVERY_S", 0.01)
+    monkeypatch.setattr("gepa_client.sandboxing.session.ASK_EVERY_S", 0.01)
     monkeypatch.setattr("sandbox_runtime.pool.pool.ASK_AGAIN_S", 0.0)
     with sandboxed(settings(), "run", AGAIN, open_ground=ground.open) as sandboxes:
         url = ground.made[0].url
@@ -307,7 +307,7 @@ def test_a_death_is_told_and_where_none_can_be_started_any_more_the_run_pauses(
 def test_the_sandboxes_are_ended_where_the_run_goes_on_at_the_spend_cap(
     ground: FakeGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gepa_client.cli.sandboxed.CAP_GRACE_S", 0.0)
+    monkeypatch.setattr("gepa_client.sandboxing.session.CAP_GRACE_S", 0.0)
     with sandboxed(settings(), "run", AGAIN, open_ground=ground.open) as sandboxes:
         ground.tell(Capped())
         until(lambda: ground.up == 0, lambda: sandboxes.attend(FakeOptimizer(), print))

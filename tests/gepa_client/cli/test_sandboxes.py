@@ -15,13 +15,15 @@ import typer
 from typer.testing import CliRunner
 
 from gepa_client.cli.app import build
-from gepa_client.cli.sandboxes import sandboxes
-from gepa_client.cli.shown_sandboxes import publishing
+from gepa_client.cli.commands.sandboxes import sandboxes
+from gepa_client.cli.views.sandboxes import publishing
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import load
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 
-LEAVES = "import sys; from sandbox_runtime.records import Records; Records('process').add({'run': sys.argv[1]})"
+LEAVES = (
+    "import sys; from sandbox_runtime.backends.records import Records; Records('process').add({'run': sys.argv[1]})"
+)
 
 Command = Callable[..., int]
 
@@ -133,7 +135,7 @@ def test_a_github_app_may_clone_what_is_published_by_the_command_that_is_told(
     async def publish(settings: RunConfig, told: object) -> None:
         published.append(settings)
 
-    monkeypatch.setattr("gepa_client.cli.sandbox_ground.publish", publish)
+    monkeypatch.setattr("gepa_client.sandboxing.setup.publish", publish)
     (tmp_path / "key.pem").write_text("key")
     further = {
         "github_app_id": "12",

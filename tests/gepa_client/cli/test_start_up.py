@@ -76,9 +76,9 @@ def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
     probe = """
 import sys, json, tempfile
 from pathlib import Path
-from gepa_client.cli.optimize import new_run
-from gepa_client.halt import Halt
-from gepa_client.journal.opening import open_store
+from gepa_client.cli.commands.optimize import new_run
+from gepa_client.transport.cancel_token import Halt
+from gepa_client.journal.store_factory import open_store
 from gepa_client.run.config import RunConfig
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway import GatewayRecord

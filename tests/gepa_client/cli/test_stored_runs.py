@@ -11,7 +11,7 @@ import pytest
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import SEARCH, Claim, Ended, Entry, Sent, StoredRun
 from gepa_client.journal.lease import Heartbeat
-from gepa_client.journal.opening import find_run, open_store
+from gepa_client.journal.store_factory import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import RUN_ID, Made, put

@@ -7,7 +7,7 @@ from typing import Any
 import gepa
 
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
-from gepa_client.events import Event
+from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
 from gepa_client.run.config import RunConfig
 from gepa_client.run.evolution import Evolution

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.code.checkout import Bundle, CheckoutError, Repository
-from gepa_client.journal.opening import open_store
-from gepa_client.report.fates import code_record
+from gepa_client.analysis.mutation_outcomes import code_record
+from gepa_client.evolution.checkout import Bundle, CheckoutError, Repository
+from gepa_client.journal.store_factory import open_store
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
 

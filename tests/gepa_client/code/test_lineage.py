@@ -2,10 +2,10 @@
 
 import pytest
 
-from gepa_client.code.branches import run_in_names
-from gepa_client.code.commits import Commits
-from gepa_client.code.lineage import Lineage
-from gepa_client.code.prompt import change_request, code_prompt
+from gepa_client.evolution.branches import run_in_names
+from gepa_client.evolution.commits import Commits
+from gepa_client.evolution.lineage import Lineage
+from gepa_client.evolution.prompt import change_request, code_prompt
 from gepa_client.journal.mutation_entry import MutationEntry
 from protocol import MutationName
 from protocol.code import GIT_BRANCH, git_branch

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from gepa_client import RemoteAdapter
-from gepa_client.code.evolving import EvolvingAdapter
-from gepa_client.code.lineage import Lineage
-from gepa_client.code.merging import CodeMerge
-from gepa_client.code.mutations import Mutations, Wanted
+from gepa_client.evolution.code_adapter import EvolvingAdapter
+from gepa_client.evolution.lineage import Lineage
+from gepa_client.evolution.merging import CodeMerge
+from gepa_client.evolution.mutations import Mutations, Wanted
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of
 from protocol.errors import MutationRejected
 from tests.gepa_client.code.optimizing import rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client.code.patches import by_file, lines, totals
+from gepa_client.evolution.patches import by_file, lines, totals
 
 TRICKY = """diff --git a/a.sql b/a.sql
 index 1..2 100644

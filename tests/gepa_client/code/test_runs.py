@@ -7,11 +7,12 @@ import random
 import orjson
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter, rpc
+from gepa_client import Interrupted, RemoteAdapter
+from gepa_client.analysis.recorded_mutations import recorded_mutations
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
+from gepa_client.journal.entry_schemas import check_answer
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.kinds import check_answer
-from gepa_client.report.recorded_mutations import recorded_mutations
+from gepa_client.transport import rpc
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git_branch
 from protocol.errors import CallNotFound, InternalError, InvalidParams, MutationRejected, Overloaded, ProgramFailed
 from tests.gepa_client.code.optimizing import optimize

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gepa_client.code.selector import ComponentSelector, Schedule
+from gepa_client.evolution.selector import ComponentSelector, Schedule
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH
 
 C, A = GIT_BRANCH, ADDED_COMPONENTS

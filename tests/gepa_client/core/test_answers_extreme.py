@@ -2,9 +2,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from gepa_client.answers import Exchange, result_of
 from gepa_client.errors import BadResponse
-from gepa_client.rpc import RpcClient
+from gepa_client.transport.responses import Exchange, result_of
+from gepa_client.transport.rpc import RpcClient
 from protocol.errors import Overloaded
 
 SEED = {"system": "s"}

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from gepa_client.bridge import Bridge
 from gepa_client.errors import Interrupted
+from gepa_client.transport.event_loop_thread import Bridge
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from gepa.strategies.proposal_sampling import PxNSampling
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
-from gepa_client.litellm_model import Completion
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import recording, replaying, watched

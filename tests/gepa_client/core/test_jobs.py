@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.jobs import Job, run_all
+from gepa_client.transport.task_group import Job, run_all
 
 
 class Log:

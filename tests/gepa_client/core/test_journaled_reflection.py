@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
-from gepa_client.litellm_model import Completion
 from protocol.errors import ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import asking, recording, replaying, watched

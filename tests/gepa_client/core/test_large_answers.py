@@ -3,8 +3,8 @@
 import pytest
 
 from gepa_client import RemoteAdapter, Row, RpcClient
+from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import AnswerTooLarge
-from gepa_client.failed_examples import failed_examples
 from protocol.errors import LimitExceeded
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import recording, watched

@@ -144,7 +144,7 @@ def test_a_wait_nobody_can_read_is_not_waited_for_and_a_long_one_is_bounded(mode
     found, _ = run(
         model_server,
         """
-        from gepa_client.litellm_model import _retry_after
+        from gepa_client.gepa.litellm_model import _retry_after
         class Told(Exception):
             def __init__(self, told):
                 self.response = type("Response", (), {"headers": {"retry-after": told}})()
@@ -181,7 +181,7 @@ def test_a_halted_model_makes_no_further_request(model_server):
         model_server,
         """
         from gepa_client.errors import Interrupted
-        from gepa_client.halt import Halt
+        from gepa_client.transport.cancel_token import Halt
         halt = Halt()
         lm = model("openai/gpt-4o-mini", halt=halt)
         import litellm

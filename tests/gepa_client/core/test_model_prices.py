@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.model_prices import Prices, priced
+from gepa_client.gepa.model_prices import Prices, priced
 
 TABLE = {
     "gpt-x": {

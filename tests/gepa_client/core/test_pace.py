@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.halt import Halt
-from gepa_client.pace import Pace
+from gepa_client.gepa.request_pacer import Pace
+from gepa_client.transport.cancel_token import Halt
 
 BOUND_S = 20.0
 

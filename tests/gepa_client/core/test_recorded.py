@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from gepa_client.journal.entries import SEARCH, START, Entry, Kept
-from gepa_client.journal.opening import open_store
+from gepa_client.journal.history import results, validation_rows
 from gepa_client.journal.requests import evaluate_digest
-from gepa_client.recorded import results, validation_rows
+from gepa_client.journal.store_factory import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made
 
 TEXTS = {"rules": "a"}

@@ -8,7 +8,7 @@ import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
-from gepa_client.litellm_model import Completion
+from gepa_client.gepa.litellm_model import Completion
 from protocol.errors import MethodNotFound, ProgramFailed
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."

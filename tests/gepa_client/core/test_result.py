@@ -12,11 +12,11 @@ from gepa.core.result import GEPAResult
 
 from gepa_client import load_result
 from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.journal.entries import SEARCH, START, Entry, Kept
 from gepa_client.journal.entries import Row as JournalRow
-from gepa_client.journal.opening import open_store
 from gepa_client.journal.requests import evaluate_digest
-from gepa_client.rows import Row, RowLoader
+from gepa_client.journal.store_factory import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")

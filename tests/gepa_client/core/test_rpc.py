@@ -8,9 +8,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from gepa_client import rpc
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
-from gepa_client.rpc import RpcClient
+from gepa_client.transport import rpc
+from gepa_client.transport.rpc import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
 
 EXAMPLE = {"id": "a", "data": 1}

@@ -2,7 +2,7 @@
 
 import json
 
-from gepa_client.text import line, plain, plain_json
+from evolverpc_common.display_text import line, plain, plain_json
 
 
 def test_plain_text_keeps_letters_of_every_script_and_shows_what_a_terminal_would_obey() -> None:

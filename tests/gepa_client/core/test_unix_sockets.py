@@ -5,10 +5,10 @@ from urllib.parse import quote
 
 import pytest
 
-from gepa_client.address import rpc_url
 from gepa_client.conformance.transport import Transport, Unconnected
 from gepa_client.errors import ConnectionLost, Refused
-from gepa_client.rpc import RpcClient
+from gepa_client.transport.address import rpc_url
+from gepa_client.transport.rpc import RpcClient
 from tests.gepa_client.scripted_server import ScriptedServer
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gepa_client import rpc
-from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, NoVerdict, Pin, endpoint, roster
-from gepa_client.rpc import RpcClient
+from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, NoVerdict, Pin, endpoint, endpoints_file
+from gepa_client.transport import rpc
+from gepa_client.transport.rpc import RpcClient
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer, ok
 
 SEED = {"system": "s", "style": "t"}
@@ -23,7 +23,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_TOKEN", TOKEN)
     monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 0.005)
     monkeypatch.setattr(endpoint, "FIRST_REST_S", 0.02)
-    monkeypatch.setattr(roster, "POLL_S", 0.01)
+    monkeypatch.setattr(endpoints_file, "POLL_S", 0.01)
 
 
 class Cluster:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.fleet.agreement import differences, is_doubtful
+from gepa_client.fleet.compatibility import differences, is_doubtful
 from protocol import DiscoverResult
 
 

@@ -3,9 +3,9 @@ import threading
 
 import pytest
 
-from gepa_client import rpc
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import Answered, members
+from gepa_client.fleet import Answered, membership
+from gepa_client.transport import rpc
 from protocol.errors import InternalError, Overloaded, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from tests.gepa_client.fleet.conftest import SEED, Ledger, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
@@ -138,7 +138,7 @@ async def test_every_call_of_a_replaced_instance_is_tried_anew(cluster, opened):
 
 
 async def test_a_lost_call_waits_for_its_endpoint_only_so_long_while_another_is_there(cluster, opened, monkeypatch):
-    monkeypatch.setattr(members, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(membership, "PATIENCE_S", 0.1)
     server, other = cluster.start(), cluster.start()
     async with opened(server, other) as fleet:
         server.cuts = 1000

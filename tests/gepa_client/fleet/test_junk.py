@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse, Interrupted, Refused
-from gepa_client.fleet import Answered, Pin, members
+from gepa_client.fleet import Answered, Pin, membership
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 from tests.gepa_client.scripted_server import ok
 
@@ -130,7 +130,7 @@ async def test_a_call_that_meets_junk_again_and_again_while_another_endpoint_is_
 
 
 async def test_a_minibatch_leaves_an_endpoint_that_only_a_proxy_answers_for(cluster, opened, monkeypatch):
-    monkeypatch.setattr(members, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(membership, "PATIENCE_S", 0.1)
     home, other = cluster.start(1, held=True), cluster.start(4)
     async with opened(home, other) as fleet:
         pin = Pin(home.instance_id)

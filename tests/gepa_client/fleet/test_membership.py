@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from gepa_client.errors import ConnectionLost, Interrupted, Refused
-from gepa_client.fleet import Address, Fleet, Pin, presence, read_roster
+from gepa_client.fleet import Address, Fleet, Pin, health, read_roster
 from protocol.errors import Unauthorized
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
@@ -147,7 +147,7 @@ async def test_an_endpoint_that_comes_back_changed_is_refused_until_it_agrees_ag
 
 
 async def test_a_program_that_was_changed_while_nothing_was_in_flight_gets_no_call(cluster, opened, watch, monkeypatch):
-    monkeypatch.setattr(presence, "SILENCE_S", 0.0)
+    monkeypatch.setattr(health, "SILENCE_S", 0.0)
     server, other = cluster.start(), cluster.start()
     server.version = "1"
     async with opened(server, other) as fleet:

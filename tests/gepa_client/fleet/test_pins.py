@@ -1,7 +1,7 @@
 import asyncio
 
-from gepa_client import rpc
-from gepa_client.fleet import Pin, members
+from gepa_client.fleet import Pin, membership
+from gepa_client.transport import rpc
 from protocol.errors import Overloaded, ProgramFailed
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
@@ -61,7 +61,7 @@ async def test_a_pin_waits_for_an_endpoint_that_is_only_busy(cluster, opened):
 
 
 async def test_a_pin_moves_when_its_endpoint_stays_out_of_reach_and_another_is_up(cluster, opened, monkeypatch):
-    monkeypatch.setattr(members, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(membership, "PATIENCE_S", 0.1)
     home, other = cluster.start(), cluster.start()
     async with opened(home, other) as fleet:
         home.cuts = rpc.RESENDS + 1

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import Address, Pin, meeting
+from gepa_client.fleet import Address, Pin, handshake
 from protocol.errors import Unauthorized
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
@@ -59,7 +59,7 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
 
 
 async def test_the_beginning_waits_for_a_token_that_is_being_renewed(proxied, opened, watch, tmp_path, monkeypatch):
-    monkeypatch.setattr(meeting, "RENEWAL_LOOK_S", 0.01)
+    monkeypatch.setattr(handshake, "RENEWAL_LOOK_S", 0.01)
     server, address = proxied
     server.proxy_token = "renewed"
 
@@ -75,7 +75,7 @@ async def test_the_beginning_waits_for_a_token_that_is_being_renewed(proxied, op
 
 
 async def test_a_beginning_without_a_renewed_token_is_an_error_in_the_end(proxied, opened, monkeypatch):
-    monkeypatch.setattr(meeting, "RENEWAL_S", 0.0)
+    monkeypatch.setattr(handshake, "RENEWAL_S", 0.0)
     server, address = proxied
     server.proxy_token = "renewed"
     with pytest.raises(Unauthorized, match="refused the token"):

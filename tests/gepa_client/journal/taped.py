@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gepa_client.errors import Interrupted
-from gepa_client.halt import Halt
+from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.entries import Row
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request, other_request
-from gepa_client.journal.spend import Spend
 from gepa_client.journal.sqlite import SqliteStore
-from gepa_client.journal.tape import StoredTape
+from gepa_client.journal.usage import Spend
+from gepa_client.transport.cancel_token import Halt
 from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, run
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.halt import Halt
+from gepa_client.transport.cancel_token import Halt
 
 FIRST = Interrupted("paused", "stopped by hand")
 SECOND = Interrupted("completed", "too late")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import Interrupted, JournalError, StoreUnavailable
-from gepa_client.halt import Halt
+from gepa_client.journal.buffer import GROUP_ROWS, GROUP_S, PAGE, StoredTape
 from gepa_client.journal.entries import SEARCH, Row
-from gepa_client.journal.tape import GROUP_ROWS, GROUP_S, PAGE, StoredTape
+from gepa_client.transport.cancel_token import Halt
 from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, entry, sent
 from tests.gepa_client.journal.taped import Watched, asking, recording, watched
 
@@ -27,7 +27,7 @@ def until(happened: threading.Event) -> None:
 
 
 def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gepa_client.journal.tape.GROUP_S", LONG_S * 10)
+    monkeypatch.setattr("gepa_client.journal.buffer.GROUP_S", LONG_S * 10)
     with watched(tmp_path) as store:
         tape = taped(store, Halt())
         for number in range(10):
@@ -54,7 +54,7 @@ def test_rows_nobody_waits_for_share_a_commit_within_20_ms(tmp_path: Path) -> No
 
 
 def test_256_rows_are_committed_without_waiting_for_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gepa_client.journal.tape.GROUP_S", LONG_S * 10)
+    monkeypatch.setattr("gepa_client.journal.buffer.GROUP_S", LONG_S * 10)
     assert GROUP_ROWS == 256
     committed = threading.Event()
     with watched(tmp_path) as store:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client import events
+from gepa_client.journal import run_events
 from tests.gepa_client.story import story
 
 
@@ -11,9 +11,9 @@ def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there(
     headline = record.headline()
     assert headline is not None
     assert (headline.rows, headline.seed, headline.best) == ("12 validation rows", 0.25, 0.75)
-    record.apply(events.Tested(index=0, score=0.1, rows=40))
+    record.apply(run_events.Tested(index=0, score=0.1, rows=40))
     assert record.headline() == headline
-    record.apply(events.Tested(index=2, score=0.6, rows=40))
+    record.apply(run_events.Tested(index=2, score=0.6, rows=40))
     tested = record.headline()
     assert tested is not None
     assert (tested.rows, tested.seed, tested.best) == ("40 test rows", 0.1, 0.6)
@@ -21,10 +21,10 @@ def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there(
 
 def test_results_of_a_batch_that_was_cut_short_are_counted_apart() -> None:
     record = story()
-    record.apply(events.Finished(status="paused", reason="stopped by hand", metric_calls=110))
+    record.apply(run_events.Finished(status="paused", reason="stopped by hand", metric_calls=110))
     assert (record.metric_calls, record.uncounted) == (110, 2)
     whole = story()
-    whole.apply(events.Finished(status="completed", search_complete=True, metric_calls=110))
+    whole.apply(run_events.Finished(status="completed", search_complete=True, metric_calls=110))
     assert whole.uncounted == 0
 
 

@@ -1,7 +1,7 @@
 """The reports of a run, from its events alone."""
 
 from gepa_client import report
-from gepa_client.events import CandidateFound, Finished, StepFailed, Warned
+from gepa_client.journal.run_events import CandidateFound, Finished, StepFailed, Warned
 from gepa_client.report.record import RunRecord
 from tests.gepa_client.story import NASTY, started, story
 

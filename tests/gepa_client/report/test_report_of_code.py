@@ -3,8 +3,8 @@
 import pytest
 
 from gepa_client import report
-from gepa_client.events import Event, Finished
-from gepa_client.report.code import change_of, not_kept
+from gepa_client.journal.run_events import Event, Finished
+from gepa_client.report.code_section import change_of, not_kept
 from tests.gepa_client.story import COMMITS, NASTY, code_story, mutated, refused
 
 

@@ -1,6 +1,6 @@
 """Events are the same on every way out."""
 
-from gepa_client.events import StepFailed, from_json
+from gepa_client.journal.run_events import StepFailed, from_json
 from tests.gepa_client.story import NASTY, candidate, started
 
 

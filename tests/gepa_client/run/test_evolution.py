@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from gepa_client.run.config import RunConfig
+from gepa_client.run.evolution_target import evolve_of
 from gepa_client.run.identity import differences, identity_of
 from gepa_client.run.settings import SettingsError, load
-from gepa_client.run.what_evolves import evolve_of
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 

@@ -8,15 +8,15 @@ import orjson
 import pytest
 
 from gepa_client.errors import JournalError
-from gepa_client.events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
 from gepa_client.journal.requests import other_request
+from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.transfer import export_run, import_run
 from gepa_client.run import gateway as module
+from gepa_client.run.control_messages import Cap, ModelCall, Refusal, Stop, from_line
 from gepa_client.run.gateway import GatewayRecord, recorded
 from gepa_client.run.late_calls import record_late
-from gepa_client.run.lines import Cap, ModelCall, Refusal, Stop, from_line
 from tests.gepa_client.journal.rows_of_runs import OWNER, RUN
 from tests.gepa_client.journal.taped import Watched, recording, watched
 

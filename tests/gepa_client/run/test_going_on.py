@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.events import CandidateFound, Emit, Event, Finished, Started, Warned
-from gepa_client.halt import Halt
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started, Warned
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway import GatewayRecord
 from gepa_client.run.job import Job
+from gepa_client.transport.cancel_token import Halt
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gepa_client.run.config import RunConfig
+from gepa_client.run.imported_settings import taken_in
 from gepa_client.run.sandbox_settings import SANDBOX_ONLY, SandboxSettings
 from gepa_client.run.settings import SettingsError, from_record, load
-from gepa_client.run.taken_in import taken_in
 
 URL = "http://127.0.0.1:1"
 

@@ -9,7 +9,7 @@ import pytest
 from gepa.api import optimize
 
 from gepa_client.run.config import REPLACED, RunConfig
-from gepa_client.run.same_run import IDENTITY, MAY_CHANGE, identity_settings
+from gepa_client.run.fingerprint import IDENTITY, MAY_CHANGE, identity_settings
 from gepa_client.run.settings import SettingsError, from_record, load
 from gepa_client.run.strategies import BUILT, ENFORCED, PASSED
 

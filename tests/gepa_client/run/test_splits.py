@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.rows import AnyRow, HeldRow
+from gepa_client.gepa.rows import AnyRow, HeldRow
 from gepa_client.run import splits
 from gepa_client.run.config import RunConfig
 from gepa_client.run.settings import SettingsError

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from gepa_client import report
-from gepa_client.adapter import RemoteAdapter
 from gepa_client.errors import Interrupted
-from gepa_client.events import Event, Finished, Progress
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH
-from gepa_client.journal.opening import open_store
 from gepa_client.journal.records import begun
+from gepa_client.journal.run_events import Event, Finished, Progress
+from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
-from gepa_client.rows import Row
-from gepa_client.run import abandoning
-from gepa_client.run.abandoning import Abandoning
+from gepa_client.run import abandoned_calls
+from gepa_client.run.abandoned_calls import Abandoning
 from gepa_client.run.config import RunConfig
 from gepa_client.run.gateway import GatewayRecord
 from gepa_client.run.job import Job
@@ -254,8 +254,8 @@ def test_a_line_that_nobody_understands_fails_the_run(
 def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(abandoning, "QUIET_S", 0.2)
-    monkeypatch.setattr(abandoning, "LOOK_S", 0.02)
+    monkeypatch.setattr(abandoned_calls, "QUIET_S", 0.2)
+    monkeypatch.setattr(abandoned_calls, "LOOK_S", 0.02)
     server = ScriptedServer()
     gate = threading.Event()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from rpc_server.mutation.agents import Agent, Done, Task
+from rpc_server.mutations.agents import Agent, Done, Task
 from tests.scripted_anthropic import ScriptedModel
 
 MARK = "AGENT_TEST_MARK"

@@ -4,9 +4,9 @@ import importlib.util
 
 import pytest
 
-from rpc_server.code_settings import CodeSettings
-from rpc_server.config import SettingsError
-from rpc_server.mutation.agents import AgentFailed, agent_from
+from rpc_server.mutations.agents import AgentFailed, agent_from
+from rpc_server.settings.code_settings import CodeSettings
+from rpc_server.settings.config_file import SettingsError
 from tests.scripted_anthropic import Script, use
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.mutation.agents import AgentFailed, ClaudeAgent
+from rpc_server.mutations.agents import AgentFailed, ClaudeAgent
 from tests.scripted_anthropic import Refusal, Script, Silence, use
 
 TOOLS = ("Read", "Edit", "Write", "Glob", "Grep", "Bash")

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.evaluation import Usage
 from rpc_server.commands import supervised
-from rpc_server.mutation.agents import MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
+from rpc_server.mutations.agents import MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
 
 
 def agent(script: str, *, timeout_s: float = 30.0) -> CommandAgent:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.mutation.agents import Agent, AgentFailed, ClaudeAgent, CommandAgent
+from rpc_server.mutations.agents import Agent, AgentFailed, ClaudeAgent, CommandAgent
 from tests.scripted_anthropic import Script, Silence, served, use
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere only its process group ends")
@@ -35,8 +35,8 @@ SLEEPS = ("sleep 601", "sleep 602", "sleep 603", "sleep 604", "sleep 605")
 SERVER = """
 import asyncio, json, sys
 from pathlib import Path
-from rpc_server.mutation.agents import Task, agent_from
-from rpc_server.code_settings import CodeSettings
+from rpc_server.mutations.agents import Task, agent_from
+from rpc_server.settings.code_settings import CodeSettings
 
 async def main():
     given = json.loads(sys.argv[1])

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from protocol.mutation import ChangeRequest, PastMutation
-from rpc_server.code_settings import CodeSettings
-from rpc_server.mutation import prompt
-from rpc_server.mutation.prompt import change_prompt, conflict_prompt
+from rpc_server.mutations import prompt
+from rpc_server.mutations.prompt import change_prompt, conflict_prompt
+from rpc_server.settings.code_settings import CodeSettings
 
 PLAIN = CodeSettings(allow_mutations=True)
 

@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from protocol import Example, ExampleResult
-from rpc_server.program import Program
-from rpc_server.programs.open_program import open_program
-from rpc_server.settings import Settings
+from rpc_server.program.open_program import open_program
+from rpc_server.program.program import Program
+from rpc_server.settings.settings import Settings
 
 DATA = Path(__file__).parent / "data"
 _NEWEST = ("dspy==3.4.1", "gepa==0.1.4")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.programs.digest import digested
-from rpc_server.settings import Settings
+from rpc_server.program.digest import digested
+from rpc_server.settings.settings import Settings
 
 GIVEN = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
 

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from protocol import MakeReflectiveDatasetParams, Params, ProposeNewTextsParams, ScoreParams, errors
-from rpc_server import app
-from rpc_server.params import read_params
+from rpc_server.http import app
+from rpc_server.rpc.params import read_params
 
 GOOD = {"jsonrpc": "2.0", "id": 7, "method": "discover"}
 

@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from protocol import Progress, errors
-from rpc_server.calls import CallLedger
-from rpc_server.jobs import EvaluateJob, ProgramCallJob
-from rpc_server.load import Load
+from rpc_server.calls.admission import Load
+from rpc_server.calls.calls import CallLedger
+from rpc_server.calls.jobs import EvaluateJob, ProgramCallJob
 
 WAITING = {"wait": "gate"}
 NOTHING = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}

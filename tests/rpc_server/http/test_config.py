@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rpc_server.cli.flags import read_flags, with_one_command
-from rpc_server.config import SettingsError, load_settings
-from rpc_server.settings import _FOR, Settings
+from rpc_server.settings.config_file import SettingsError, load_settings
+from rpc_server.settings.settings import _FOR, Settings
 
 
 def wrong(folder: Path, text: str, name: str = "gepa.toml", **flags: Any) -> str:

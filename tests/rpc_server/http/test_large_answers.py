@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from protocol import errors
-from rpc_server import jobs
-from rpc_server.memory import answer_bytes, memory_bytes, share
-from rpc_server.settings import Settings
+from rpc_server.calls import jobs
+from rpc_server.settings.memory import answer_bytes, memory_bytes, share
+from rpc_server.settings.settings import Settings
 
 LIMIT = 20_000
 
@@ -73,8 +73,8 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
 
 KEEPING = """
 import asyncio, sys
-from rpc_server.calls import CallLedger
-from rpc_server.load import Load
+from rpc_server.calls.calls import CallLedger
+from rpc_server.calls.admission import Load
 
 class Job:
     examples, progress = 1, None

@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rpc_server.cli.place import placed
-from rpc_server.config import SettingsError
-from rpc_server.settings import Settings
+from rpc_server.cli.listen_address import placed
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.settings import Settings
 
 WAIT_S = 30
 TELLS = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.datasets import DatasetError, Datasets, read_rows
+from rpc_server.datasets.datasets import DatasetError, Datasets, read_rows
 
 
 def written(folder: Path, name: str, text: str | bytes) -> Path:

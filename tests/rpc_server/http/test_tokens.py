@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rpc_server.cli.tokens import token_for
-from rpc_server.config import SettingsError
-from rpc_server.settings import Settings
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.settings import Settings
 
 
 def settings(**given: object) -> Settings:

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from rpc_server.config import SettingsError
-from rpc_server.jail import check, open_jail
+from rpc_server.jail.jail import check, open_jail
+from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.mutation.served import SCRIPTED
 

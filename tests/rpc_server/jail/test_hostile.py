@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES
+from rpc_server.jail.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES
 from tests.rpc_server.jail.conftest import Server, is_there
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import second
@@ -168,7 +168,7 @@ async def test_files_for_temporary_use_are_bounded_in_number(server: Server) -> 
 async def test_a_jail_is_made_as_well_as_possible_where_only_bubblewrap_may_make_namespaces() -> None:
     asked = ("/bin/echo", "--size", "1", "--tmpfs", "/tmp")  # noqa: S108
     alone = ("bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
-    launch = (sys.executable, "-I", "-S", str(ROOT / "rpc_server" / "jail_tmp.py"), "50", "--", *asked)
+    launch = (sys.executable, "-I", "-S", str(ROOT / "rpc_server" / "jail" / "jail_tmp.py"), "50", "--", *asked)
     told = []
     for command in ((*alone, *launch), launch):
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.config import SettingsError
-from rpc_server.jail import check, open_jail
+from rpc_server.jail.jail import check, open_jail
+from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.mutation.served import SCRIPTED

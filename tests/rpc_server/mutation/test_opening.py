@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.mutation.agents import CLAUDE_CREDENTIALS
+from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
 from tests.rpc_server.mutation.project import Project
 
 WAIT_S = 30

@@ -116,7 +116,7 @@ async def test_cancelling_while_it_is_pushed_leaves_nothing(project: Project, re
 async def test_a_remote_that_does_not_answer_rejects_the_mutation(
     project: Project, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rpc_server.trees.repository._PUSH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("rpc_server.worktrees.repository._PUSH_TIMEOUT_S", 0.5)
     _hook(remote, f"echo $$ > {tmp_path}/pid; exec sleep 300")
     async with served(project, push="origin") as server:
         told = await server.rejected("patch", diff=greets("bye"), name="r/1")

@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 
-from rpc_server.config import SettingsError
-from rpc_server.mutation.globs import Globs
-from rpc_server.mutation.links import leaving
-from rpc_server.mutation.rules import Rules, judges_of
-from rpc_server.settings import Settings
+from rpc_server.mutations.globs import Globs
+from rpc_server.mutations.links import leaving
+from rpc_server.mutations.rules import Rules, judges_of
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.settings import Settings
 
 MEANT = [
     ("**", "a.py a/b/c .x", ""),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rpc_server.code_settings import CodeSettings
+from rpc_server.settings.code_settings import CodeSettings
 
 
 @pytest.mark.parametrize("of", ["build", "check"])

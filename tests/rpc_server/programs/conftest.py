@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from protocol import Example, ExampleResult
-from rpc_server.program import Program
-from rpc_server.programs.open_program import open_program
-from rpc_server.settings import GIVEN_AS, Settings, concerns
+from rpc_server.program.open_program import open_program
+from rpc_server.program.program import Program
+from rpc_server.settings.settings import GIVEN_AS, Settings, concerns
 
 DATA = Path(__file__).parent / "data"
 MARK = "PROGRAM_TEST_MARK"

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed
-from rpc_server import wire
-from rpc_server.program_rows import ProgramRows, rows_of
-from rpc_server.programs import process
+from rpc_server.datasets.program_rows import ProgramRows, rows_of
+from rpc_server.program import process
+from rpc_server.rpc import wire
 
 COMMAND = (sys.executable, "stdio.py")
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.programs import pool
+from rpc_server.program import pool
 
 
 def pids_in(path):

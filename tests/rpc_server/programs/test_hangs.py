@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client import RpcClient
-from rpc_server.programs import heartbeat, pool
+from rpc_server.program import heartbeat, pool
 from sandbox_runtime import running_server
 
 ROUNDS = int(os.environ.get("HANG_ROUNDS", "1"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.programs.interpreter import find_interpreter
-from rpc_server.settings import Settings
+from rpc_server.program.interpreter import find_interpreter
+from rpc_server.settings.settings import Settings
 
 
 async def failure(opened, program=None, **settings):

@@ -1,7 +1,7 @@
 """Whose turn it is, and who waits beside the lines."""
 
-from rpc_server.programs.slots import Ticket
-from rpc_server.programs.turns import Turns
+from rpc_server.program.scheduler import Turns
+from rpc_server.program.worker_slots import Ticket
 
 
 def tickets(names):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol import Candidate, Example
-from rpc_server.program import Program
+from rpc_server.program.program import Program
 from tests.rpc_server.mutation.project import Project
 
 APP = """

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rpc_server.trees.outline import MAX_CHARACTERS, MAX_NOTES, outline_of
-from rpc_server.trees.repository import Repository
+from rpc_server.worktrees.outline import MAX_CHARACTERS, MAX_NOTES, outline_of
+from rpc_server.worktrees.repository import Repository
 from tests.rpc_server.mutation.project import Project
 
 MODULE = '''"""Sorts tickets."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.trees.git import GitError
-from rpc_server.trees.repository import BranchTaken, NoRepository, Repository
+from rpc_server.worktrees.git import GitError
+from rpc_server.worktrees.repository import BranchTaken, NoRepository, Repository
 from tests.rpc_server.mutation.project import Project
 
 BRANCH = "evolve/run/1"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_runtime import Command, Executed, Recipe, Runtime, Sandbox, SandboxSpec
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 
 ANSWERING = """
 import os, socket

@@ -12,7 +12,7 @@ from sandbox_runtime import Unavailable
 from sandbox_runtime.backends.bubblewrap.machine import BUILDER
 from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_runtime.backends.bubblewrap.building import Builder
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.bubblewrap.boxes import left_of, said, spec_of
 from tests.sandbox_runtime.bubblewrap.test_way_out import Echoing
 

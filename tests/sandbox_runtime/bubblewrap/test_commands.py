@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import Command
+from sandbox_runtime.api.sandbox import EXEC_BYTES, LOG_BYTES
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.sandbox import EXEC_BYTES, LOG_BYTES
 from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, python, result, said, shell, started, until
 
 

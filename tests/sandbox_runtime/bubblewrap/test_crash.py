@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.bubblewrap.boxes import groups_of, left_of, namespaces, spec_of, started, until
 
 OWNER = """
 import asyncio, json, sys
 from pathlib import Path
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.records import Records
+from evolverpc_common.process_identity import started_at
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, namespaces, python, shell, spec_of
 
 async def main():

@@ -17,7 +17,7 @@ import pytest
 from gepa_client import RpcClient
 from sandbox_runtime import Command, Recipe, Sandbox, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.bubblewrap.boxes import groups_of
 
 ANSWERS, CONNECTIONS, ROWS = (10_000, 200, 50) if os.environ.get("MEMORY_LONG") == "1" else (140, 5, 2)

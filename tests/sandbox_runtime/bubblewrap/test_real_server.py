@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_runtime import Command, Recipe, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.bubblewrap.boxes import left_of, namespaces, said
 
 TICKETS = Path(__file__).parents[3] / "examples" / "tickets"

@@ -10,8 +10,8 @@ from sandbox_runtime import Gone, NotPrepared, NotReady, SandboxError
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
 from sandbox_runtime.backends.bubblewrap.resources import Resources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.health import until_healthy
-from sandbox_runtime.records import Record, Records
+from sandbox_runtime.backends.health import until_healthy
+from sandbox_runtime.backends.records import Record, Records
 from tests.sandbox_runtime.bubblewrap.boxes import (
     groups_of,
     left_of,

@@ -19,7 +19,7 @@ from sandbox_runtime.backends.bubblewrap.machine import BUILDER, Machine
 from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
 from sandbox_runtime.backends.bubblewrap.order import RunOrder
 from sandbox_runtime.backends.bubblewrap.packages import server_mounts
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.bubblewrap import process_state
 
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "TZ": "XXX-5", "HOME": WORKSPACE, "NAME": "value"}

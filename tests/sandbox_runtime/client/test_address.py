@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.client.address import Local, Remote, address
+from sandbox_runtime.source.address import Local, Remote, address
 
 
 @pytest.mark.parametrize(

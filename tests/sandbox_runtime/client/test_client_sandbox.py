@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_runtime import Ended, Gone, NotPrepared, NotReady, Open, Recipe, SandboxError
 from sandbox_runtime.backends.process import ProcessRuntime
-from sandbox_runtime.client import ClientSandbox, ClientSettings, Source
+from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.client.repositories import commit, git
 from tests.sandbox_runtime.environments.building import make_wheel
 

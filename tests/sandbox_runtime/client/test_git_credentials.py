@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.client import CredentialsFailed, FirstOf, GitFailed, GitToken, Source
+from sandbox_runtime.source import CredentialsFailed, FirstOf, GitFailed, GitToken, Source
 from tests.sandbox_runtime.client.repositories import commit, git_host
 
 GITS_OWN = {"git", "git-remote-http", "git-remote-https", "sh"}

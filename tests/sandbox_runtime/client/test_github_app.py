@@ -13,8 +13,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from sandbox_runtime.client import CredentialsFailed, Source
-from sandbox_runtime.client.github_app import EARLY_S, App, GitHubApp
+from sandbox_runtime.source import CredentialsFailed, Source
+from sandbox_runtime.source.github_app import EARLY_S, App, GitHubApp
 from tests.sandbox_runtime.client.repositories import commit, git_host
 
 CLIENT_ID = "Iv23abc"

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from sandbox_runtime import Recipe, SandboxError
-from sandbox_runtime.client.recipes import Needs, needs_of
-from sandbox_runtime.client.settings import ClientSettings
+from sandbox_runtime.source.recipes import Needs, needs_of
+from sandbox_runtime.source.settings import ClientSettings
 
 
 async def needs(files: dict[str, str], folder: str = "") -> Needs:

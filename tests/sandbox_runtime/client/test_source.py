@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.file_lock import lock_if_free
 from sandbox_runtime import SandboxError
-from sandbox_runtime.client import Checkout, GitFailed, Source
-from sandbox_runtime.locked import lock_if_free
+from sandbox_runtime.source import Checkout, GitFailed, Source
 from tests.sandbox_runtime.client.repositories import commit, git
 
 FILES = {"app/program.py": "print('one')\n", "app/requirements.txt": "x\n", "top.txt": "top"}
@@ -170,7 +170,7 @@ async def test_a_sweep_leaves_a_mirror_that_somebody_works_in_and_cannot_fail_a_
         assert mirror.exists()
     commit(elsewhere, {"more.txt": "2"})
     with monkeypatch.context() as patch:
-        patch.setattr("sandbox_runtime.client.source.remove_tree", failing)
+        patch.setattr("sandbox_runtime.source.source.remove_tree", failing)
         await ready(str(elsewhere), cache)
     assert "it is stuck" in caplog.text
     commit(elsewhere, {"more.txt": "3"})

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sandbox_runtime.egress import Closed, Egress
+from sandbox_runtime.api.egress import Closed, Egress
 from sandbox_runtime.gateway import Gateway, Listen, ModelCall, Policy, Provider, Refusal, anthropic, openai
 from sandbox_runtime.gateway.passage import GatewayPassage
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider

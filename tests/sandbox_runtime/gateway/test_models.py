@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sandbox_runtime.egress import Allow, Closed, Egress, Open
+from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import Gateway, Policy, configured
 from tests.sandbox_runtime.gateway.conftest import ASKED, PRICED, Opens, Told, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, completion, events, replying

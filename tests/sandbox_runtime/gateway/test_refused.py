@@ -8,7 +8,7 @@ import socket
 import aiohttp
 import pytest
 
-from sandbox_runtime.egress import Closed, Open
+from sandbox_runtime.api.egress import Closed, Open
 from sandbox_runtime.gateway import Listen, Policy, Refusal
 from sandbox_runtime.gateway.providers import configured
 from sandbox_runtime.gateway.refusals import Refusals

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sandbox_runtime.egress import Allow, Closed, Egress, Open
+from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import Listen, Policy
 from sandbox_runtime.gateway.addresses import public, read
 from sandbox_runtime.gateway.passage import TUNNELS

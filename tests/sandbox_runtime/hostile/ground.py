@@ -12,11 +12,11 @@ from typing import Any
 
 from aiohttp import web
 
-from gepa_client.rpc import RpcClient
+from gepa_client.transport.rpc import RpcClient
 from sandbox_runtime import Allow
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.client import ClientSandbox, ClientSettings, Source
 from sandbox_runtime.gateway import Gateway, ModelCall, Policy, Refusal, openai
+from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.client.repositories import commit
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
 

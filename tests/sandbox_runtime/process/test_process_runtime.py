@@ -12,12 +12,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from evolverpc_common.process_identity import started_at
 from sandbox_runtime import Allow, Closed, Command, NotPrepared, SandboxError, Unavailable, Unenforceable
+from sandbox_runtime.backends.health import reached_by
 from sandbox_runtime.backends.process import ISOLATES_NOTHING, ProcessRuntime
 from sandbox_runtime.backends.process.building import run_build
-from sandbox_runtime.health import reached_by
-from sandbox_runtime.owner import started_at
-from sandbox_runtime.records import Records
+from sandbox_runtime.backends.records import Records
 from tests.sandbox_runtime.ground import Ground, process_ground
 from tests.sandbox_runtime.stand_in import SOURCE
 from tests.sandbox_runtime.suite.acting import another_process, line_of, until, up

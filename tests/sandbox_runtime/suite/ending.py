@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from sandbox_runtime import Command, Gone
-from sandbox_runtime.sandbox import LOG_BYTES
+from sandbox_runtime.api.sandbox import LOG_BYTES
 from tests.sandbox_runtime.ground import Ground, ask
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import Command
-from sandbox_runtime.sandbox import EXEC_BYTES
+from sandbox_runtime.api.sandbox import EXEC_BYTES
 from tests.sandbox_runtime.ground import Ground, ask
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
 

@@ -1,0 +1,1 @@
+"""Read a recorded run: its result, failures, Pareto fronts and rescoring."""

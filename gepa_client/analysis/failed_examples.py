@@ -1,0 +1,165 @@
+"""The examples of a recorded run that failed in the program, grouped by type."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, Entry, Kept
+from gepa_client.journal.history import PAGE, RecordedRow, entries, selection_rows
+from gepa_client.journal.requests import SHOWN, digest_of, evaluate_request
+from gepa_client.journal.run_events import FailedExamples, FailureGroup
+from gepa_client.journal.store import Store
+
+FAILED = ("program_error", "timeout")
+ANSWERED = ("ok", ROLLOUT, *FAILED)
+"""Outcomes of attempts that gave every example a result."""
+
+ROWS_LISTED = 200
+"""Rows that a group lists; it counts all of them."""
+
+GROUPS_LISTED = 50
+"""Types that are told apart; the names come from the program, which may make up as many as it likes."""
+
+OTHER_TYPES = "(other types)"
+LONGEST_TYPE = 200
+LONGEST_TEXT = 20_000
+"""Characters of a message or a traceback that are kept."""
+
+_ABOUT = re.compile(rf"evaluate example (.+?)(, traced,)? with candidate ([0-9a-f]{{{SHOWN}}})", re.DOTALL)
+_TEST_PART = re.compile(r"test-(\d+)")
+
+
+def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
+    """The failed examples of every process of the run; None if none failed.
+
+    Only the answers of failed examples are read, page by page. A fork has no attempts for the entries it begins with:
+    all of those are read.
+    """
+    found: dict[tuple[str, str], _Group] = {}
+    names: _Names | None = None
+    inherited = _inherited(store, run_id)
+    evaluated = sum(
+        spent.examples for spent in store.spending(run_id) if spent.kind == EVALUATE and spent.outcome in ANSWERED
+    )
+    for entry in _entries_with_failures(store, run_id, inherited):
+        if entry.kind != EVALUATE:
+            continue
+        evaluated += entry.part == SEARCH and entry.number < inherited
+        result = orjson.loads(entry.answer)
+        if result["status"] not in FAILED:
+            continue
+        names = names or _Names(store.candidates(run_id), selection_rows(store, run_id))
+        error = result.get("error") or {}
+        status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
+        if (status, kind) not in found and len(found) >= GROUPS_LISTED:
+            kind = OTHER_TYPES
+        row, candidate = names.row_and_candidate(entry)
+        group = found.setdefault((status, kind), _Group(kind, status, error, row, candidate))
+        group.add(row, candidate)
+    if not found:
+        return None
+    groups = sorted((group.shown() for group in found.values()), key=lambda group: -group.count)
+    return FailedExamples(failed=sum(group.count for group in groups), evaluated=evaluated, groups=groups)
+
+
+@dataclass
+class _Group:
+    type: str
+    status: str
+    error: dict[str, Any]
+    row: str
+    candidate: str
+    count: int = 0
+    rows: dict[str, None] = field(default_factory=dict)
+    candidates: dict[str, int] = field(default_factory=dict)
+
+    def add(self, row: str, candidate: str) -> None:
+        self.count += 1
+        self.rows[row] = None
+        self.candidates[candidate] = self.candidates.get(candidate, 0) + 1
+
+    def shown(self) -> FailureGroup:
+        traceback = self.error.get("traceback")
+        return FailureGroup(
+            type=self.type,
+            status=self.status,
+            count=self.count,
+            rows=list(self.rows)[:ROWS_LISTED],
+            row_count=len(self.rows),
+            candidates=self.candidates,
+            message=str(self.error.get("message", ""))[:LONGEST_TEXT],
+            traceback=str(traceback)[-LONGEST_TEXT:] if traceback else None,
+            row=self.row,
+            candidate=self.candidate,
+        )
+
+
+def _inherited(store: Store, run_id: str) -> int:
+    """The first number of the search that is not from the run this one was forked from."""
+    at = (store.run(run_id).parent or {}).get("at")
+    return at if isinstance(at, int) else 0
+
+
+def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterator[Entry]:
+    """Entries among which are all failed examples, each once, by part and number."""
+    for entry in entries(store, run_id, SEARCH) if inherited else ():
+        if entry.number >= inherited:
+            break
+        yield entry
+    alone: dict[str, list[int]] = {}
+    batches: dict[str, list[tuple[int, int]]] = {}
+    for part, number, examples in store.failed_attempts(run_id):
+        if examples > 1:  # the attempt of a batch counts for one of its examples, which may be any of them
+            batches.setdefault(part, []).append((number - examples + 1, number + examples))
+        else:
+            alone.setdefault(part, []).append(number)
+    for part in sorted(alone.keys() | batches.keys()):
+        begin = done = inherited if part == SEARCH else 0
+        read: set[int] = set()
+        for first, end in sorted(batches.get(part, [])):
+            for entry in entries(store, run_id, part, max(first, done)):
+                if entry.number >= end:
+                    break
+                done = entry.number + 1
+                read.add(entry.number)
+                yield entry
+        own = sorted({number for number in alone.get(part, []) if number >= begin} - read)
+        for start in range(0, len(own), PAGE):
+            yield from store.entries_at(run_id, part, own[start : start + PAGE])
+
+
+class _Names:
+    """Finds the row and the candidate of an entry."""
+
+    def __init__(self, candidates: Sequence[Kept], splits: Mapping[str, Sequence[RecordedRow]]) -> None:
+        self._candidates: dict[str, tuple[str, str]] = {}
+        for kept in candidates:
+            digest = digest_of(kept.texts)
+            self._candidates.setdefault(digest[:SHOWN], (str(kept.index), digest))
+        self._rows: dict[str, list[tuple[str, RecordedRow]]] = {}
+        for split, rows in splits.items():
+            for row in rows:
+                self._rows.setdefault(repr(row.id), []).append((split, row))
+
+    def row_and_candidate(self, entry: Entry) -> tuple[str, str]:
+        """`("val 7", "2")`; a candidate that was not kept goes by the beginning of its digest."""
+        read = _ABOUT.fullmatch(entry.about)
+        if read is None:
+            return entry.about[:LONGEST_TYPE], "?"
+        quoted, traced, short = read[1], bool(read[2]), read[3]
+        index, candidate = self._candidates.get(short, (short, None))
+        if (test := _TEST_PART.fullmatch(entry.part)) is not None:
+            return f"test {quoted[1:-1]}", test[1]
+        known = self._rows.get(quoted, [])
+        if len(known) > 1 and candidate is not None:  # ids of two splits may be equal; requests are not
+            same = [
+                (split, row)
+                for split, row in known
+                if evaluate_request(candidate, digest_of(row.example), row.id, traced).digest == entry.digest
+            ]
+            known = same or known
+        splits = " or ".join(split for split, _ in known)
+        return f"{splits} {known[0][1].id if known else quoted[1:-1]}".strip(), index

@@ -1,0 +1,133 @@
+"""What became of each change of code that a run recorded: made and kept, made and dropped, or refused."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gepa_client.analysis import pareto_fronts
+from gepa_client.analysis.recorded_mutations import RecordedMutation, recorded_mutations
+from gepa_client.errors import JournalError
+from gepa_client.evolution.checkout import Bundle
+from gepa_client.evolution.commits import Commits
+from gepa_client.evolution.patches import totals
+from gepa_client.journal.entries import Kept
+from gepa_client.journal.store import Store
+from protocol import ApplyMutationResult
+from protocol.code import code_at
+
+
+@dataclass(frozen=True)
+class Fate:
+    """A mutation and what came of it.
+
+    `parents`: the mutations that made the commits it starts from, by number; None for the seed's. `kept`: the
+    candidates that run its commit, the one it was made for first. `added`, `removed`: lines.
+    """
+
+    mutation: RecordedMutation
+    parents: tuple[int | None, ...]
+    kept: tuple[Kept, ...]
+    added: int
+    removed: int
+
+    @property
+    def number(self) -> int:
+        """Its number in the journal and in its branch."""
+        return self.mutation.number
+
+    @property
+    def made(self) -> ApplyMutationResult | None:
+        """What was made; None where it was refused."""
+        return self.mutation.entry.applied
+
+    @property
+    def outcome(self) -> Literal["kept", "dropped", "rejected"]:
+        """`kept`: a candidate of the pool runs it. `dropped`: it was made, but not better, or not tried any more."""
+        if self.made is None:
+            return "rejected"
+        return "kept" if self.kept else "dropped"
+
+    @property
+    def score(self) -> float | None:
+        """The best mean validation score of a candidate that runs it; None where none was kept."""
+        return max((kept.score for kept in self.kept), default=None)
+
+    @property
+    def why(self) -> str:
+        """Its change request's first line."""
+        return next((line for line in self.mutation.entry.request.splitlines() if line.strip()), "")
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """The code of a run. `fates` in the order GEPA asked; `best`: the best candidate, `seed` the first."""
+
+    fates: tuple[Fate, ...]
+    seed: Kept | None
+    best: Kept | None
+
+    def fate(self, number: int) -> Fate | None:
+        """The mutation of this number."""
+        return next((fate for fate in self.fates if fate.number == number), None)
+
+    def making(self, commit: str | None) -> Fate | None:
+        """The mutation that made a commit; None for the seed's."""
+        return next((fate for fate in self.fates if fate.made is not None and fate.made.commit == commit), None)
+
+    @property
+    def best_fate(self) -> Fate | None:
+        """The mutation that made the best candidate's code; None where it runs the seed's."""
+        return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
+
+    def bundles(self, commit: str) -> list[Bundle]:
+        """What brings a commit to a repository that has the seed's: parents first, those without a bundle left out.
+
+        Raises:
+            JournalError: a recorded bundle is not base64.
+        """
+        commits = Commits()
+        for fate in self.fates:
+            commits.learn(fate.mutation.entry)
+        found: list[Bundle] = []
+        for made, bundle in commits.bundles(commit):
+            if bundle is not None:
+                try:
+                    found.append(Bundle(made, base64.b64decode(bundle, validate=True)))
+                except ValueError as error:
+                    raise JournalError(f"the bundle recorded of commit {made[:12]} cannot be read: {error}") from error
+        return found
+
+
+def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRecord:
+    """The record of a run's code; without fates where its code did not change."""
+    recorded = recorded_mutations(store, run_id)
+    makers: dict[str, int] = {}
+    for mutation in recorded:
+        if mutation.entry.applied is not None:
+            makers.setdefault(mutation.entry.applied.commit, mutation.number)
+    users: dict[str, list[Kept]] = {}
+    for kept in candidates:
+        commit = code_at(kept.texts)[1]
+        if commit is not None:
+            users.setdefault(commit, []).append(kept)
+    return CodeRecord(
+        tuple(_fate(mutation, makers, users) for mutation in recorded),
+        seed=candidates[0] if candidates else None,
+        best=pareto_fronts.best(candidates),
+    )
+
+
+def _fate(mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[Kept]]) -> Fate:
+    entry = mutation.entry
+    starts = [entry.parent, *([entry.other] if entry.other is not None else [])]
+    made = entry.applied
+    first = made is not None and makers[made.commit] == mutation.number  # the same change may have been made twice
+    added, removed = totals(made.diff) if made is not None else (0, 0)
+    return Fate(
+        mutation=mutation,
+        parents=tuple(makers.get(commit) for commit in starts),
+        kept=tuple(users.get(made.commit, ())) if made is not None and first else (),
+        added=added,
+        removed=removed,
+    )

@@ -1,0 +1,257 @@
+"""Scores the outputs that a run recorded anew, by another server; the program itself is not run."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gepa_client.analysis import pareto_fronts
+from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
+from gepa_client.fleet import Address, Answered, Attempts, Fleet
+from gepa_client.gepa.batch_evaluator import answered
+from gepa_client.gepa.model_prices import Prices
+from gepa_client.gepa.rows import AnyRow, HeldRow, Row
+from gepa_client.journal.entries import SCORE, Kept, StoredRun
+from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import other_request
+from gepa_client.journal.store import Store
+from gepa_client.transport.deadlines import evaluation_s
+from gepa_client.transport.rpc import RpcClient
+from gepa_client.transport.task_group import Job, run_all
+
+OUTAGE_S = 60.0
+"""How long a scorer that is gone is waited for: somebody watches, and nothing is lost by trying later."""
+
+SENT = ("output",)
+"""What the scorer sees of a recorded result, besides its status and its seconds."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """The server that scores; see `RpcClient`."""
+
+    url: str
+    token_file: Path | None = None
+    allow_insecure: bool = False
+
+
+@dataclass(frozen=True)
+class RowScore:
+    """A candidate on a row. `status`: `scored`, `failed` (the program did, or the scorer on its output) or `missing`.
+
+    `old`: what the run gave it; `new`: None where nothing is recorded.
+    """
+
+    row: str
+    status: str
+    old: float | None
+    new: float | None
+
+
+@dataclass(frozen=True)
+class RescoredCandidate:
+    """A candidate's rows, in their order."""
+
+    index: int
+    rows: list[RowScore]
+
+    def count(self, status: str) -> int:
+        """Rows of this status."""
+        return sum(row.status == status for row in self.rows)
+
+    @property
+    def old(self) -> float | None:
+        """The mean of the old scores over the rows that have a new one."""
+        return _mean(row.old for row in self.rows if row.new is not None)
+
+    @property
+    def new(self) -> float | None:
+        """The mean of the new scores, failures included."""
+        return _mean(row.new for row in self.rows)
+
+
+@dataclass
+class Rescored:
+    """What came of it. `reasons`: why the scorer failed on outputs, one text for each of them."""
+
+    run: str
+    scorer: str
+    failure_score: float
+    best_by_old: int
+    candidates: list[RescoredCandidate]
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def best_by_new(self) -> int | None:
+        """The first of the best by the new scores, among those that have the most rows; None where nothing is."""
+        most = max((len(one.rows) - one.count("missing") for one in self.candidates), default=0)
+        whole = [one for one in self.candidates if most and len(one.rows) - one.count("missing") == most]
+        found = max(whole, key=lambda one: one.new if one.new is not None else float("-inf"), default=None)
+        return found.index if found is not None else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with the scores by row."""
+        return {
+            "run": self.run,
+            "scorer": self.scorer,
+            "failure_score": self.failure_score,
+            "best_by_old": self.best_by_old,
+            "best_by_new": self.best_by_new,
+            "candidates": [
+                {
+                    "index": one.index,
+                    "old": one.old,
+                    "new": one.new,
+                    **{status: one.count(status) for status in ("scored", "failed", "missing")},
+                    "rows": [
+                        {"row": row.row, "status": row.status, "old": row.old, "new": row.new} for row in one.rows
+                    ],
+                }
+                for one in self.candidates
+            ],
+            "scorer_failures": self.reasons,
+        }
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An output to be scored, once for all candidates that gave it on this row."""
+
+    row: RecordedRow
+    result: dict[str, Any]
+
+
+async def rescored(
+    store: Store, run: StoredRun, scorer: Scorer, on_progress: Callable[[int, int], None] | None = None
+) -> Rescored:
+    """Score every recorded validation output; an output that several candidates gave on a row is scored once.
+
+    A row on which the program failed keeps the run's failure score, and so does an output the scorer fails on.
+    `on_progress` is told how many outputs are scored, and of how many.
+
+    Raises:
+        JournalError: nothing is recorded to score. Refused: the server does not score.
+        ClientError, RpcError: the scorer cannot be used, or gave no verdict in several tries.
+    """
+    candidates, rows = store.candidates(run.id), validation_rows(store, run.id)
+    if not candidates or not rows:
+        raise JournalError(
+            f"run {run.id} is {run.status} and has nothing to score: no candidate was evaluated on its validation rows"
+        )
+    recorded = results(store, run.id, candidates, rows)
+    outputs: dict[bytes, _Output] = {}
+    keys: dict[tuple[int, int], bytes] = {}
+    for kept, row in itertools.product(candidates, rows):
+        result = recorded.get((kept.index, row.row_id))
+        if result is not None and result["status"] in ("ok", "rollout"):
+            key = orjson.dumps([row.row_id, [result.get(name) for name in SENT]], option=orjson.OPT_SORT_KEYS)
+            outputs.setdefault(key, _Output(row, result))
+            keys[kept.index, row.row_id] = key
+    answers = await _scored(scorer, outputs, on_progress or (lambda _done, _all: None))
+    best = pareto_fronts.best(candidates)
+    failure_score = float(run.config.get("failure_score") or 0.0)
+    return Rescored(
+        run=run.id,
+        scorer=scorer.url,
+        failure_score=failure_score,
+        best_by_old=best.index if best is not None else 0,
+        candidates=[
+            RescoredCandidate(
+                kept.index,
+                [_row_score(kept, row, recorded, answers, keys, failure_score) for row in rows],
+            )
+            for kept in candidates
+        ],
+        reasons=[
+            _reason(output.row, answers[key]) for key, output in outputs.items() if answers[key]["status"] != "ok"
+        ],
+    )
+
+
+def _row_score(
+    kept: Kept,
+    row: RecordedRow,
+    recorded: Results,
+    answers: dict[bytes, dict[str, Any]],
+    keys: dict[tuple[int, int], bytes],
+    failure_score: float,
+) -> RowScore:
+    place = (kept.index, row.row_id)
+    old = kept.scores.get(str(row.row_id))
+    if place not in recorded:
+        return RowScore(row.id, "missing", old, None)
+    answer = answers[keys[place]] if place in keys else None
+    if answer is None or answer["status"] != "ok":
+        return RowScore(row.id, "failed", old, failure_score)
+    return RowScore(row.id, "scored", old, float(answer["score"]))
+
+
+async def _scored(
+    scorer: Scorer, outputs: dict[bytes, _Output], on_progress: Callable[[int, int], None]
+) -> dict[bytes, dict[str, Any]]:
+    """The scorer's answer to each output, one example a call, as many at once as it bears."""
+    answers: dict[bytes, dict[str, Any]] = {}
+    journal = Journal(f"rescore-{uuid.uuid4().hex}")  # names the calls; nothing is kept of them
+    fleet = Fleet(max_outage_s=OUTAGE_S)
+    await fleet.open([Address(scorer.url, token_file=scorer.token_file, allow_insecure=scorer.allow_insecure)])
+    try:
+        if "scoring" not in fleet.discovery.capabilities:
+            raise Refused(f"{scorer.url} does not score (it lacks the capability `scoring`): name a server that does")
+        slots = journal.ask([other_request(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
+
+        def work(key: bytes, output: _Output, attempts: Attempts) -> Job:
+            async def run(_job: Job) -> None:
+                answers[key] = await _verdict(fleet, output, attempts)
+                on_progress(len(answers), len(outputs))
+
+            return Job(run)
+
+        placed = zip(outputs.items(), slots, strict=True)
+        await run_all([work(key, output, journal.attempts(slot, SCORE)) for (key, output), slot in placed])
+    except Interrupted as ended:  # no run is interrupted here: it only says that there is no verdict to be had
+        raise BadResponse(f"the scorer gave no verdict: {ended.reason}") from ended
+    finally:
+        await fleet.aclose()
+    return answers
+
+
+async def _verdict(fleet: Fleet, output: _Output, attempts: Attempts) -> dict[str, Any]:
+    """`ok`, or a failure that is the output's own."""
+    row = _as_row(output.row)
+    sent = {name: output.result[name] for name in SENT if output.result.get(name) is not None}
+    result = {"status": "rollout", "score": None, "output": None, "seconds": output.result["seconds"], **sent}
+
+    async def send(client: RpcClient, call_id: str | None) -> Answered[list[dict[str, Any]]]:
+        limits = client.discovery.limits if client.discovery is not None else None
+        answer = await client.score(
+            {"batch": [row.wire], "results": [result]},
+            call_id=call_id,
+            timeout_s=evaluation_s(limits, 1) if limits is not None else None,
+        )
+        return answered([row], answer["results"], Prices({}))
+
+    [given] = await fleet.call(f"row {row.id!r}", send, attempts)
+    if given["status"] == "rollout":
+        raise BadResponse("the scorer answered `rollout` again, and no score")
+    return given
+
+
+def _as_row(row: RecordedRow) -> AnyRow:
+    """With its data where the run was shown it: a scorer need not hold the same splits."""
+    hidden = row.data is None and "split" in row.example
+    return HeldRow(row.id, row.example["split"]) if hidden else Row(row.id, row.data)
+
+
+def _reason(row: RecordedRow, answer: dict[str, Any]) -> str:
+    error = answer.get("error") or {}
+    return f"row {row.id}: {error.get('type', answer['status'])}: {error.get('message', 'no reason given')}"
+
+
+def _mean(scores: Iterable[float | None]) -> float | None:
+    known: Sequence[float] = [score for score in scores if score is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,342 @@
+"""`gepa-client branches RUN`: the code a run made, from its record alone: list it, diff it, check it out, delete it."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from evolverpc_common.printed_commands import ENOUGH, command
+from gepa_client.analysis.mutation_outcomes import CodeRecord, Fate, code_record
+from gepa_client.cli.commands.branches_by_hand import branches_by_hand
+from gepa_client.cli.exit_status import STOPPED
+from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse, silent
+from gepa_client.cli.views.code import fate_as_json, show_code
+from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.views.diff import show_diff
+from gepa_client.errors import JournalError
+from gepa_client.evolution.branches import BY_HAND, run_in_names
+from gepa_client.evolution.checkout import CheckoutError, Repository, holds
+from gepa_client.journal.entries import StoredRun
+from gepa_client.run.folder import BEST_CANDIDATE
+from protocol import Candidate
+from protocol.code import GIT_BRANCH, code_at
+
+BEST = "best"
+REPOSITORY = "REPOSITORY"
+"""Stands for the program's repository in a printed command, if it is not known where that is."""
+
+SPLITS = ("trainset", "valset", "testset")
+NOT_DONE = 1
+"""Somebody was asked, and said no."""
+
+NAMED = 10
+"""Files and branches that are named in a message."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The run in question, and how to answer."""
+
+    run: StoredRun
+    record: CodeRecord
+    repo: Path
+    store: str | None
+    as_json: bool
+    console: Console
+
+    def next(self, *words: str) -> None:
+        """Print a command about the run, for the same repository."""
+        told = command("branches", self.run.id, *words, *_repo_words(self), store=self.store)
+        say(self.console, f"next: {safe_line(told, 1000)}")
+
+
+def branches(
+    run: RunName,
+    diff: Annotated[
+        str | None,
+        typer.Option("--diff", metavar="N|best", help="A change's diff against its parent, as a patch."),
+    ] = None,
+    against_seed: Annotated[
+        bool, typer.Option("--against-seed", help="With --diff: against the seed's code; needs the repository.")
+    ] = False,
+    check_out: Annotated[
+        bool, typer.Option("--check-out", help="Make the best candidate's branch in the repository, and switch to it.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the run's other branches from the repository; the best stays.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --check-out and --delete: do not ask.")] = False,
+    repo: Annotated[
+        Path, typer.Option(metavar="PATH", help="The program's repository (default: the one you are in).")
+    ] = Path(),
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the changes of code that a run tried, as its record tells them; its servers may be gone.
+
+    `by-hand` as RUN: the branches that `gepa-client mutate` made in the repository.
+
+    Ends with 0 when it was done, 1 when you said no, 2 when it cannot be.
+    """
+    chosen = [name for name, given in (("--diff", diff), ("--check-out", check_out), ("--delete", delete)) if given]
+    if len(chosen) > 1:
+        refuse(f"one at a time: {' and '.join(chosen)} were given")
+    if against_seed and diff is None:
+        refuse("--against-seed is for --diff")
+    if yes and not (delete or check_out):
+        refuse("--yes is for --check-out and --delete")
+    if run == BY_HAND:
+        if diff is not None or check_out:
+            refuse(f"changes made by hand are in the repository alone: use git there; {BY_HAND} takes only --delete")
+        branches_by_hand(repo, delete=delete, yes=yes, as_json=as_json)
+        return
+    with opened_run(store, run) as (kept, found):
+        record = code_record(kept, found.id, kept.candidates(found.id))
+    asked = _Asked(found, record, repo, store, as_json, make())
+    if not record.fates:
+        _say_nothing_there(asked, wanted=check_out or diff is not None)
+        return
+    try:
+        if diff is not None:
+            _diff(asked, diff, against_seed=against_seed)
+        elif check_out:
+            _check_out(asked, yes=yes)
+        elif delete:
+            _delete(asked, yes=yes)
+        else:
+            _list(asked)
+    except (CheckoutError, JournalError) as error:
+        refuse(str(error))
+
+
+def _say_nothing_there(asked: _Asked, *, wanted: bool) -> None:
+    """`wanted`: a change was asked for, not only a list."""
+    nothing = f"{safe_line(asked.run.id)} changed no code"
+    if wanted:
+        refuse(f"{nothing}; `{_instead(asked)}`")
+    if asked.as_json:
+        print_json({"run": asked.run.id, "changes": []}, indent=2)
+        return
+    say(asked.console, nothing)
+    say(asked.console, f"next: {safe_line(_instead(asked), 1000)}")
+
+
+def _instead(asked: _Asked) -> str:
+    """What would give the run, or another one, changes of code."""
+    seed, evolve = asked.record.seed, asked.run.config.get("evolve")
+    code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
+    if code and asked.run.status != "completed":
+        return command("resume", asked.run.id, store=asked.store)
+    config = asked.run.config
+    rows = [word for split in SPLITS if config.get(split) for word in (f"--{split}", str(config[split]))]
+    limit = str(config.get("max_metric_calls") or ENOUGH)
+    server = _server(asked.run)
+    return command("optimize", server, "--evolve", "code", "--max-metric-calls", limit, *rows, store=asked.store)
+
+
+def _server(run: StoredRun) -> str:
+    """The first server of the run, or `URL` if its record names none."""
+    urls = run.config.get("url") or ["URL"]
+    return urls if isinstance(urls, str) else str(urls[0])
+
+
+def _repo_words(asked: _Asked) -> list[str]:
+    """`--repo` as it was given; also if the folder one is in is not the program's repository."""
+    if asked.repo != Path():
+        return ["--repo", str(asked.repo)]
+    seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
+    return [] if seed is None or holds(Path(), seed) else ["--repo", REPOSITORY]
+
+
+def _list(asked: _Asked) -> None:
+    record = asked.record
+    if asked.as_json:
+        print_json({"run": asked.run.id, "changes": [fate_as_json(record, fate) for fate in record.fates]}, indent=2)
+        return
+    show_code(asked.console, asked.run.id, record)
+    say(asked.console, "")
+    if record.best_fate is not None:
+        asked.next("--diff", BEST)
+        asked.next("--check-out")
+    else:
+        asked.next("--diff", str(record.fates[-1].number))
+
+
+def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
+    fate = _named(asked.record, which)
+    made, rejected = fate.made, fate.mutation.entry.rejected
+    if made is None and rejected is not None and rejected.diff is None:
+        refuse(f"{fate.number} was rejected at stage {rejected.stage}, and nothing was recorded of its diff")
+    if made is None and against_seed:
+        refuse(f"{fate.number} was rejected, so there is no commit to compare")
+    if made is not None and against_seed:
+        seed = _seed(asked.record)
+        if seed is None:
+            refuse("the record does not say which commit the seed ran")
+        told = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
+    else:
+        told = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
+    if asked.as_json:
+        print_json(fate_as_json(asked.record, fate) | {"diff": told}, indent=2)
+    elif asked.console.is_terminal:
+        show_diff(asked.console, told, full=True)
+    else:
+        patch = told if told.endswith("\n") else f"{told}\n"
+        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))  # for `git apply`: every byte of it
+
+
+def _check_out(asked: _Asked, *, yes: bool) -> None:
+    fate = _best(asked.record)
+    if fate.made is None or fate.made.branch is None:
+        refuse("the record names no branch of the best candidate's code")
+    repository = _repository(asked)
+    if changed := repository.changed():
+        refuse(f"{repository.top} has changes that are not committed: {_some(changed)}; commit or stash them first")
+    before = repository.way_back()
+    here = ["-C", str(asked.repo)] if asked.repo != Path() else []
+    back = shlex.join(["git", *here, "switch", *before]) if before != (fate.made.branch,) else None
+    repository.make_branch(fate.made.branch, fate.made.commit, asked.record.bundles(fate.made.commit))
+    left = repository.head()
+    unasked = repository.run_unasked(_seed(asked.record) or left, fate.made.commit)
+    if unasked and left != fate.made.commit and not yes:
+        _confirm_check_out(asked, unasked)
+    repository.switch(fate.made.branch)
+    filtered = repository.filtered(left, fate.made.commit)
+    texts = _texts_apart(asked)
+    if asked.as_json:
+        done: dict[str, Any] = {"branch": fate.made.branch, "commit": fate.made.commit, "back": back, "texts": texts}
+        done |= {"run_unasked": unasked, "unfiltered": filtered}
+        print_json({"run": asked.run.id, "repository": str(repository.top), **done})
+        return
+    say(
+        asked.console, f"[bold]{safe_line(fate.made.branch, 200)}[/] is checked out in {safe_line(str(repository.top))}"
+    )
+    if filtered:
+        say(
+            asked.console,
+            f"[yellow]git's filters were not run:[/] {safe_line(_some(sorted(filtered)), 1000)} are as the commit "
+            "stores them; to run the filters, delete these files, then `git checkout -- .`",
+        )
+    if texts is not None:
+        say(
+            asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
+        )
+        say(asked.console, f"next: {safe_line(texts, 1000)}")
+    if back is not None:
+        say(asked.console, f"back: {safe_line(back)}")
+    asked.next("--delete")
+
+
+def _confirm_check_out(asked: _Asked, unasked: Mapping[str, str]) -> None:
+    """List the files of the change that run without being named, and ask."""
+    how = "look at them with --diff best, then give --yes"
+    if asked.as_json:
+        refuse(f"the change touches files that programs run unasked: {_some([*unasked])}; {how}")
+    say(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
+    for path, reason in unasked.items():
+        say(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
+    try:
+        agreed = typer.confirm("Check it out?")
+    except typer.Abort:
+        refuse(f"nothing was checked out, as there was no answer; {how}", STOPPED)
+    if not agreed:
+        say(asked.console, "nothing was checked out; the branch is there")
+        raise typer.Exit(NOT_DONE)
+
+
+def _seed(record: CodeRecord) -> str | None:
+    """The commit that the run starts from."""
+    return code_at(record.seed.texts)[1] if record.seed is not None else None
+
+
+def _repository(asked: _Asked) -> Repository:
+    """The program's repository: that which holds the code the run starts from."""
+    repository = Repository(asked.repo)
+    seed = _seed(asked.record)
+    if seed is not None and not repository.has(seed):
+        refuse(
+            f"{repository.top} does not hold the commit {seed[:7]} that the run starts from: "
+            "go to the program's repository, or name it with --repo"
+        )
+    return repository
+
+
+def _delete(asked: _Asked, *, yes: bool) -> None:
+    if asked.run.status == "running" and not silent(asked.run):
+        refuse(
+            f"{asked.run.id} is running, and needs its branches: `{command('cancel', asked.run.id, store=asked.store)}`"
+        )
+    repository = Repository(asked.repo)
+    best = asked.record.best_fate
+    stays = best.made.branch if best is not None and best.made is not None else None
+    run = run_in_names(asked.run.id)
+    others = sorted(branch for branch in repository.branches(run) if branch != stays)
+    if not yes and others:
+        if asked.as_json:
+            refuse("--json asks nothing: give --yes as well")
+        _confirm(asked, repository, others, stays)
+    deleted, held = repository.delete(run, but=stays)
+    if asked.as_json:
+        print_json({"run": asked.run.id, "deleted": deleted, "checked_out": held, "best": stays})
+        return
+    say(asked.console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
+    if held:
+        say(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_some(held), 1000)}")
+    if stays is not None:
+        say(asked.console, f"the best stays: {safe_line(stays, 200)}")
+    say(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
+
+
+def _confirm(asked: _Asked, repository: Repository, others: Sequence[str], stays: str | None) -> None:
+    say(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_some(others), 1000)}")
+    if stays is not None:
+        say(asked.console, f"the best stays: {safe_line(stays, 200)}")
+    try:
+        agreed = typer.confirm("Delete them?")
+    except typer.Abort:
+        refuse("nothing was deleted: nobody answered; --yes deletes without asking", STOPPED)
+    if not agreed:
+        say(asked.console, "nothing was deleted")
+        raise typer.Exit(NOT_DONE)
+
+
+def _named(record: CodeRecord, which: str) -> Fate:
+    if which == BEST:
+        return _best(record)
+    fate = record.fate(int(which)) if which.isascii() and which.isdigit() else None
+    if fate is None:
+        there = ", ".join(str(known.number) for known in record.fates)
+        refuse(f"there is no change {which}: give {BEST}, or one of {there}")
+    return fate
+
+
+def _best(record: CodeRecord) -> Fate:
+    fate = record.best_fate
+    if fate is None:
+        refuse("the best candidate runs the seed's code: no change of code was better")
+    return fate
+
+
+def _texts_apart(asked: _Asked) -> str | None:
+    """How to get the best candidate's texts, where they are not those in its code."""
+    seed, best = asked.record.seed, asked.record.best
+    if seed is None or best is None or _texts(seed.texts) == _texts(best.texts):
+        return None
+    path = Path(asked.run.output) / BEST_CANDIDATE if asked.run.output else None
+    if path is not None and path.is_file():
+        return shlex.join(["gepa-client", "mutate", _server(asked.run), "--texts", str(path)])
+    return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
+
+
+def _texts(candidate: Candidate) -> dict[str, str]:
+    """What of a candidate is no code: its texts, and those that code mutations added."""
+    return {name: text for name, text in candidate.items() if name != GIT_BRANCH}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -1,0 +1,65 @@
+"""`gepa-client branches by-hand`: the branches that `gepa-client mutate` made in a repository: list or delete them."""
+
+import shlex
+from pathlib import Path
+
+import typer
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli.exit_status import STOPPED
+from gepa_client.cli.store_access import print_json, refuse
+from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.evolution.branches import BY_HAND
+from gepa_client.evolution.checkout import CheckoutError, Repository
+
+
+def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> None:
+    """List them, or delete those that are not checked out; asks before it deletes, unless `yes`."""
+    console = make()
+    words = ["--repo", str(repo)] if repo != Path() else []
+    try:
+        repository = Repository(repo)
+        runs = repository.runs(f"{BY_HAND}-")
+        found = sorted(branch for run in runs for branch in repository.branches(run))
+        if not delete:
+            if as_json:
+                print_json({"branches": found})
+                return
+            for branch in found:
+                say(console, safe_line(branch, 200))
+            if not found:
+                say(console, f"{safe_line(str(repository.top))} has no branches of changes made by hand")
+                return
+            again = command("branches", BY_HAND, "--delete", *words, store=None)
+            see = shlex.join(["git", *(["-C", str(repo)] if words else []), "log", "--oneline", "-1", found[0]])
+            say(console, f"see one: {safe_line(see, 1000)}")
+            say(console, f"delete all of them: {safe_line(again, 1000)}")
+            return
+        if found and not yes:
+            _confirm(found, as_json=as_json)
+        deleted, held = [], []
+        for run in runs:
+            gone, stays = repository.delete(run, but=None)
+            deleted += gone
+            held += stays
+    except CheckoutError as error:
+        refuse(str(error))
+    if as_json:
+        print_json({"deleted": deleted, "checked_out": held})
+        return
+    say(console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
+    if held:
+        say(console, f"[yellow]checked out, so they stay:[/] {safe_line(', '.join(held), 1000)}")
+
+
+def _confirm(found: list[str], *, as_json: bool) -> None:
+    if as_json:
+        refuse("--json asks nothing: give --yes as well")
+    say(make(), f"to be deleted: {safe_line(', '.join(found), 1000)}")
+    try:
+        agreed = typer.confirm("Delete them?")
+    except typer.Abort:
+        refuse("nothing was deleted: there was no answer; --yes deletes without asking", STOPPED)
+    if not agreed:
+        say(make(), "nothing was deleted")
+        raise typer.Exit(1)

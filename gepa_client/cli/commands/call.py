@@ -1,0 +1,80 @@
+"""`gepa-client call`: one call, for debugging, with an exit status that says how it went."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evolverpc_common.display_text import plain_json
+from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.views.console import fail
+from gepa_client.errors import ClientError
+from gepa_client.transport.error_format import summary, unreadable
+from protocol.errors import RpcError
+
+RPC_ERROR = 1
+
+
+def call(
+    url: Annotated[str, typer.Argument(help="The server.")],
+    method: Annotated[str, typer.Argument(help="The method, for instance discover.")],
+    params: Annotated[str, typer.Argument(help="Its params: JSON text, @FILE, or - for stdin.")] = "{}",
+    token_file: Annotated[Path | None, typer.Option(help="File that holds the token; else GEPA_TOKEN is read.")] = None,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the answer.")] = 60.0,
+) -> None:
+    """Make one call and print the answer as JSON.
+
+    Ends with 0 for an answer, 1 for an error the server answered, 2 for a usage or connection error.
+    """
+    try:
+        result = asyncio.run(_call(url, method, _read(params), token_file, allow_insecure, timeout))
+    except RpcError as error:
+        name = type(error).__name__
+        fail(f"{name} ({error.wire_code}): {summary(error).removeprefix(f'{name}: ')}")
+        _print(error.to_wire(), to_stderr=True)
+        raise typer.Exit(RPC_ERROR) from error
+    except ClientError as error:
+        fail(str(error))
+        raise typer.Exit(USAGE) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(STOPPED) from None
+    _print(result, to_stderr=False)
+
+
+async def _call(
+    url: str, method: str, params: dict[str, Any], token_file: Path | None, allow_insecure: bool, timeout_s: float
+) -> Any:
+    from gepa_client.transport.rpc import RpcClient  # aiohttp comes with it, which `--help` does not need
+
+    async with RpcClient(url, token_file=token_file, allow_insecure=allow_insecure, timeout_s=timeout_s) as client:
+        return await client.call(method, params)
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        params = json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"the params cannot be read: {unreadable(text.removeprefix('@'), error)}")
+        raise typer.Exit(USAGE) from error
+    except ValueError as error:
+        fail(f"the params cannot be read: {error}")
+        raise typer.Exit(USAGE) from error
+    if not isinstance(params, dict):
+        fail("params go by name: give a JSON object")
+        raise typer.Exit(USAGE)
+    return params
+
+
+def _print(value: Any, *, to_stderr: bool) -> None:
+    """Print indented JSON with control and bidirectional characters as escapes of JSON."""
+    print(plain_json(json.dumps(value, indent=2, ensure_ascii=False)), file=sys.stderr if to_stderr else sys.stdout)

@@ -1,0 +1,267 @@
+"""`gepa-client check`: try a server on a few rows; a table for people, one JSON object for machines."""
+
+import asyncio
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evolverpc_common.printed_commands import ENOUGH
+from gepa_client.check.preflight import look_at_model
+from gepa_client.cli import flags
+from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.store_access import print_json
+from gepa_client.cli.views.console import fail, make, safe, safe_line, say
+from gepa_client.run.config import CALL_BUDGETS, RunConfig
+from gepa_client.run.settings import SettingsError, load
+from gepa_client.sandboxing.session import sandboxed
+from gepa_client.transport.error_format import summary
+
+if TYPE_CHECKING:
+    from gepa_client.check.outcome import CheckedExample, CheckReport, Timing
+    from gepa_client.evolution import Evolve
+
+COMMAND = flags.SettingsCommand
+EXAMPLES = 15
+MOST_EXAMPLES = 100
+"""Rows that are asked for at most, and that are shown."""
+
+ERRORS_IN_FULL = 5
+CHECK = "check"
+"""Stands for the run that sandboxes are labelled with."""
+
+MARKS = {
+    "ok": "[green]ok[/]",
+    "warning": "[yellow]warning[/]",
+    "failed": "[bold red]failed[/]",
+    "skipped": "[dim]skipped[/]",
+}
+
+
+def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
+    """Try a server on a few training rows and say what a run would meet, and take.
+
+    Ends with 0 when a run may start, 1 when it should not, 2 when the server cannot be reached.
+    """
+    try:
+        settings = load(config, {"url": url, **given}, must_end=False)
+        look_at_model(settings)
+    except SettingsError as error:
+        fail(str(error))
+        raise typer.Exit(USAGE) from error
+    typed = flags.Typed((url,) if url else (), config, given)
+    with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
+        status = look(sandboxes.settings, typed, json_output=json_output, examples=examples)
+        for words in sandboxes.why_not_begun():
+            say(make(stderr=True), words)
+    raise typer.Exit(status)
+
+
+def look(
+    settings: RunConfig, typed: flags.Typed, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES
+) -> int:
+    """Check and show; returns the exit status. `brief`: a check that found nothing takes one line."""
+    from gepa_client.check.check import check as tried  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.errors import ClientError
+    from protocol.errors import RpcError
+
+    console = make()
+
+    def trying(count: int) -> None:
+        if not json_output:
+            say(console, f"[dim]check: trying {_count(count, 'row')} …[/]")
+
+    try:
+        report = asyncio.run(tried(settings, examples, trying))
+    except (SettingsError, ClientError, RpcError) as error:
+        fail(str(error) if isinstance(error, SettingsError) else summary(error))
+        return USAGE
+    except KeyboardInterrupt:
+        fail("stopped by hand")
+        return STOPPED
+    if json_output:
+        print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
+    elif brief and report.passed:
+        _show_briefly(console, report)
+    else:
+        _show(console, report, settings.repo or report.url)
+        if report.passed:
+            say(console, f"next: {safe(_next(report, typed))}")
+        if brief:
+            fail(f"the check failed, so no run was started; {_otherwise(report)}")
+    if brief and report.passed and _lacks_price(settings, report):
+        typed_again = typed.command("optimize", max_metric_calls=ENOUGH)
+        fail(
+            "the rows tried came without a price, so --max-cost-usd cannot hold, and nothing else ends this run; no "
+            f"run was started: give --max-metric-calls N, as in\n{typed_again}"
+        )
+        return USAGE
+    return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def _otherwise(report: "CheckReport") -> str:
+    """How to start a run in spite of what failed, with the other checks if they can be had."""
+    failed = {step.name.replace(" ", "_") for step in report.steps if step.verdict == "failed"}
+    if failed <= {"evaluate", "scores", "reflective_dataset"}:
+        flags_to_add = " ".join(f"--ignore-findings {name}" for name in sorted(failed))
+        return f"{flags_to_add} starts one all the same, after all other checks"
+    return "--no-check starts one all the same"
+
+
+def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
+    """Whether money alone ends the run and nobody who works for it is known to say what that costs.
+
+    A reflection model, or a server that scores, may yet have a price.
+    """
+    priced = any(example.cost_usd is not None for example in report.examples)
+    others = settings.reflection_lm is not None or settings.score_with
+    return settings.ends_by_money_alone and bool(report.examples) and not priced and not others
+
+
+def _show_briefly(console: Console, report: "CheckReport") -> None:
+    for step in report.steps:
+        if step.verdict == "warning":
+            say(console, f"[yellow]check:[/] {safe(step.message)}")
+    if report.timing is not None:
+        say(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
+
+
+def _show(console: Console, report: "CheckReport", where: str) -> None:
+    if report.program is not None:
+        say(
+            console,
+            f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(where)}",
+        )
+    if report.examples:
+        console.print(_table(report.examples[:MOST_EXAMPLES]))
+        if len(report.examples) > MOST_EXAMPLES:
+            say(console, f"... and {_count(len(report.examples) - MOST_EXAMPLES, 'more row')}")
+    _show_errors(console, report.examples)
+    if report.examples:
+        console.print()
+    for step in report.steps:
+        say(console, f"{MARKS[step.verdict]} {step.name}: {safe(step.message)}")
+        if step.details and step.verdict == "failed":
+            say(console, f"[dim]{safe(step.details.rstrip())}[/]")
+    if report.timing is not None:
+        say(console, f"\n{_timing(report.timing, report.evolve)}")
+
+
+def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
+    """Each different error in full, once, with the rows that met it."""
+    alike: dict[tuple[str, str | None], list[CheckedExample]] = {}
+    for example in examples:
+        if example.error is not None:
+            alike.setdefault((example.error, example.details), []).append(example)
+    for (error, further), failed in list(alike.items())[:ERRORS_IN_FULL]:
+        one = f"row {failed[0].row}[/] (id {safe_line(failed[0].id, 80)})"
+        where = one if len(failed) == 1 else f"rows {_ranges([example.row for example in failed])}[/]"
+        say(console, f"\n[bold red]{where}: {safe(error)}")
+        if further:
+            say(console, f"[dim]{safe(further.rstrip())}[/]")
+    left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
+    if left:
+        say(console, f"\n... and {_count(left, 'more error')}")
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-5, 8`, for ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _next(report: "CheckReport", typed: flags.Typed) -> str:
+    budget = report.timing.budget if report.timing else None
+    is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
+    command = typed.command("optimize", **({"max_metric_calls": budget} if budget is not None and not is_given else {}))
+    nobody = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
+    return f"{command} --reflection-lm MODEL" if nobody else command
+
+
+def _table(examples: "list[CheckedExample]") -> Table:
+    columns = {
+        "row": [str(example.row) for example in examples],
+        "score": ["-" if example.score is None else f"{example.score:.3g}" for example in examples],
+        "seconds": [f"{example.seconds:.3f}" for example in examples],
+        "failed at": [example.step or "" for example in examples],
+    }
+    if not any(columns["failed at"]):
+        del columns["failed at"]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, cells in columns.items():
+        width = max(map(len, [name, *cells]))  # without it these too give way to long inputs and outputs
+        side: Literal["left", "right"] = "left" if name == "failed at" else "right"
+        table.add_column(name, justify=side, no_wrap=True, min_width=width)
+    for name in ("input", "output"):
+        table.add_column(name, ratio=1)  # may shrink, as a column of `no_wrap` may not; its cells stay on one line
+    for example, facts in zip(examples, zip(*columns.values(), strict=True), strict=True):
+        table.add_row(*facts, _cell(example.input, "(stays on the server)"), _cell(example.output, ""))
+    return table
+
+
+def _cell(value: Any, absent: str) -> Text:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    markup = f"[dim]{absent}[/]" if value is None else safe_line(told, 200)
+    cell = Text.from_markup(markup, overflow="ellipsis")
+    cell.no_wrap = True
+    return cell
+
+
+def _timing(timing: "Timing", evolve: "Evolve") -> str:
+    told = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
+    if timing.budget is None or timing.run_s is None:
+        return told + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
+    quick, slow = (_span(seconds) for seconds in timing.run_s)
+    uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
+    would_take = quick if quick == slow else f"{quick} to {slow}"
+    told += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
+    if timing.run_usd is not None and timing.example_usd is not None:
+        told += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
+    return told
+
+
+def _span(seconds: float) -> str:
+    if seconds < 0.0995:
+        return f"{_two_digits(seconds * 1000)} ms"
+    if seconds < 120:
+        return f"{_two_digits(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _two_digits(number: float) -> str:
+    """`0.25`, `3.2`, `32`, `110`: never an exponent."""
+    return f"{number:.{2 if number < 0.995 else 1 if number < 9.95 else 0}f}"
+
+
+def _with_flags() -> None:
+    """Give the command its signature: typer reads the flags from it."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [
+        ("url", None, Annotated[str | None, typer.Argument(help="The server; may be in the configuration file.")]),
+        ("config", None, Annotated[Path | None, typer.Option("--config", "-c", help="Settings of the run, as TOML.")]),
+        ("json_output", False, Annotated[bool, typer.Option("--json", help="Print one JSON object.")]),
+        ("examples", EXAMPLES, Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, help="Training rows to try.")]),
+    ]
+    check.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            *(inspect.Parameter(name, keyword, default=default, annotation=kind) for name, default, kind in own),
+            *flags.parameters(flags.CHECK_SETTINGS),
+        ]
+    )
+
+
+_with_flags()

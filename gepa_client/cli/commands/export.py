@@ -1,0 +1,64 @@
+"""`gepa-client export RUN`: everything a store keeps of a run, as one JSON file that another store can take in."""
+
+import os
+import sys
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evolverpc_common.display_text import plain_json
+from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
+from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.journal.transfer import exported
+
+STDOUT = "-"
+
+
+def export(
+    run: RunName,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to (default RUN.json; - for stdout).")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run to one JSON file: its record, its journal, its candidates. Nothing is written over."""
+    with opened_run(store, run) as (kept, found):
+        path = Path(output or f"{found.id}.json")
+        if output != STDOUT and path.exists():
+            refuse(f"{path} is there already, and nothing is written over: give another --output")
+        pieces = chain(exported(kept, found.id), ["\n"])
+        if output == STDOUT:
+            for piece in pieces:
+                sys.stdout.write(plain_json(piece))
+            sys.stdout.flush()
+            return
+        try:
+            size = _write(path, pieces)
+        except FileExistsError:
+            refuse(f"{path} is there already, and nothing is written over: give another --output")
+        except OSError as error:
+            refuse(f"{path} cannot be written: {error.strerror or error}")
+    if as_json:
+        print_json({"run": found.id, "file": str(path), "bytes": size})
+        return
+    console = make()
+    say(console, f"{safe_line(found.id)} is in {safe_line(str(path))} ({size:,} bytes); it holds your rows and outputs")
+    say(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
+
+
+def _write(path: Path, pieces: Iterable[str]) -> int:
+    """Write a new file that its owner alone may read, whole or not at all; returns its size in bytes."""
+    size = 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in pieces:
+                size += file.write(piece.encode("utf-8", "backslashreplace"))
+    except BaseException:
+        path.unlink()
+        raise
+    return size

@@ -1,0 +1,103 @@
+"""`gepa-client fork RUN --at N`: a run of its own that begins with what another one was told up to N."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli import flags
+from gepa_client.cli.store_access import AsJson, RunName, opened_run, print_json, refuse, run_as_json
+from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
+from gepa_client.journal.history import end_of, entries
+from gepa_client.journal.records import begun
+from gepa_client.journal.soundness import damage
+from gepa_client.journal.store import Store
+from gepa_client.run.config import RunConfig
+from gepa_client.run.run_names import new_id
+from gepa_client.run.secrets import left_out
+from gepa_client.run.settings import SettingsError, from_record
+from protocol import JsonValue
+
+COMMAND = flags.SettingsCommand
+OF_ITS_OWN = ("name", "output")
+"""Settings that the new run does not take over."""
+
+
+def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) -> None:
+    """Begin a new run with the first N entries of another one's journal, with any of its settings changed.
+
+    Nothing that is recorded there is paid for again. The rows and the server's description are asked for anew.
+    """
+    store: str | None = given["store"]
+    with opened_run(store, run) as (kept, found):
+        _refuse_beyond(kept, found, at)
+        try:
+            config, record = _settings(found.config, {**given, "url": url or None})
+        except SettingsError as error:
+            refuse(str(error))
+        parent: dict[str, JsonValue] = {"run": found.id, "at": at}
+        forked = begun(new_id(config.name), name=config.name, config=record, parent=parent)
+        kept.create(forked, _copied(kept, found.id, at))
+        taken = kept.parts(forked.id).get(SEARCH, 0)
+    if as_json:
+        print_json(run_as_json(forked) | {"entries": taken})
+        return
+    console = make()
+    say(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
+    say(console, f"next: {safe_line(command('resume', forked.id, store=store))}")
+
+
+def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
+    found = damage(store, run.id)
+    if found is not None and at > found.usable:
+        refuse(f"the journal of {run.id} is damaged: {found}; give --at {found.usable} or less")
+    end = end_of(store, run.id, SEARCH) if found is None else at
+    if at <= end:
+        return
+    refuse(
+        f"--at {at} lies beyond the journal of {run.id}, which ends at {end}: give 0 to {end}"
+        if end
+        else f"the journal of {run.id} is empty: there is nothing to fork from but --at 0"
+    )
+
+
+def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """The settings of the new run, and their record.
+
+    What may be a secret is not in the old record; `resume` asks for it, so it may be left out here too.
+    """
+    secret = {key: value for key, value in recorded.items() if given.get(key) in (None, []) and left_out(key, value)}
+    open_part = {key: value for key, value in recorded.items() if key not in secret}
+    config = from_record(open_part, given, without=OF_ITS_OWN, must_end=False)
+    return config, {**config.recorded(), **secret}
+
+
+def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:
+    """The entries below `at`; a stop belongs to the run it ended."""
+    for entry in entries(store, run_id, SEARCH):
+        if entry.number >= at:
+            return
+        if entry.kind != STOP:
+            yield entry
+
+
+def _with_flags() -> None:
+    """Give the command its signature: typer reads the flags from it."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    number = Annotated[
+        int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")
+    ]
+    servers = Annotated[list[str] | None, typer.Argument(help="Other servers than the run's.")]
+    own = [
+        inspect.Parameter("run", keyword, annotation=RunName),
+        inspect.Parameter("url", keyword, default=None, annotation=servers),
+        inspect.Parameter("at", keyword, annotation=number),
+        inspect.Parameter("as_json", keyword, default=False, annotation=AsJson),
+    ]
+    fork.__signature__ = inspect.Signature([*own, *flags.parameters(flags.setting_names())])  # type: ignore[attr-defined]
+
+
+_with_flags()

@@ -1,0 +1,58 @@
+"""`gepa-client import FILE`: takes in a run that `export` wrote, perhaps on another machine."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli.store_access import AsJson, StoreUrl, opened, print_json, refuse, run_as_json
+from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.journal.transfer import import_run
+from gepa_client.transport.error_format import unreadable
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `gepa-client export` wrote.")],
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take in a run that `gepa-client export` wrote; a run of the same id is never replaced.
+
+    Its results stay where they are, and so does whatever says who is called: when it is resumed it is told its server,
+    and gets a folder of its own here.
+    """
+    document = _read(file)
+    with opened(store, create=True) as kept:
+        run = import_run(kept, document)
+        candidates = len(kept.candidates(run.id))
+    if as_json:
+        print_json(run_as_json(run) | {"candidates": candidates})
+        return
+    console = make()
+    say(console, f"{safe_line(run.id)} is here: {safe_line(run.status)}, {candidates} candidates")
+    following = (
+        command("resume", run.id, "URL", store=store)
+        if run.status == "paused"
+        else command("show", run.id, store=store)
+    )
+    say(console, f"next: {safe_line(following)}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(unreadable(file, error))
+    except ValueError as error:
+        refuse(f"{file}: not JSON: {error}")
+    except RecursionError:
+        refuse(f"{file}: not a run that `gepa-client export` wrote: it is nested too deep")
+    if not isinstance(document, dict):
+        refuse(f"{file}: not a run that `gepa-client export` wrote")
+    return document
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

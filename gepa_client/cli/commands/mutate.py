@@ -1,0 +1,252 @@
+"""`gepa-client mutate URL "CHANGE REQUEST"`: one step by hand: the change, its diff, and some rows before and after."""
+
+import asyncio
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli.commands.mutate_args import Wish, candidate_of, mutation_of
+from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
+from gepa_client.cli.store_access import AsJson, print_json, refuse
+from gepa_client.cli.views.console import fail, make, safe, safe_line, say
+from gepa_client.cli.views.mutation import Watching, rejection, show_made, show_rejection, show_rows
+from gepa_client.errors import ClientError, RowsError
+from gepa_client.evolution.branches import BY_HAND
+from gepa_client.evolution.labels import code_of, named
+from gepa_client.evolution.mutation_request import Step
+from gepa_client.gepa.rows import AnyRow
+from gepa_client.run.folder import write_json
+from gepa_client.run.settings import SettingsError
+from gepa_client.run.splits import HeldRows, rows_of
+from gepa_client.transport.error_format import details, summary
+from protocol import ApplyMutationResult, Candidate, DiscoverResult
+from protocol.code import GIT_BRANCH, commit_of
+from protocol.errors import MutationRejected, RpcError
+
+NOT_MADE = 1
+"""The server refused, or failed; nothing was changed."""
+
+TRIED = 3
+"""Rows that are run before and after, where nobody says how many."""
+
+TRAIN = "train"
+"""The split that rows are taken from, where the server holds it and nobody names another."""
+
+
+@dataclass
+class _Outcome:
+    """The change, once it was made: kept, and told, at once."""
+
+    wish: Wish
+    console: Console
+    quiet: bool
+    can_be_cancelled: bool = False
+    made: ApplyMutationResult | None = None
+
+    def take(self, made: ApplyMutationResult) -> None:
+        """It was made."""
+        self.made = made
+        if self.wish.output is not None:
+            _write(self.wish.output, made.candidate)
+        if not self.quiet:
+            show_made(self.console, made, self.wish.kind)
+
+
+def mutate(
+    url: Annotated[str, typer.Argument(help="The server.")],
+    request: Annotated[str | None, typer.Argument(metavar="[CHANGE]", help="The change, in plain words.")] = None,
+    location: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Where the agent should look first, as FILE or FILE:LINE.")
+    ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A unified diff to apply, in place of a change request.")
+    ] = None,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Texts to write into the code, as a JSON object; a candidate's file will do, and names its code.",
+        ),
+    ] = None,
+    merge: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Another candidate's file, whose code is to be joined.")
+    ] = None,
+    candidate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The candidate to change, as JSON (default the server's seed).")
+    ] = None,
+    examples: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|SPLIT", help="Rows to run before and after (default the server's split `train`)."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="How many of them.")] = TRIED,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the new candidate is written, as JSON.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File that holds the token; else GEPA_TOKEN is read.")] = None,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the mutation may take.")] = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Have a program's code changed once: by an agent, a patch, texts or a merge. Shows the diff and what it does.
+
+    Ends with 0 when the change was made, 1 when the server rejected it or failed, 2 for a usage or connection error, 3
+    when the connection was lost meanwhile or --timeout is over, 130 when it was stopped by hand.
+    """
+    if output is not None and not output.resolve().parent.is_dir():
+        refuse(f"--output {output}: there is no such folder")
+    wish = Wish(
+        mutation=mutation_of(request, location, patch, texts, merge),
+        candidate=candidate_of(candidate, texts),
+        examples=examples,
+        limit=limit,
+        timeout_s=timeout,
+        output=output,
+    )
+    console = make()
+    outcome = _Outcome(wish, console, quiet=as_json)
+    try:
+        step = asyncio.run(_go(url, token_file, wish, outcome, allow_insecure=allow_insecure))
+    except MutationRejected as error:
+        if as_json:
+            print_json({"event": "mutation", "made": False, **rejection(error)}, indent=2)
+        else:
+            show_rejection(console, error, wish.kind)
+        raise typer.Exit(NOT_MADE) from error
+    except RpcError as error:
+        _say_failed(error)
+        raise typer.Exit(NOT_MADE) from error
+    except ClientError as error:
+        fail(f"{summary(error)}; whether the change was made is not known")
+        raise typer.Exit(PAUSED) from error
+    except TimeoutError as error:
+        fail(f"the change was not made within {timeout:g} s (--timeout); {_what_is_left(outcome)}")
+        raise typer.Exit(PAUSED) from error
+    except KeyboardInterrupt:
+        fail(f"stopped by hand; {_what_is_left(outcome)}")
+        raise typer.Exit(STOPPED) from None
+    if as_json:
+        print_json(_as_json(step), indent=2)
+        return
+    if step.tried:
+        show_rows(console, step)
+        say(console, "")
+    if output is None:
+        say(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
+    access = ["--token-file", str(token_file)] if token_file is not None else []
+    access += ["--allow-insecure"] if allow_insecure else []
+    if output is not None:
+        again = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output), *access])
+        say(console, f"next: {safe(again)}")
+    if step.made.branch is not None:
+        say(console, "in the program's repository:")
+        say(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
+        say(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
+
+
+async def _go(url: str, token_file: Path | None, wish: Wish, outcome: _Outcome, *, allow_insecure: bool) -> Step:
+    from gepa_client.evolution.manual_mutation import (
+        make_step,  # aiohttp comes with these, which `--help` does not need
+    )
+    from gepa_client.transport.rpc import RpcClient
+    from gepa_client.transport.server_rows import held_rows
+
+    try:
+        opened = RpcClient(url, token_file=token_file, allow_insecure=allow_insecure)
+    except ClientError as error:
+        refuse(summary(error))
+    async with opened as client:
+        try:
+            discovery = await client.discover()
+            candidate = _of(discovery, wish.candidate)
+            rows = await _rows(discovery, wish, lambda split: held_rows(client, split))
+        except (SettingsError, RowsError, ClientError, RpcError) as error:
+            refuse(str(error) if isinstance(error, SettingsError) else summary(error))
+        outcome.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
+        if not outcome.quiet:
+            who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
+            say(outcome.console, f"[bold]{safe_line(code_of(candidate) or '', 200)}[/] of {who}")
+        with Watching(outcome.console, quiet=outcome.quiet) as watching:
+            return await make_step(
+                client,
+                candidate,
+                wish.mutation,
+                rows,
+                timeout_s=wish.timeout_s,
+                told=watching.told,
+                on_made=outcome.take,
+            )
+
+
+def _of(discovery: DiscoverResult, given: Candidate | None) -> Candidate:
+    """The candidate to change."""
+    if "mutations" not in discovery.capabilities:
+        raise SettingsError(
+            f"the code of {discovery.program.name} cannot be changed there (no capability `mutations`): "
+            "start its server with --allow-mutations"
+        )
+    candidate = discovery.program.seed_candidate if given is None else given
+    try:
+        commit = commit_of(candidate)
+    except ValueError as error:
+        raise SettingsError(f"the candidate cannot be used: {error}") from error
+    if commit is None:
+        raise SettingsError(f"the candidate names no code: it has no component `{GIT_BRANCH}`")
+    return candidate
+
+
+async def _rows(discovery: DiscoverResult, wish: Wish, held_rows: HeldRows) -> list[AnyRow]:
+    """Up to `limit` rows, spread over all there are."""
+    held = {split: info.size for split, info in discovery.datasets.items()}
+    source = wish.examples if wish.examples is not None else (TRAIN if held.get(TRAIN) else None)
+    if source is None or wish.limit == 0:
+        return []
+    rows = await rows_of(source, "examples", held, held_rows) or []
+    count = min(wish.limit, discovery.limits.max_batch_size, len(rows))
+    return [rows[(number * len(rows)) // count] for number in range(count)]
+
+
+def _write(path: Path, candidate: Candidate) -> None:
+    try:
+        write_json(path, candidate)
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror or error}; the change was made, and this is the candidate:")
+        print_json(candidate, indent=2)
+        raise typer.Exit(USAGE) from error
+
+
+def _say_failed(error: RpcError) -> None:
+    fail(summary(error))
+    if further := details(error):
+        say(make(stderr=True), f"[dim]{safe(further.rstrip())}[/]")
+    if "commit" in error.details:
+        fail("the server has no such commit: `gepa-client branches RUN --check-out` brings a run's into its repository")
+
+
+def _what_is_left(outcome: _Outcome) -> str:
+    """What a stop by hand left behind."""
+    if outcome.made is not None:
+        return f"the change was made: {named(outcome.made.branch or '', outcome.made.commit)}"
+    if outcome.can_be_cancelled:
+        return "the server was asked to cancel the mutation, which leaves nothing behind"
+    return "this server cannot cancel, so it may yet finish the mutation"
+
+
+def _as_json(step: Step) -> dict[str, Any]:
+    return {
+        "event": "mutation",
+        "made": True,
+        **step.made.model_dump(mode="json", exclude={"bundle"}),
+        "score_before": step.mean("before"),
+        "score_after": step.mean("after"),
+        "examples": [
+            {"id": tried.row.id, "input": tried.row.data, "before": tried.before, "after": tried.after}
+            for tried in step.tried
+        ],
+    }

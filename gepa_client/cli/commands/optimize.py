@@ -1,0 +1,150 @@
+"""`gepa-client optimize`: settings in, a run in its own process, its story on the terminal, results in a folder."""
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gepa_client.check.preflight import look_ahead, look_at_model, look_at_output
+from gepa_client.cli import flags
+from gepa_client.cli.commands.check import look
+from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.run_command import Running
+from gepa_client.cli.views.console import fail, make, say
+from gepa_client.errors import ClientError, JournalError
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.records import begun
+from gepa_client.journal.store_factory import default_store, open_store
+from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig
+from gepa_client.run.run_names import new_id
+from gepa_client.run.settings import SettingsError, load
+from gepa_client.sandboxing.session import Sandboxes, sandboxed
+from gepa_client.transport.address import rpc_url
+from gepa_client.transport.error_format import summary
+from protocol.errors import RpcError
+
+COMMAND = flags.SettingsCommand
+
+
+def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
+    """Improve the texts of the program behind one server or many; write its best candidate and a report.
+
+    The servers run already, and are named; or --repo has them started, in sandboxes, for as long as the run takes.
+
+    Everything is recorded as it happens: a run that ends before its time goes on with `gepa-client resume`.
+
+    Ends with 0 when the run is complete, 1 when it failed, 2 where it was refused before it began, 3 when it paused
+    because the infrastructure failed, 130 when it was stopped by hand. What was found is kept in every case.
+    """
+    console = make()
+    try:
+        settings = load(config, {"url": url, **given})
+        for server in settings.url:
+            rpc_url(server, allow_insecure=settings.allow_insecure)
+        if settings.repo is not None:  # what needs no server is looked at before any is started
+            look_at_output(settings.output)
+            look_at_model(settings)
+    except (SettingsError, ClientError) as error:
+        fail(str(error) if isinstance(error, SettingsError) else summary(error))
+        raise typer.Exit(USAGE) from error
+    typed = flags.Typed(tuple(url or ()), config, given)
+    run_id = new_id(settings.name)
+    with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
+        status = _go(sandboxes, run_id, typed, json_events, console)
+    raise typer.Exit(status)
+
+
+def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool, console: Console) -> int:
+    """Look at the servers, begin a run, and see it through; returns the exit status."""
+    settings = sandboxes.settings
+    try:
+        look_ahead(settings, output=settings.output)
+    except (SettingsError, ClientError, RpcError) as error:
+        fail(str(error) if isinstance(error, SettingsError) else summary(error))
+        return USAGE
+    except KeyboardInterrupt:
+        fail("stopped by hand")
+        return STOPPED
+    where = default_store(settings.store)
+    try:
+        open_store(where).close()  # a store that cannot be used is found before anything is paid for
+    except JournalError as error:
+        fail(str(error))
+        return USAGE
+    if not settings.no_check:
+        status = look(settings, typed, json_output=json_events, brief=True)
+        if status != 0:
+            for words in sandboxes.why_not_begun():
+                say(make(stderr=True), words)
+            return status
+    try:
+        output = files.create(settings.output) if settings.output else files.create_default(run_id)
+        _create(where, new_run(run_id, settings, output))
+    except (OSError, JournalError) as error:
+        fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))
+        return USAGE
+    running = Running(
+        settings=settings,
+        store=where,
+        store_typed=typed.given.get("store"),
+        run_id=run_id,
+        output=output,
+        json_events=json_events,
+        console=console,
+        sandboxes=sandboxes,
+    )
+    return running.run()
+
+
+def new_run(run_id: str, settings: RunConfig, output: Path) -> StoredRun:
+    """The record of a run that has not begun."""
+    return begun(run_id, name=settings.name, config=settings.recorded(), output=str(output))
+
+
+def _create(where: str, run: StoredRun) -> None:
+    store = open_store(where)
+    try:
+        store.create(run)
+    finally:
+        store.close()
+
+
+def _with_flags() -> None:
+    """Give the command its signature: typer reads the flags from it."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [
+        inspect.Parameter(
+            "url",
+            keyword,
+            default=None,
+            annotation=Annotated[
+                list[str] | None,
+                typer.Argument(
+                    metavar="URL", help="The servers, if they run already; may be in the configuration file."
+                ),
+            ],
+        ),
+        inspect.Parameter(
+            "config",
+            keyword,
+            default=None,
+            annotation=Annotated[
+                Path | None,
+                typer.Option("--config", "-c", help="Settings as TOML: every flag below, with underscores."),
+            ],
+        ),
+        inspect.Parameter(
+            "json_events",
+            keyword,
+            default=False,
+            annotation=Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")],
+        ),
+    ]
+    signature = inspect.Signature([*own, *flags.parameters(flags.setting_names())])
+    optimize.__signature__ = signature  # type: ignore[attr-defined]
+
+
+_with_flags()

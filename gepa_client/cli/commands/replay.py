@@ -1,0 +1,54 @@
+"""`gepa-client replay RUN`: the whole run again from its record, without any server or model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gepa_client.cli.exit_status import USAGE
+from gepa_client.cli.run_command import Running
+from gepa_client.cli.store_access import RunName, StoreUrl, opened_run
+from gepa_client.cli.views.console import fail, make
+from gepa_client.journal.store_factory import default_store
+from gepa_client.run import folder as files
+from gepa_client.run.settings import SettingsError, from_record
+
+
+def replay(
+    run: RunName,
+    until: Annotated[
+        int | None, typer.Option("--until", min=0, metavar="N", help="Stop before the request of this number.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Folder for results and report, new or empty (default: none).")
+    ] = None,
+    json_events: Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")] = False,
+    store: StoreUrl = None,
+) -> None:
+    """Tell a run again: GEPA decides anew, and every answer it gets is the recorded one. Nothing is called or paid for.
+
+    Ends with 0 when the record was told as far as it goes, 1 when it does not lead GEPA the same way, 2 when
+    there is nothing to tell, or it cannot be told with what there is today.
+    """
+    with opened_run(store, run) as (_, found):
+        pass
+    try:
+        open_part = {key: value for key, value in found.config.items() if key != "output"}
+        settings = from_record(open_part, {}, calls=False)
+        folder = files.create(output) if output is not None else None
+    except (SettingsError, OSError) as error:
+        fail(str(error))
+        raise typer.Exit(USAGE) from error
+    running = Running(
+        settings=settings,
+        store=default_store(store),
+        store_typed=store,
+        run_id=found.id,
+        output=folder,
+        json_events=json_events,
+        console=make(),
+        replays=True,
+        until=until,
+        hash_seed=(found.identity or {}).get("hash_seed") or "0",
+    )
+    raise typer.Exit(running.run())

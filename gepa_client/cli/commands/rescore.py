@@ -1,0 +1,115 @@
+"""`gepa-client rescore RUN --with URL`: a new scorer over the outputs a run recorded; no program runs."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
+from gepa_client.cli.views.console import make, safe_line, say
+
+if TYPE_CHECKING:
+    from gepa_client.analysis.rescoring import Rescored
+
+REASONS_SHOWN = 5
+
+
+def rescore(
+    run: RunName,
+    url: Annotated[str, typer.Option("--with", metavar="URL", help="The server that scores (capability `scoring`).")],
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File that holds its token; else GEPA_TOKEN is read.")
+    ] = None,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all scores here, as JSON.")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score the recorded outputs of a run anew; say which candidate is best by the old and by the new scores."""
+    from gepa_client.analysis.rescoring import Scorer, rescored  # aiohttp comes with it, which `--help` does not need
+
+    console = make()
+    with opened_run(store, run) as (kept, found):
+        if output is not None and output.exists():
+            refuse(f"{output} is there already, and nothing is written over: give another --output")
+        scorer = Scorer(url, token_file=token_file, allow_insecure=allow_insecure)
+        with _progress(console, quiet=as_json) as on_progress:
+            done = asyncio.run(rescored(kept, found, scorer, on_progress))
+        told = done.as_json()
+        if output is not None:
+            try:
+                with output.open("x", encoding="utf-8") as file:
+                    json.dump(told, file, ensure_ascii=False, indent=2)
+            except OSError as error:
+                refuse(f"{output} cannot be written: {error.strerror or error}")
+        if as_json:
+            print_json(told, indent=2)
+            return
+        _show(console, done)
+        if output is not None:
+            say(console, f"all scores: {safe_line(str(output))}")
+        best = done.best_by_new
+        more = ["--candidate", str(best)] if best is not None else []
+        say(console, f"next: {safe_line(command('show', found.id, *more, store=store))}")
+
+
+@contextmanager
+def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Shows how far it is on a terminal, and nothing elsewhere."""
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("scoring", total=None)
+        yield lambda done, outputs: progress.update(task, completed=done, total=outputs)
+
+
+def _show(console: Console, done: "Rescored") -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("candidate", "old mean", "new mean", "scored", "failed", "no output"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in done.candidates:
+        table.add_row(
+            str(one.index),
+            _mean(one.old, one.index == done.best_by_old),
+            _mean(one.new, one.index == done.best_by_new),
+            *(f"{one.count(status):,}" if one.count(status) else "" for status in ("scored", "failed", "missing")),
+        )
+    console.print(table)
+    if done.reasons:
+        said = f"the scorer failed on {len(done.reasons):,} outputs, which score {done.failure_score:g}; for instance"
+        say(console, f"[yellow]{said}:[/]")
+        for reason in list(dict.fromkeys(done.reasons))[:REASONS_SHOWN]:
+            say(console, f"  {safe_line(reason, 600)}")
+    if any(one.count("failed") for one in done.candidates):
+        say(console, f"failed: where the program or the scorer fails, a row scores {done.failure_score:g}")
+    if any(one.count("missing") for one in done.candidates):
+        say(
+            console,
+            "[yellow]no output:[/] nothing is recorded for these rows, and they count in neither mean; only candidates "
+            "with the most rows are compared by the new scores",
+        )
+    if done.best_by_new is None:
+        say(console, "[yellow]no output of this run is recorded: nothing was scored[/]")
+    elif done.best_by_old == done.best_by_new:
+        say(console, f"best by the old and by the new scores: candidate [bold]{done.best_by_new}[/]")
+    else:
+        say(
+            console,
+            f"best by the old scores: candidate [bold]{done.best_by_old}[/]; "
+            f"by the new ones: candidate [bold]{done.best_by_new}[/]",
+        )
+
+
+def _mean(mean: float | None, best: bool) -> str:
+    told = "-" if mean is None else f"{mean:.4f}"
+    return f"[bold green]{told}[/]" if best else told

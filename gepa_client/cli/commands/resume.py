@@ -1,0 +1,142 @@
+"""`gepa-client resume RUN`: goes on where a run stopped, having told GEPA again what it was told before."""
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli import flags
+from gepa_client.cli.exit_status import PAUSED, USAGE
+from gepa_client.cli.run_command import Running
+from gepa_client.cli.store_access import RunName, opened_run, print_json
+from gepa_client.cli.views.console import fail, make, safe_line, say
+from gepa_client.journal.entries import SEARCH, StoredRun
+from gepa_client.journal.history import end_of
+from gepa_client.journal.store_factory import default_store
+from gepa_client.journal.usage import Spend
+from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig, ServerSettings
+from gepa_client.run.sandbox_settings import SandboxSettings
+from gepa_client.run.settings import SettingsError, from_record
+from gepa_client.sandboxing.session import sandboxed
+
+COMMAND = flags.SettingsCommand
+DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")
+"""Limits that a complete run is extended by."""
+
+OF_CHECK = ("no_check", "ignore_findings")
+"""Settings of the check that `optimize` makes before a run."""
+
+
+def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
+    """Go on with a run that paused, failed, was cancelled or killed; with more of a budget, also with a complete one.
+
+    Servers, concurrency, budgets and deadlines may be others than before. What would make it another run is refused,
+    with what differs; `gepa-client fork` lets a run of its own go on from there.
+
+    Ends as `gepa-client optimize` does; with 2 where it is refused, with 3 where no server or store answers.
+    """
+    where = default_store(given["store"])
+    with opened_run(given["store"], run, unavailable=PAUSED) as (kept, found):
+        spent_usd = Spend(kept.spending(found.id)).cost_usd
+        end = end_of(kept, found.id, SEARCH)
+    try:
+        settings = from_record(found.config, {**given, "url": url or None}, config)
+        _refuse_less(found, settings, given["store"], end)
+        if _is_over(found, settings):
+            _say_so(found, given["store"], as_json=json_events)
+            return
+        output = files.open_again(Path(found.output)) if found.output else files.open_new(found.id)
+    except (SettingsError, OSError) as error:
+        fail(str(error))
+        raise typer.Exit(USAGE) from error
+    again = command("resume", found.id, store=given["store"])
+    with sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes:
+        status = Running(
+            settings=sandboxes.settings,
+            store=where,
+            store_typed=given["store"],
+            run_id=found.id,
+            output=output,
+            json_events=json_events,
+            console=make(),
+            hash_seed=(found.identity or {}).get("hash_seed") or "0",
+            wish=found.wish,
+            seen_beat=found.claim.beat,
+            sandboxes=sandboxes,
+        ).run()
+    raise typer.Exit(status)
+
+
+def _is_over(run: StoredRun, settings: RunConfig) -> bool:
+    """Whether the run is complete and nothing is asked of it that it was not asked before: a replay would tell it all.
+
+    Other servers and sandboxes change nothing about that; whatever else differs is for the run to take up, or refuse.
+    """
+    if run.status != "completed":
+        return False
+    defaults = RunConfig.model_construct().model_dump(mode="json")
+    apart = {*ServerSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
+    return all(
+        value == run.config.get(name, defaults[name])
+        for name, value in settings.recorded().items()
+        if name not in apart
+    )
+
+
+def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
+    more = command("resume", run.id, *_further(run), store=store)
+    if as_json:
+        summary = {"event": "summary", "run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason}
+        print_json({**summary, "next": more, "exit_status": 0})
+        return
+    console = make()
+    say(console, f"{safe_line(run.id)}: this run is complete; a larger limit extends it")
+    say(console, f"next: {safe_line(more)}")
+
+
+def _further(run: StoredRun) -> list[str]:
+    """Flags that double the limit which ended the run; its metric calls if that was none of `DOUBLED`."""
+    ended_by = (run.reason or "").partition(" ")[0]
+    limit = ended_by if ended_by in DOUBLED and run.config.get(ended_by) else "max_metric_calls"
+    before = run.config.get(limit) or run.counters.get("metric_calls", 0) or 1
+    others = []
+    if ended_by == "patience":
+        others = ["--patience", str(2 * run.config["patience"])]
+    elif ended_by == "target_score":
+        others = ["--target-score", f"{run.best['score'] + 0.05:g}" if run.best else "1"]
+    return [f"--{limit.replace('_', '-')}", f"{2 * before:.15g}", *others]
+
+
+def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:
+    """Raise SettingsError for a budget below the metric calls made; `end`: of the run's journal."""
+    budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
+    done = run.counters.get("metric_calls", 0)
+    if budget is not None and budget < done and (before is None or budget < before):
+        fork = command("fork", run.id, "--at", str(min(budget, end)), "--max-metric-calls", str(budget), store=store)
+        raise SettingsError(
+            f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
+            f"give {done} or more to go on, or begin a run that ends sooner: "
+            f"`{fork}`"
+        )
+
+
+def _with_flags() -> None:
+    """Give the command its signature: typer reads the flags from it."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    servers = Annotated[list[str] | None, typer.Argument(metavar="URL", help="Other servers than the run's.")]
+    file = Annotated[Path | None, typer.Option("--config", "-c", help="Settings as TOML, over the recorded ones.")]
+    events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
+    own = [
+        inspect.Parameter("run", keyword, annotation=RunName),
+        inspect.Parameter("url", keyword, default=None, annotation=servers),
+        inspect.Parameter("config", keyword, default=None, annotation=file),
+        inspect.Parameter("json_events", keyword, default=False, annotation=events),
+    ]
+    names = [name for name in flags.setting_names() if name not in ("output", *OF_CHECK)]
+    resume.__signature__ = inspect.Signature([*own, *flags.parameters(names)])  # type: ignore[attr-defined]
+
+
+_with_flags()

@@ -1,0 +1,177 @@
+"""`gepa-client runs`: every run of a store, newest first, with how far it came and what it cost."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from evolverpc_common.display_text import line
+from evolverpc_common.printed_commands import command, without_password
+from gepa_client.cli.store_access import (
+    TYPE_THIS_FIRST,
+    StoreUrl,
+    absent,
+    next_command,
+    opened,
+    print_json,
+    run_as_json,
+    seconds_since,
+    silent,
+    span,
+)
+from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
+from gepa_client.journal.store_factory import default_store
+
+Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
+
+COLOURS = {
+    "pending": "dim",
+    "running": "cyan",
+    "paused": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+}
+UNBOUNDED = 400
+"""Columns where no terminal limits them."""
+
+SHORTEST_NAME = 6
+UNREADABLE = "?"
+
+_OWN_PART = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}(?=-|$)")
+
+
+def runs(
+    store: StoreUrl = None,
+    status: Annotated[Status | None, typer.Option("--status", help="Only runs of this status.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """List the runs of a store, the newest first."""
+    console = make()
+    found: list[StoredRun] = []
+    seeds: dict[str, Any] = {}
+    if store is not None or not absent(store):  # the store that was named is there; the usual one comes with a run
+        with opened(store) as kept:
+            found = [run for run in kept.runs() if status is None or run.status == status]
+            seeds = {run.id: _seed_score(kept, run) for run in found}
+    if as_json:
+        for run in found:
+            print_json(run_as_json(run) | {"seed_score": seeds[run.id]})
+    elif found:
+        console.print(_table(found, seeds, console), soft_wrap=not console.is_terminal)
+        for run in found:
+            if silent(run):
+                again = command("resume", run.id, store=store)
+                told = f"{run.id} gave no sign of life for {span(seconds_since(run.updated))}"
+                say(console, f"[yellow]{safe_line(told)}:[/] {safe_line(again)} takes it over")
+        say(console, f"next: {safe_line(_next(found[0], store))}")
+    else:
+        which = f"no {status} run" if status else "no runs"
+        say(console, f"{which} in {safe_line(without_password(default_store(store)))}")
+        again = (
+            command("runs", store=store)
+            if status
+            else TYPE_THIS_FIRST + (f" --store {shlex.quote(without_password(store))}" if store else "")
+        )
+        say(console, f"next: {safe_line(again)}")
+
+
+def _next(newest: StoredRun, store: str | None) -> str:
+    if newest.status in ("pending", "paused"):
+        return next_command(newest, store)
+    return command("show", newest.id, store=store)
+
+
+def _seed_score(store: Store, run: StoredRun) -> Any:
+    """From the counters where the run wrote it there, else from its first candidate."""
+    if run.best is None:
+        return None
+    if "seed_score" in run.counters:
+        return run.counters["seed_score"]
+    candidates = store.candidates(run.id)
+    return candidates[0].score if candidates else None
+
+
+def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) -> Table:
+    """All columns where they fit; else names shortened, then without the iteration, then without names."""
+    width = console.width if console.is_terminal else UNBOUNDED
+    longest = max(len(_name(run, UNBOUNDED)) for run in found)
+    for iteration in (True, False):
+        room = width - _needed(_filled(found, seeds, iteration=iteration, name=0), console) - 1
+        if room >= min(longest, SHORTEST_NAME):
+            break
+    name = min(longest, room) if room >= SHORTEST_NAME else 0
+    table = _filled(found, seeds, iteration=iteration, name=name)
+    if not console.is_terminal:
+        table.width = _needed(table, console)
+    return table
+
+
+def _needed(table: Table, console: Console) -> int:
+    """Columns the table takes when nothing in it is shortened."""
+    return Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
+
+
+def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: bool, name: int) -> Table:
+    """The table; `name`: how wide names may be, 0 for none."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    left = ["run", *(["name"] if name else []), "status", "score"]
+    for column in left + (["iter"] if iteration else []) + ["calls", "cost", "seen"]:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    for run in found:
+        cells = [safe_line(_short_id(run))]
+        cells += [escape(_name(run, name))] if name else []
+        cells += [f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]", _score(run, seeds[run.id])]
+        cells += [_number(run.counters.get("iteration"))] if iteration else []
+        cells += [_calls(run), _cost(run.counters), span(seconds_since(run.updated))]
+        table.add_row(*cells)
+    return table
+
+
+def _name(run: StoredRun, longest: int) -> str:
+    """The name as it is shown, cut where it is too long."""
+    told = line(run.name or "", UNBOUNDED)
+    return told if len(told) <= longest else told[: longest - 1] + "…"
+
+
+def _short_id(run: StoredRun) -> str:
+    """The id without the name in it, which has a column of its own; commands take it as well."""
+    own = _OWN_PART.match(run.id) if run.name else None
+    return own.group() if own else run.id
+
+
+def _score(run: StoredRun, seed: Any) -> str:
+    if run.best is None or seed is None:
+        return "-"
+    return f"{_figure(seed, '.2f')} -> {_figure(run.best.get('score'), '.2f')}"
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None else _figure(value, ",")
+
+
+def _calls(run: StoredRun) -> str:
+    calls, budget = run.counters.get("metric_calls"), run.config.get("max_metric_calls")
+    return _number(calls) + (f"/{_figure(budget, ',')}" if budget is not None else "")
+
+
+def _cost(counters: dict[str, Any]) -> str:
+    spent, unpriced = counters.get("spent_usd"), counters.get("unpriced")
+    if spent is None:
+        return "-"
+    if unpriced:
+        return f"${_figure(spent, '.2f')}+?" if spent else "?"
+    return f"${_figure(spent, '.2f')}"
+
+
+def _figure(value: Any, form: str) -> str:
+    """A figure, or `?` for what is none: one damaged run hides no others."""
+    return format(value, form) if isinstance(value, int | float) and not isinstance(value, bool) else UNREADABLE

@@ -1,0 +1,209 @@
+"""`gepa-client show RUN`: what is known of a run: its facts, its candidates as a tree, outcomes, money, changes."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from evolverpc_common.printed_commands import command
+from gepa_client.analysis import pareto_fronts
+from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.analysis.mutation_outcomes import code_record
+from gepa_client.cli.commands.runs import COLOURS
+from gepa_client.cli.store_access import (
+    AsJson,
+    RunName,
+    StoreUrl,
+    count,
+    money,
+    next_command,
+    opened_run,
+    print_json,
+    refuse,
+    run_as_json,
+)
+from gepa_client.cli.views.candidate import show_candidate, show_changes
+from gepa_client.cli.views.candidate_tree import tree
+from gepa_client.cli.views.console import LONGEST, make, safe_line, say
+from gepa_client.cli.views.failed_examples import show_failures
+from gepa_client.cli.views.run_facts import facts
+from gepa_client.evolution.labels import code_of
+from gepa_client.journal.entries import Kept, Spending, StoredRun
+from gepa_client.journal.history import discovery, row_counts, validation_rows
+from gepa_client.journal.run_events import FailedExamples
+from gepa_client.journal.store import Store
+from gepa_client.report.failure_lines import fact
+from gepa_client.report.model_calls import COLUMNS, refusal, rows
+from gepa_client.report.record import RunRecord
+from gepa_client.run.gateway import recorded
+
+LONGEST_FACT = 2000
+REFUSALS_SHOWN = 20
+
+WITHOUT_ANSWER = ("lost", None)
+"""Outcomes of attempts that nobody heard the end of: what they cost is not known."""
+
+
+def show(
+    run: RunName,
+    candidate: Annotated[
+        int | None,
+        typer.Option("--candidate", min=0, metavar="K", help="Its texts, what it changed, and its score on each row."),
+    ] = None,
+    failures: Annotated[
+        bool,
+        typer.Option("--failures", help="Examples that failed in the program: types, rows, candidates, tracebacks."),
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Cut no value and no line of a change.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its candidates as a tree, what became of its calls, what it cost, what the best one changed."""
+    if failures and candidate is not None:
+        refuse("one at a time: --failures and --candidate were given")
+    console = make()
+    with opened_run(store, run) as (kept, found):
+        candidates = kept.candidates(found.id)
+        if candidate is not None and candidate >= len(candidates):
+            there = f"it has 0 to {len(candidates) - 1}" if candidates else "it has none yet"
+            refuse(f"run {found.id} has no candidate {candidate}: {there}")
+        failed = failed_examples(kept, found.id) if as_json or failures or candidate is None else None
+        if as_json:
+            print_json(_as_json(kept, found, candidates, failed), indent=2)
+            return
+        if failures:
+            show_failures(console, found.id, failed, full=full)
+        elif candidate is None:
+            _show_run(console, kept, found, candidates, failed, full=full, url=store)
+        else:
+            code, rows = code_record(kept, found.id, candidates), validation_rows(kept, found.id)
+            show_candidate(console, candidates, candidate, rows, code, full=full)
+        say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
+
+
+def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept], failed: FailedExamples | None) -> dict[str, Any]:
+    front, best = _front(run, candidates), pareto_fronts.best(candidates)
+    spending = store.spending(run.id)
+    calls, refused = recorded(store, run.id)
+    return {
+        **run_as_json(run),
+        "discovery": discovery(store, run.id),
+        "rows": row_counts(store, run.id),
+        "entries": store.parts(run.id),
+        "best_index": best.index if best is not None else None,
+        "candidates": [asdict(kept) | {"front": kept.index in front} for kept in candidates],
+        "spending": [asdict(spent) for spent in spending],
+        "spent_usd": sum(spent.cost_usd for spent in spending),
+        "unpriced": sum(spent.unpriced for spent in spending),
+        "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
+        "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
+        "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
+        "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
+    }
+
+
+def _front(run: StoredRun, candidates: Sequence[Kept]) -> set[int]:
+    return pareto_fronts.front(candidates, run.config.get("frontier_type", "instance"))
+
+
+def _show_run(
+    console: Console,
+    store: Store,
+    run: StoredRun,
+    candidates: Sequence[Kept],
+    failed: FailedExamples | None,
+    *,
+    full: bool,
+    url: str | None,
+) -> None:
+    colour = COLOURS.get(run.status, "default")
+    say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
+    _show_facts(console, facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
+    best = pareto_fronts.best(candidates)
+    if best is not None:
+        say(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
+        console.print(tree(candidates, _front(run, candidates), best.index, console.width))
+    spending = store.spending(run.id)
+    if spending:
+        _show_spending(console, spending, running=run.status == "running")
+    if failed is not None:
+        say(console, f"\n[yellow]failed examples: {safe_line(fact(failed), LONGEST_FACT)}[/]")
+        say(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
+    _show_gateway(console, store, run)
+    if best is not None and best.index != candidates[0].index:
+        say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
+        show_changes(console, candidates[0], best, full=full)
+    if best is not None and code_of(best.texts) is not None:
+        say(console, f"\n[dim]its code, and all that was tried:[/] {safe_line(command('branches', run.id, store=url))}")
+
+
+def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int) -> None:
+    if not console.is_terminal:
+        for label, text in lines:
+            say(console, f"{label:<12} {safe_line(text, longest)}")
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in lines:
+        table.add_row(label, safe_line(text, longest))
+    console.print(table)
+
+
+def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
+    say(console, "\n[bold]calls[/]")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("kind", "outcome"):
+        table.add_column(column, no_wrap=True)
+    for column in ("attempts", "results", "seconds", "cost"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
+        answered = spent.outcome not in WITHOUT_ANSWER
+        told = answered or spent.cost_usd or spent.unpriced
+        table.add_row(
+            safe_line(spent.kind, 40),
+            _outcome(spent.outcome),
+            f"{spent.attempts:,}",
+            f"{spent.examples:,}" if answered else "-",
+            f"{spent.seconds:,.1f}",
+            money(spent.cost_usd, spent.unpriced) if told else "not known",
+        )
+    console.print(table)
+    usd, unpriced = (sum(getattr(spent, name) for spent in spending) for name in ("cost_usd", "unpriced"))
+    tokens_in, tokens_out = (
+        sum(getattr(spent, name) for spent in spending) for name in ("input_tokens", "output_tokens")
+    )
+    say(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
+    if unpriced:
+        say(console, f"[yellow]{count(unpriced, 'result')} came without a price: what they cost is not in the sum[/]")
+    lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
+    if lost:
+        say(console, f"[yellow]{count(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
+
+
+def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
+    """Which models programs called, and what they were refused."""
+    calls, refused = recorded(store, run.id)
+    if called := rows(RunRecord(model_calls=calls)):
+        say(console, "\n[bold]model calls[/]")
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for at, column in enumerate(COLUMNS):
+            table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
+        for name, *figures in called:
+            table.add_row(safe_line(name, 80), *figures)
+        console.print(table)
+    if refused:
+        say(console, "\n[bold]refused[/]")
+        for event in refused[:REFUSALS_SHOWN]:
+            say(console, safe_line(refusal(event)))
+        if len(refused) > REFUSALS_SHOWN:
+            say(console, f"[dim]... and {count(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
+
+
+def _outcome(outcome: str | None) -> str:
+    if outcome is None:
+        return "[yellow]no answer yet[/]"
+    return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"

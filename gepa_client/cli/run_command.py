@@ -1,0 +1,226 @@
+"""A run on the terminal: its process, its story, its results, and how a stop by hand reaches it."""
+
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+
+from gepa_client import report
+from gepa_client.cli.store_access import print_json
+from gepa_client.cli.views import final_summary as last_words
+from gepa_client.cli.views.console import fail
+from gepa_client.cli.views.final_summary import Ended
+from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
+from gepa_client.errors import ClientError, JournalError
+from gepa_client.journal.run_events import Finished
+from gepa_client.journal.store_factory import open_store
+from gepa_client.report.record import RunRecord
+from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig
+from gepa_client.run.job import Job
+from gepa_client.run.supervise import HASH_SEED, OptimizerProcess
+from gepa_client.sandboxing.session import Sandboxes
+from gepa_client.transport.error_format import summary
+
+TICK_S = 0.125
+
+
+@dataclass(frozen=True)
+class Running:
+    """What is to be run, and how it is shown. `store_typed`: None where no store was named.
+
+    `output`, `wish`, `seen_beat`: as in `Job`. `sandboxes`: those its servers are in, None where it calls nobody.
+    """
+
+    settings: RunConfig
+    store: str
+    store_typed: str | None
+    run_id: str
+    output: Path | None
+    json_events: bool
+    console: Console
+    replays: bool = False
+    until: int | None = None
+    hash_seed: str = HASH_SEED
+    wish: str | None = None
+    seen_beat: int = 0
+    sandboxes: Sandboxes | None = None
+
+    def run(self) -> int:
+        """Run it to its end; returns the exit status."""
+        display: Display = (
+            JsonDisplay()
+            if self.json_events
+            else LiveDisplay(self.console)
+            if self.console.is_terminal
+            else PlainDisplay(self.console)
+        )
+        sandboxes = self.sandboxes or Sandboxes(self.settings)
+        job = Job(
+            store=self.store,
+            run_id=self.run_id,
+            owner=uuid.uuid4().hex,
+            config=self.settings.model_dump(mode="json", exclude_unset=True),
+            output=self.output,
+            replays=self.replays,
+            until=self.until,
+            wish=self.wish,
+            seen_beat=self.seen_beat,
+            gateway=sandboxes.have_gateway,
+        )
+        record = RunRecord()
+        began = time.monotonic()
+        with self._log() as log, OptimizerProcess(job, log, self.hash_seed) as process:
+            with _StopOnSignals(process, display) as stops, sandboxes.reporting_to(process), display:
+                try:
+                    while True:
+                        stops.attend()
+                        sandboxes.attend(process, display.note)
+                        event = process.next(TICK_S)
+                        record.seconds = time.monotonic() - began
+                        if event is None:
+                            display.tick(record)
+                        else:
+                            record.apply(event)
+                            sandboxes.event(event)
+                            shown = event if self.json_events else sandboxes.shown(event)
+                            if shown is not None:
+                                display.event(shown, record)
+                except EOFError:
+                    pass
+            status = process.end()
+            finished = record.finished
+            if finished is None:
+                finished = self._died(job, status, stops.received, process.log_tail(), record)
+                record.apply(finished)
+                display.event(finished, record)
+        self._record_late(sandboxes, record)
+        written = self._report(record, finished)
+        ended = Ended(
+            settings=self.settings,
+            run_id=self.run_id,
+            store=self.store_typed,
+            output=self.output,
+            record=record,
+            finished=finished,
+            written=[*finished.files, *written],
+            seconds=time.monotonic() - began,
+            replayed=self.replays,
+            by_hand=stops.received > 0,
+        )
+        if self.json_events:
+            print_json(last_words.as_json(ended))
+        else:
+            last_words.show(ended, self.console)
+        return ended.exit_status
+
+    def _record_late(self, sandboxes: Sandboxes, record: RunRecord) -> None:
+        """Calls that were under way when the optimizer ended have their end with the sandboxes."""
+        if not sandboxes.have_gateway:
+            return
+        from gepa_client.run.known_secrets import known_secrets
+        from gepa_client.run.late_calls import record_late
+
+        try:
+            secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
+            if told := sandboxes.end():
+                for event in record_late(self.store, self.run_id, secrets, told):
+                    record.apply(event)
+        except ClientError as error:
+            fail(f"the last calls of models are not in the run's record: {summary(error)}")
+
+    def _report(self, record: RunRecord, finished: Finished) -> list[str]:
+        """Both reports, where the run is ours to tell of; without them the last words still come."""
+        if self.output is None or record.started is None or finished.status == "refused":
+            return []
+        try:
+            return report.write(self.output, record)
+        except OSError as error:
+            fail(f"the report cannot be written: {error}")
+            return []
+
+    @contextmanager
+    def _log(self) -> Iterator[Path]:
+        """Where the process prints: into the folder of results, or where nobody keeps it."""
+        if self.output is not None:
+            yield self.output / files.LOG
+            return
+        with tempfile.TemporaryDirectory(prefix="gepa-replay-") as folder:
+            yield Path(folder) / files.LOG
+
+    def _died(self, job: Job, status: int, signals: int, tail: str, record: RunRecord) -> Finished:
+        """The last event of a process that could not tell it; its claim is let go, as it is certainly gone."""
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        reason = "stopped by hand, at once" if signals > 1 else f"the optimizer's process {how} before its run was over"
+        active_seconds = None if self.replays else self._let_go(job, reason)
+        return Finished(
+            active_seconds=active_seconds,
+            seconds=record.seconds,
+            status="paused",
+            reason=reason,
+            details=f"the end of its log:\n{tail}" if tail and signals <= 1 else None,
+            metric_calls=record.metric_calls,
+            files=[files.BEST_CANDIDATE] if record.candidates and self.output is not None else [],
+        )
+
+    def _let_go(self, job: Job, reason: str) -> float | None:
+        """Pause the run in the store; returns the seconds it has been driven, as last recorded."""
+        try:
+            store = open_store(job.store)
+            try:
+                active_seconds: float | None = store.run(job.run_id).counters.get("active_seconds")
+                if store.run(job.run_id).claim.owner == job.owner:
+                    store.update(job.run_id, {"status": "paused", "reason": reason}, owner=job.owner)
+                    store.release(job.run_id, job.owner)
+                return active_seconds
+            finally:
+                store.close()
+        except JournalError as error:
+            self.console.print(f"[yellow]the run's record could not be brought up to date:[/] {summary(error)}")
+            return None
+
+
+class _StopOnSignals:
+    """Turns Ctrl-C and SIGTERM into a stop that keeps everything; the second one ends the process at once.
+
+    The handler only counts: `attend`, called from the loop, acts, so that nothing is printed in the middle of a print.
+    """
+
+    def __init__(self, process: OptimizerProcess, display: Display) -> None:
+        self._process = process
+        self._display = display
+        self.received = 0
+        self._attended = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def attend(self) -> None:
+        """Do what the signals received since the last time ask for."""
+        while self._attended < self.received:
+            self._attended += 1
+            if self._attended == 1:
+                self._display.note("stopping after what is in flight; everything is kept (once more to stop at once)")
+                self._process.stop()
+            else:
+                self._process.kill()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.received += 1

@@ -1,0 +1,135 @@
+"""One candidate on a terminal: its texts, what it changed in each parent, and its score on every row it moved."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from gepa_client.analysis.mutation_outcomes import CodeRecord
+from gepa_client.cli.views.console import safe, safe_line, say
+from gepa_client.cli.views.diff import counted, show_diff
+from gepa_client.evolution.labels import code_of, texts_of
+from gepa_client.journal.entries import Kept
+from gepa_client.journal.history import RecordedRow
+from gepa_client.report.summary_fields import diff
+from protocol.code import code_at
+
+LONGEST_DIFF = 200
+"""Lines of one component's diff that are shown, unless in full."""
+
+LONGEST_LINE = 200
+"""Characters of a line of a diff that are shown, unless in full."""
+
+COLOURS = {"+": "green", "-": "red", "@": "dim"}
+
+
+def show_candidate(
+    console: Console,
+    candidates: Sequence[Kept],
+    index: int,
+    rows: Sequence[RecordedRow],
+    record: CodeRecord,
+    *,
+    full: bool,
+) -> None:
+    """Texts, a diff against each parent, the change of code that made it, and scores beside the parents'."""
+    kept = candidates[index]
+    parents = [candidates[parent] for parent in kept.parents]
+    came = f"from {' and '.join(str(parent.index) for parent in parents)}" if parents else "the seed"
+    say(
+        console,
+        f"[bold]candidate {kept.index}[/], {came}: score [bold]{kept.score:.4f}[/], found in iteration "
+        f"{kept.iteration:,} after {kept.metric_calls:,} metric calls [dim]at {kept.number:,}[/]",
+    )
+    for name, score in (kept.objective_scores or {}).items():
+        say(console, f"[dim]objective[/] {safe_line(name, 100)} {score:.4f}")
+    if (named := code_of(kept.texts)) is not None:
+        say(console, f"[dim]code[/] {safe_line(named, 200)}")
+    for component, text in texts_of(kept.texts).items():
+        say(console, f"\n[bold]{safe_line(component, 200)}[/]")
+        say(console, safe(text) if text else "[dim](empty)[/]")
+    for parent in parents:
+        say(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
+        show_changes(console, parent, kept, full=full)
+    _show_code(console, kept, parents, record, full=full)
+    _show_scores(console, kept, parents, rows)
+
+
+def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> None:
+    """A diff for every text that differs; what is too long for a terminal is cut, unless `full`. Code is named."""
+    was, now = code_of(before.texts), code_of(after.texts)
+    changed = was != now
+    if changed:
+        say(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
+    old, new = texts_of(before.texts), texts_of(after.texts)
+    for component in dict.fromkeys([*old, *new]):
+        lines = diff(old.get(component, ""), new.get(component, ""))
+        if not lines:
+            continue
+        changed = True
+        say(console, f"[dim]{safe_line(component, 200)}[/]")
+        for text in lines if full else lines[:LONGEST_DIFF]:
+            colour, told = COLOURS.get(text[:1]), safe(text if full else _cut(text))
+            say(console, f"[{colour}]{told}[/]" if colour else told)
+        if len(lines) > LONGEST_DIFF and not full:
+            say(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
+    if not changed:
+        say(console, "[dim]no text differs[/]")
+
+
+def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeRecord, *, full: bool) -> None:
+    """Why its code was changed, and how; nothing where it runs a parent's."""
+    commit = code_at(kept.texts)[1]
+    fate = record.making(commit)
+    if fate is None or fate.made is None or any(code_at(parent.texts)[1] == commit for parent in parents):
+        return
+    size = counted(fate.added, fate.removed, len(fate.made.files))
+    say(console, f"\n[bold]change of code {fate.number}[/]: {size}")
+    say(console, f"[dim]why[/] {safe(fate.mutation.entry.request.strip())}")
+    if fate.made.summary:
+        say(console, f"[dim]summary[/] {safe(fate.made.summary.strip())}")
+    show_diff(console, fate.made.diff, full=full, more="--full shows them")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
+
+
+def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Sequence[RecordedRow]) -> None:
+    """Rows whose score is not what every parent had; for a seed all rows."""
+    names = {str(row.row_id): row.id for row in rows}
+    moved = [row for row, score in kept.scores.items() if not parents or _moved(row, score, parents)]
+    for parent in parents:
+        shared = [row for row in kept.scores if row in parent.scores]
+        better = sum(kept.scores[row] > parent.scores[row] for row in shared)
+        worse = sum(kept.scores[row] < parent.scores[row] for row in shared)
+        same = len(shared) - better - worse
+        say(
+            console,
+            f"\n[bold]rows[/] against candidate {parent.index}: [green]{better} better[/], [red]{worse} worse[/], "
+            f"{same} the same",
+        )
+    if not moved:
+        return
+    if not parents:
+        say(console, "\n[bold]rows[/]")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("row", overflow="ellipsis", no_wrap=True, max_width=40)
+    table.add_column("score", justify="right", no_wrap=True)
+    for parent in parents:
+        table.add_column(f"in {parent.index}", justify="right", no_wrap=True)
+    for row in moved:
+        cells = [_beside(kept.scores[row], parent.scores.get(row)) for parent in parents]
+        table.add_row(safe_line(names.get(row, row), 80), f"{kept.scores[row]:.4g}", *cells)
+    console.print(table)
+
+
+def _moved(row: str, score: float, parents: Sequence[Kept]) -> bool:
+    return any(parent.scores.get(row) != score for parent in parents)
+
+
+def _beside(score: float, before: float | None) -> str:
+    if before is None:
+        return "[dim]-[/]"
+    colour = "green" if score > before else "red" if score < before else "dim"
+    return f"[{colour}]{before:.4g}[/]"

@@ -1,0 +1,168 @@
+"""The code of a run on a terminal: every change that was tried, as a list and as a tree of commits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from gepa_client.analysis.mutation_outcomes import CodeRecord, Fate
+from gepa_client.cli.store_access import count
+from gepa_client.cli.views.candidate_tree import ROOM, STEP
+from gepa_client.cli.views.console import safe_line, say
+from gepa_client.evolution.branches import run_in_names
+from gepa_client.evolution.labels import named
+from protocol.code import code_at
+
+REASONS = 10
+"""Different reasons of rejections that are shown."""
+
+NAMED = 5
+"""Changes that are named with each."""
+
+REQUEST = 300
+"""Characters of a change request's first line that are shown, where there is room."""
+
+
+def show_code(console: Console, run_id: str, record: CodeRecord) -> None:
+    """The list, the tree, and what the best candidate runs."""
+    fates = record.fates
+    outcomes = [fate.outcome for fate in fates]
+    told = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
+    where = f"; branches evolve/{run_in_names(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
+    say(console, f"[bold]{safe_line(run_id)}[/]: {count(len(fates), 'change')} of code, {told}{where}")
+    console.print()
+    console.print(_table(run_id, record))
+    _show_reasons(console, record)
+    console.print()
+    console.print(lineage(record, console.width))
+    best = record.best_fate
+    if record.best is not None and best is None:
+        say(console, f"\nthe best candidate ({record.best.index}) runs the seed's code")
+
+
+def lineage(record: CodeRecord, width: int) -> Tree:
+    """The commits that were made as a tree, each below the first it starts from, at most `width` columns wide."""
+    seed = record.seed
+    branch, commit = code_at(seed.texts) if seed is not None else (None, None)
+    told = safe_line(named(branch, commit), 100) if branch is not None and commit is not None else "the seed's code"
+    score = f" {seed.score:.4f}" if seed is not None else ""
+    best = " [bold green]best[/]" if record.best is not None and record.best_fate is None else ""
+    root = Tree(f"[bold]{told}[/]{score} seed{best}", guide_style="dim")
+    deepest = max(2, (width - ROOM) // STEP)
+    placed: dict[int, tuple[Tree, int]] = {}
+    for fate in record.fates:
+        if fate.made is None:
+            continue
+        above = fate.parents[0]
+        under, depth = placed.get(above, (root, 0)) if above is not None else (root, 0)
+        if depth + 1 > deepest:
+            under, depth = root, 0
+            placed[fate.number] = (under.add(_leaf(record, fate, above)), 1)
+        else:
+            placed[fate.number] = (under.add(_leaf(record, fate, None)), depth + 1)
+    return root
+
+
+def fate_as_json(record: CodeRecord, fate: Fate) -> dict[str, Any]:
+    """One change with everything but its bundle."""
+    entry, made, best = fate.mutation.entry, fate.made, record.best_fate
+    return {
+        "number": fate.number,
+        "kind": entry.kind,
+        "request": entry.request,
+        "location": entry.location,
+        "parents": list(fate.parents),
+        "outcome": fate.outcome,
+        "best": best is not None and best.number == fate.number,
+        "candidates": [kept.index for kept in fate.kept],
+        "score": fate.score,
+        "lines_added": fate.added,
+        "lines_removed": fate.removed,
+        "applied": made.model_dump(mode="json", exclude={"bundle", "candidate"}) if made is not None else None,
+        "rejected": entry.rejected.model_dump(mode="json") if entry.rejected is not None else None,
+    }
+
+
+def _named_alike(run_id: str, record: CodeRecord) -> bool:
+    """Whether a branch's name follows from its number; in a run that was forked some are the other's."""
+    own = f"evolve/{run_in_names(run_id)}/"
+    made = [(fate.number, fate.made.branch) for fate in record.fates if fate.made is not None]
+    return all(branch == f"{own}{number}" for number, branch in made)
+
+
+def _table(run_id: str, record: CodeRecord) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("number", "from", "score", "+", "-", "files"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    apart = not _named_alike(run_id, record)
+    if apart:
+        table.add_column("branch", no_wrap=True)
+    table.add_column("change", ratio=1)
+    best = record.best_fate
+    for fate in record.fates:
+        made = fate.made
+        table.add_row(
+            str(fate.number),
+            _starts(fate.parents),
+            "-" if fate.score is None else f"{fate.score:.4f}",
+            f"{fate.added:,}" if made is not None else "-",
+            f"{fate.removed:,}" if made is not None else "-",
+            str(len(made.files)) if made is not None else "-",
+            _outcome(fate) + (" [bold green]best[/]" if best is not None and best.number == fate.number else ""),
+            *([safe_line((made.branch if made is not None else None) or "-", 140)] if apart else []),
+            _request(fate),
+        )
+    return table
+
+
+def _request(fate: Fate) -> Text:
+    cell = Text.from_markup(safe_line(fate.why, REQUEST), overflow="ellipsis")
+    cell.no_wrap = True
+    return cell
+
+
+def _leaf(record: CodeRecord, fate: Fate, above: int | None) -> str:
+    """A change's own line; `above`: the one it starts from, where it does not hang below it."""
+    best = record.best_fate
+    parts = [f"[bold]{fate.number}[/]"]
+    if fate.score is not None:
+        parts.append(f"{fate.score:.4f}")
+    parts += [f"[green]+{fate.added:,}[/] [red]-{fate.removed:,}[/]", _outcome(fate)]
+    if best is not None and best.number == fate.number:
+        parts.append("[bold green]best[/]")
+    if above is not None:
+        parts.append(f"from {above}")
+    if len(fate.parents) > 1:
+        parts.append(f"merge of {_starts(fate.parents)}")
+    return " ".join(parts)
+
+
+def _outcome(fate: Fate) -> str:
+    if fate.kept:
+        which = ", ".join(str(kept.index) for kept in fate.kept[:3]) + (", ..." if len(fate.kept) > 3 else "")
+        return f"[green]kept[/] as {which}"
+    if fate.mutation.entry.rejected is not None:
+        return f"[red]rejected[/] ({safe_line(fate.mutation.entry.rejected.stage, 20)})"
+    return "[dim]dropped[/]"
+
+
+def _show_reasons(console: Console, record: CodeRecord) -> None:
+    """Why changes were rejected, each different reason once, those that were met most often first."""
+    alike: dict[str, list[int]] = {}
+    for fate in record.fates:
+        if (rejected := fate.mutation.entry.rejected) is not None:
+            alike.setdefault(f"{rejected.stage}: {rejected.reason}", []).append(fate.number)
+    reasons = sorted(alike.items(), key=lambda reason: -len(reason[1]))
+    for reason, numbers in reasons[:REASONS]:
+        which = ", ".join(map(str, numbers[:NAMED])) + (f" and {len(numbers) - NAMED} more" if numbers[NAMED:] else "")
+        say(console, f"[red]rejected[/] at {safe_line(reason)} [dim]({which})[/]")
+    if reasons[REASONS:]:
+        say(console, f"[dim]... and {count(len(reasons) - REASONS, 'other reason')}[/]")
+
+
+def _starts(parents: Sequence[int | None]) -> str:
+    return " + ".join("seed" if parent is None else str(parent) for parent in parents)

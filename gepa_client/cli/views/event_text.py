@@ -1,0 +1,127 @@
+"""The events of a run as lines of markup; everything in them that others wrote is escaped."""
+
+from gepa_client.cli.views.console import safe, safe_line
+from gepa_client.cli.views.diff import counted
+from gepa_client.evolution.labels import code_of
+from gepa_client.journal.run_events import (
+    Budget,
+    CallRefused,
+    CandidateFound,
+    Event,
+    FailedExamples,
+    Finalized,
+    Finished,
+    FleetChanged,
+    ModelCalls,
+    Mutated,
+    MutationProgress,
+    MutationRejected,
+    MutationStarted,
+    NoProposal,
+    Phase,
+    Progress,
+    Rejected,
+    Started,
+    StepFailed,
+    Tested,
+    Warned,
+)
+from gepa_client.report.code_section import origin
+from gepa_client.report.model_calls import refusal
+
+PHASES = {
+    "connecting": "connecting",
+    "seed": "scoring the seed",
+    "replaying": "telling again what is recorded",
+    "optimizing": "optimizing",
+    "testing": "scoring the test rows",
+    "finalizing": "telling the program",
+}
+NOT_BY_SCORE = ("Duplicate", "Passed acceptance")
+"""How GEPA's reasons begin for leaving out a proposal that was good enough on its minibatch."""
+
+REQUEST = 160
+"""Characters of a change request that are shown."""
+
+
+def told_plainly(event: Event) -> str:
+    """The event as one line of markup, everything that others wrote escaped; empty where it needs no telling."""
+    match event:
+        case Started():
+            rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
+            return (
+                f"[bold]{safe_line(event.program)}[/] behind {safe_line(event.server)}: {rows} rows; "
+                f"components {safe_line(', '.join(event.components))}; proposals by {safe_line(event.proposer)}"
+            )
+        case Warned():
+            return f"[yellow]warning:[/] {safe(event.message)}"
+        case Phase(phase="connecting"):
+            return ""
+        case Phase():
+            return PHASES[event.phase]
+        case CandidateFound(index=0):
+            return f"seed {event.score:.4g} on validation"
+        case CandidateFound():
+            code = code_of(event.texts)
+            runs = f" [dim]({safe_line(code, 100)})[/]" if code is not None else ""
+            parents = " and ".join(str(parent) for parent in event.parents)
+            best = " [green]best so far[/]" if event.best == event.index else ""
+            return f"candidate {event.index} from {parents}: {event.score:.4g}{best}{runs}"
+        case Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
+            return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g}, sum over its minibatch[/]"
+        case Rejected():
+            return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
+        case NoProposal():
+            return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
+        case FleetChanged():
+            return fleet(event)
+        case MutationStarted():
+            return f"change {event.number}, of {origin(event)}: {safe_line(event.request, REQUEST)}"
+        case MutationProgress():
+            return f"[dim]change {event.number}: {safe_line(event.message, REQUEST)}[/]"
+        case Mutated():
+            size = counted(event.lines_added, event.lines_removed, len(event.files))
+            return f"change {event.number} made: {size}: {safe_line(event.summary or event.request, REQUEST)}"
+        case MutationRejected():
+            why = f"at stage {safe_line(event.stage, 20)}: {safe_line(event.reason)}"
+            return f"[yellow]change {event.number} rejected[/] {why}"
+        case StepFailed():
+            return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
+        case Tested():
+            what = "seed" if event.index == 0 else f"candidate {event.index}"
+            return f"{what}: {event.score:.4g} on {event.rows} test rows"
+        case Finalized(error=str()):
+            return f"[yellow]the program could not be told:[/] {safe_line(event.error or '')}"
+        case Finalized():
+            return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
+        case CallRefused():
+            return f"[yellow]refused[/] {safe_line(refusal(event))}"
+        case Budget() | Progress() | ModelCalls() | FailedExamples() | Finished():
+            return ""
+
+
+def fleet(event: FleetChanged) -> str:
+    """What became of a server, or of all of them, as markup."""
+    where = safe_line(event.url or "", 80)
+    detail = f": {safe_line(event.detail)}" if event.detail else ""
+    match event.kind:
+        case "waiting":
+            limit = f" (up to {clock(event.after)})" if event.after is not None else ""
+            return f"[yellow]no server answers, waiting{limit}[/]{detail}"
+        case "resting":
+            return f"[yellow]{where} rests[/]{detail}"
+        case "refused" | "warning":
+            return f"[yellow]{where or 'the fleet'}[/]{detail}"
+        case "joined":
+            return f"[dim]{where} joined{detail}[/]"
+        case "back":
+            return f"[green]{where} is back[/]{detail}"
+        case "left":
+            return f"{where} has left{detail}"
+
+
+def clock(seconds: float) -> str:
+    """`0:42`, `1:02:03`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,214 @@
+"""The last words of a run: what became of it, where everything is, what to type next, and the scores."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evolverpc_common.printed_commands import command
+from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
+from gepa_client.cli.views.console import fail, safe, safe_line
+from gepa_client.evolution.checkout import holds
+from gepa_client.evolution.labels import code_of
+from gepa_client.journal.run_events import Finished
+from gepa_client.report import failure_lines, model_calls
+from gepa_client.report.record import RunRecord
+from gepa_client.run import folder as files
+from gepa_client.run.config import RunConfig
+from protocol.code import code_at
+
+EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}
+"""Exit status by how the run ended."""
+
+_NO_SEED = "the run ended before the seed was scored"
+
+TYPES_SHOWN = 5
+"""Types of failures that are shown; rows of each, and lines of its first traceback, from the end."""
+ROWS_SHOWN = 5
+TRACEBACK_SHOWN = 8
+
+LABELS = {
+    files.BEST_CANDIDATE: "best candidate",
+    files.RESULT: "result",
+    files.REPORT: "report",
+    files.REPORT_PAGE: "report (page)",
+    files.LOG: "log",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over; `written` are names in `output`, `seconds` those since this command began.
+
+    `store`: as it was typed. `replayed`: it was told again from its record. `by_hand`: somebody stopped it.
+    """
+
+    settings: RunConfig
+    run_id: str
+    store: str | None
+    output: Path | None
+    record: RunRecord
+    finished: Finished
+    written: list[str]
+    seconds: float
+    replayed: bool
+    by_hand: bool
+
+    @property
+    def exit_status(self) -> int:
+        """A record that ends is the natural end of a replay."""
+        if self.replayed and self.finished.status not in ("failed", "refused") and self.record.started is not None:
+            return 0
+        return STOPPED if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
+
+    @property
+    def begun(self) -> bool:
+        """False for a run that could not be begun, or gone on with: there is nothing to tell of it but why."""
+        if self.finished.status == "refused":
+            return False
+        unreachable = self.finished.status == "paused" and self.finished.details is None and not self.by_hand
+        return self.record.started is not None or not unreachable
+
+
+def as_json(ended: Ended) -> dict[str, Any]:
+    """The last line of `--json`."""
+    headline = ended.record.headline()
+    return {
+        "event": "summary",
+        "run_id": ended.run_id,
+        "name": ended.settings.name,
+        "status": ended.finished.status,
+        "reason": ended.finished.reason,
+        "rows": headline.rows if headline is not None else None,
+        "seed_score": headline.seed if headline is not None else None,
+        "best_score": headline.best if headline is not None else None,
+        "metric_calls": ended.record.metric_calls,
+        "best_code": code_of(ended.record.best.texts) if ended.record.best is not None else None,
+        "model_calls": _model_calls(ended.record),
+        "refused": model_calls.times_refused(ended.record),
+        "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
+        "seconds": round(ended.seconds, 3),
+        "active_seconds": round(ended.record.active_seconds, 3),
+        "output": None if ended.output is None else str(ended.output),
+        "files": ended.written,
+        "exit_status": ended.exit_status,
+    }
+
+
+def show(ended: Ended, console: Console) -> None:
+    """The same for people; the scores stand in the last line, or a run that was not begun has an error on stderr."""
+    finished = ended.finished
+    if not ended.begun:
+        fail(finished.reason or "the run was not begun")
+        if finished.status == "paused" and not ended.replayed:
+            console.print(f"{'next':<15} {safe(_next_command(ended))}", soft_wrap=True)
+        return
+    lines = []
+    if finished.reason is not None:
+        colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
+        lines.append(f"[{colour}]{finished.status}:[/] {safe(finished.reason)}")
+        if finished.details:
+            lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
+    lines += _failed_examples(ended)
+    if ended.output is not None:
+        shown = _shown(ended.output)
+        lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
+    if ended.record.mutations and ended.record.best is not None:
+        lines.append(f"{'best code':<15} {safe_line(code_of(ended.record.best.texts) or '')}")
+        lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
+    lines += [
+        f"{label:<15} {safe_line(text)}"
+        for label, text in (
+            ("model calls", model_calls.fact(ended.record)),
+            ("refused", _refused(ended.record)),
+        )
+        if text is not None
+    ]
+    lines.append(f"{'next':<15} {safe(_next_command(ended))}")
+    lines.append(score_line(ended))
+    for text in lines:
+        console.print(text, soft_wrap=True)
+
+
+def score_line(ended: Ended) -> str:
+    """`python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
+    prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
+    headline = ended.record.headline()
+    if headline is None:
+        again = ended.record.started is not None and ended.record.started.resumed
+        why = "this ended before the recorded scores were told again" if again else _NO_SEED
+        return f"{prefix}no score: {why}, {ended.seconds:.1f} s"
+    calls = f"{ended.record.metric_calls} metric calls"
+    if more := ended.record.uncounted:
+        calls += f" counted, {more} more results recorded of the batch under way"
+    return (
+        f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
+        f"{_seconds(ended)} ({headline.rows})"
+    )
+
+
+def _seconds(ended: Ended) -> str:
+    """The seconds that the run was driven, as in the report; of a replay, those of the replay."""
+    if ended.replayed:
+        return f"{ended.seconds:.1f} s"
+    resumed = ended.record.started is not None and ended.record.started.resumed
+    return f"{ended.record.active_seconds:.1f} s{' in all' if resumed else ''}"
+
+
+def _failed_examples(ended: Ended) -> list[str]:
+    """How many, by type where they failed and the first of each, and how to see all of them, as markup."""
+    failed = ended.record.failed_examples
+    if failed is None:
+        return []
+    lines = [f"[yellow]{'failed':<15} {safe_line(failure_lines.fact(failed))}[/]"]
+    for group in failed.groups[:TYPES_SHOWN]:
+        name, where = failure_lines.name(group), failure_lines.where(group, ROWS_SHOWN)
+        first, *traceback = failure_lines.first(group).splitlines()
+        lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
+        lines.append(f"    {safe_line(first, 1000)}")
+        lines += [f"[dim]    {safe(text)}[/]" for text in traceback[-TRACEBACK_SHOWN:]]
+    lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")
+    return lines
+
+
+def _model_calls(record: RunRecord) -> dict[str, Any] | None:
+    return None if record.model_calls is None else record.model_calls.total.model_dump(mode="json")
+
+
+def _refused(record: RunRecord) -> str | None:
+    """How often, and the first of it."""
+    times = model_calls.refused(record)
+    first = f", the first {model_calls.refusal(record.refusals[0])}" if record.refusals else ""
+    return f"{times}{first}" if times is not None else None
+
+
+def _shown(output: Path) -> Path:
+    """The folder as the reader would type it."""
+    return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
+
+
+def _next_command(ended: Ended) -> str:
+    if ended.replayed:
+        return command("show", ended.run_id, store=ended.store)
+    if ended.finished.status in ("paused", "cancelled") or ended.finished.resume_with:
+        return command("resume", ended.run_id, *ended.finished.resume_with, store=ended.store)
+    if ended.output is None or ended.finished.status == "failed":
+        log = ended.output / files.LOG if ended.output is not None else None
+        return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)
+    if _runs_other_code(ended.record):
+        repo = ended.settings.repo
+        seed = code_at(ended.record.seed.texts)[1] if ended.record.seed is not None else None
+        if repo is not None and Path(repo).is_dir():
+            return command("branches", ended.run_id, "--check-out", "--repo", repo, store=ended.store)
+        if seed is not None and holds(Path(), seed):
+            return command("branches", ended.run_id, "--check-out", store=ended.store)
+        return command("branches", ended.run_id, store=ended.store)
+    return shlex.join(["less", str(_shown(ended.output / files.REPORT))])
+
+
+def _runs_other_code(record: RunRecord) -> bool:
+    """Whether the best candidate runs other code than the seed."""
+    seed, best = record.seed, record.best
+    return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

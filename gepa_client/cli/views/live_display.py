@@ -1,0 +1,302 @@
+"""Three ways to watch a run: a live display on a terminal, plain lines elsewhere, and its events as JSON."""
+
+import sys
+import time
+from collections import deque
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from evolverpc_common.display_text import plain_json
+from gepa_client.cli.store_access import count
+from gepa_client.cli.views.console import safe_line, say
+from gepa_client.cli.views.event_text import PHASES, clock, fleet, told_plainly
+from gepa_client.journal.run_events import (
+    Event,
+    Finalized,
+    Finished,
+    FleetChanged,
+    Mutated,
+    MutationProgress,
+    NoProposal,
+    Phase,
+    Progress,
+    Rejected,
+    Started,
+    Warned,
+)
+from gepa_client.report.model_calls import times_refused
+from gepa_client.report.record import RunRecord
+
+PLAIN_EVERY_S = 10.0
+WIDEST = 110
+SPARE = 3
+"""Columns left free: a terminal echoes ^C after the frame, and a line that wraps would throw the redrawing off."""
+
+
+class Display(Protocol):
+    """Shows a run as it goes."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Show an event that `record` already knows."""
+        ...
+
+    def tick(self, record: RunRecord) -> None:
+        """Time has passed."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something that is not an event; `text` is markup."""
+        ...
+
+
+class _Quiet:
+    """What displays without a frame of their own share."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+    def tick(self, record: RunRecord) -> None:
+        """Nothing moves by itself."""
+
+
+class JsonDisplay(_Quiet):
+    """Every event as a line of JSON on stdout."""
+
+    def event(self, event: Event, _record: RunRecord) -> None:
+        """Print it on one line, with control and bidirectional characters as escapes of JSON."""
+        print(plain_json(event.model_dump_json()), flush=True)
+
+    def note(self, text: str) -> None:
+        """Notes are for people: stderr."""
+        print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
+
+
+class _Rests:
+    """Which servers are known to rest: one that is found to be worse than it seemed rests only once."""
+
+    def __init__(self) -> None:
+        self._resting: set[str] = set()
+
+    def repeats(self, event: Event) -> bool:
+        """Whether the event says what was told already."""
+        if not isinstance(event, FleetChanged) or event.url is None:
+            return False
+        if event.kind == "resting" and event.url in self._resting:
+            return True
+        if event.kind == "resting":
+            self._resting.add(event.url)
+        elif event.kind in ("joined", "back", "left"):
+            self._resting.discard(event.url)
+        return False
+
+
+class PlainDisplay(_Quiet):
+    """One line for each thing worth telling; what goes on is told every ten seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told_s = 0.0
+        self._rests = _Rests()
+
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Print what happened, if anybody would want to read it."""
+        if isinstance(event, Progress | MutationProgress) and event.seconds - self._told_s < PLAIN_EVERY_S:
+            return
+        code_evolves = record.started is not None and record.started.evolve != "prompts"
+        if isinstance(event, Rejected) and not code_evolves:  # of texts they are many; a change of code was dear
+            return
+        if isinstance(event, NoProposal) or self._rests.repeats(event):
+            return
+        if isinstance(event, Progress):
+            told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
+        else:
+            told = told_plainly(event)
+        if told:
+            self._told_s = event.seconds
+            self.note(f"{event.seconds:7.1f} s  {told}")
+
+    def note(self, text: str) -> None:
+        """Print a line; `text` is markup."""
+        say(self._console, text)
+
+
+DRAW_S = 0.1
+"""Seconds between two pictures of the frame, at least."""
+
+
+class LiveDisplay:
+    """A frame that is redrawn in place, with the latest events below it."""
+
+    LINES = 6
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._record = RunRecord()
+        self._latest: deque[str] = deque(maxlen=self.LINES)
+        self._rests = _Rests()
+        # Drawn by whoever prints: a thread of its own would draw in the middle of a line.
+        self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
+        self._drawn_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Remember it; the frame is redrawn by itself. Warnings stay above it."""
+        self._record = record
+        if isinstance(event, Finished) and record.started is None:
+            self._live.transient = True  # there was nothing to see
+        if self._rests.repeats(event):
+            return
+        told = told_plainly(event)
+        if isinstance(event, Warned | Finalized):
+            say(self._console, told)
+        elif told and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
+            self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {told}")
+        self._draw()
+
+    def tick(self, record: RunRecord) -> None:
+        """Keep the clock going while nothing arrives."""
+        self._record = record
+        self._draw()
+
+    def _draw(self) -> None:
+        if time.monotonic() - self._drawn_s > DRAW_S:
+            self._drawn_s = time.monotonic()
+            self._live.refresh()
+
+    def note(self, text: str) -> None:
+        """Print a line above the frame."""
+        say(self._console, text)
+
+    def _frame(self) -> RenderableType:
+        return frame(self._record, list(self._latest), min(self._console.width - SPARE, WIDEST))
+
+
+def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
+    """The picture of a run, `width` columns wide: four lines of facts and the latest events."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(ratio=1)
+    facts.add_row("score", Text.from_markup(_scores(record)))
+    bar = Table.grid(padding=(0, 2))
+    bar.add_column()
+    bar.add_column(no_wrap=True)
+    if record.budget is not None:
+        done = min(record.metric_calls, record.budget)
+        bar.add_row(ProgressBar(total=record.budget, completed=done, width=24), calls(record))
+    else:
+        bar.add_row(calls(record))
+    facts.add_row("calls", bar)
+    facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_waiting(record)))
+    facts.add_row("pool", _pool(record))
+    if record.started is not None and record.started.evolve != "prompts":
+        code = Text.from_markup(_code(record), overflow="ellipsis")
+        code.no_wrap = True
+        facts.add_row("code", code)
+    latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
+    for text in latest_lines:
+        text.no_wrap = True
+    phase = record.finished.status if record.finished is not None else PHASES[record.phase]
+    title = _title(record.started) if record.started else "gepa-client"
+    return Panel(
+        Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
+        title=f"[bold]{title}[/]",
+        title_align="left",
+        subtitle=f"{phase} · {clock(record.seconds)}",
+        subtitle_align="left",
+        border_style="dim",
+        width=width,
+    )
+
+
+def _title(started: Started) -> str:
+    """The run's own name first: several programs are often called the same."""
+    own = started.config.get("name") or started.run_id
+    return f"{safe_line(str(own), 40)} · {safe_line(started.program, 40)}"
+
+
+def _scores(record: RunRecord) -> str:
+    if record.seed is None or record.best is None:
+        return "[dim]not known yet[/]"
+    best = "the seed itself" if record.best.index == 0 else f"candidate {record.best.index}"
+    return f"seed {record.seed.score:.2f} · best [bold green]{record.best.score:.2f}[/] ({best})"
+
+
+def calls(record: RunRecord) -> str:
+    """`412 of 3,000 metric calls`."""
+    of = f" of {record.budget:,}" if record.budget is not None else ""
+    return f"{record.metric_calls:,}{of} metric calls"
+
+
+def _pace(record: RunRecord) -> str:
+    rate, left = record.rate(), record.seconds_left()
+    parts = [f"{record.in_flight} in flight"]
+    if record.endpoints > 1:
+        parts.append(f"{record.up} of {record.endpoints} servers")
+    if record.spent_usd:
+        parts.append(f"${record.spent_usd:.4f}")
+    if record.model_calls is not None and record.model_calls.total.calls:
+        parts.append(count(record.model_calls.total.calls, "model call"))
+    if refused := times_refused(record):
+        parts.append(f"{refused:,} refused")
+    if rate:
+        parts.append(f"{rate:,.1f} examples/s")
+    if left is not None:
+        parts.append(f"about {clock(left)} left")
+    return " · ".join(parts)
+
+
+def _waiting(record: RunRecord) -> str:
+    """An outage with what is left of the time that it may take."""
+    event = record.waiting
+    if event is None or event.after is None:
+        return fleet(event) if event is not None else ""
+    left = max(0.0, event.after - (record.seconds - event.seconds))
+    return fleet(event.model_copy(update={"after": left}))
+
+
+def _pool(record: RunRecord) -> str:
+    count = len(record.candidates)
+    parts = [f"{count} candidate{'' if count == 1 else 's'}", f"{len(record.front)} on the front"]
+    if record.rejected:
+        parts.append(f"{len(record.rejected)} rejected")
+    if record.without_proposal:
+        parts.append(f"{record.without_proposal} without a proposal")
+    if record.failures:
+        parts.append(f"{len(record.failures)} failed")
+    return " · ".join(parts)
+
+
+def _code(record: RunRecord) -> str:
+    """`3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
+    made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
+    parts = [f"{count(made, 'change')} made", f"{len(record.mutations) - made} refused"]
+    if record.mutating:
+        latest = next((message for message in reversed(record.mutating.values()) if message), "")
+        parts.append(f"{len(record.mutating)} being made" + (f": {safe_line(latest, WIDEST)}" if latest else ""))
+    return " · ".join(parts)

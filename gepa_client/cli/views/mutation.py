@@ -1,0 +1,231 @@
+"""A mutation made by hand, as it is told: what goes on, the diff and the outputs, or why it was refused."""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gepa_client.cli.store_access import count, money
+from gepa_client.cli.views.console import safe, safe_line, say
+from gepa_client.cli.views.diff import counted, show_diff
+from gepa_client.evolution.labels import named
+from gepa_client.evolution.mutation_request import Result, Step, score_of
+from gepa_client.evolution.patches import totals
+from protocol import ApplyMutationResult, Usage
+from protocol.errors import MutationRejected
+
+ADVICE = {
+    "agent": "where it ran out of time or turns, the server's --agent-timeout-s and --agent-max-turns allow more",
+    "empty": "nothing would differ: ask in other words, and say with --location where to look first",
+    "paths": "ask for a change that stays within what the server's --allow and --deny permit",
+    "size": "ask for a smaller change, or raise the server's --max-diff-bytes",
+    "environment": "the dependencies it names could not be installed: see the log",
+    "build": "the server's --build-command fails on it: say in the next request what the log says",
+    "check": "the server's --check-command fails on it: say in the next request what the log says",
+    "start": "the program does not start with it: say in the next request what the log says",
+    "push": "the server could not push to the remote that its --push names",
+}
+"""What one does about a rejection, by its stage."""
+
+AGENT_ADVICE = {
+    re.compile(r"cannot be started|cannot start"): "the server's --agent-command cannot be started: see that it is "
+    "installed where gepa-server runs",
+    re.compile(r"not logged in|\b401\b", re.IGNORECASE): "set ANTHROPIC_API_KEY where gepa-server runs",
+    re.compile(r"exited with status|was killed by"): "the agent itself failed: see its log",
+}
+"""What one does where the agent did not get to its end, by what is said of it, the first that fits."""
+
+CONFLICT_ADVICE = "the two changed the same lines: ask for one of the changes again, on top of the other's candidate"
+
+TEXTS_ADVICE = (
+    "texts are written into the program by its function `write_texts(candidate)`, or into its seed_candidate file: "
+    "give it one of them, or make this a change request"
+)
+
+PATCH_ADVICE = "make the patch against the commit of the candidate that --candidate names, else of the server's seed"
+
+EDIT_ADVICE = {"patch": PATCH_ADVICE, "texts": TEXTS_ADVICE, "merge": CONFLICT_ADVICE}
+"""What one does about a rejection at stage `edit`, by the mutation's kind."""
+
+CELL = 200
+"""Characters of an input or output that are shown."""
+
+
+class Watching:
+    """Says what goes on: a line for each thing that is told, and on a terminal that it goes on."""
+
+    def __init__(self, console: Console, *, quiet: bool) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._began = time.monotonic()
+        self._last = ""
+        self._status = console.status("at work") if console.is_terminal and not quiet else None
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def told(self, message: str) -> None:
+        """Print it, unless it was the last thing said."""
+        if self._quiet or message == self._last:
+            return
+        self._last = message
+        say(self._console, f"[dim]{time.monotonic() - self._began:7.1f} s[/]  {safe_line(message)}")
+
+
+def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
+    """The diff, and what it comes to; what a mutation of this `kind` cost, where an agent may have made it."""
+    say(console, "")
+    show_diff(console, made.diff)
+    branch = safe_line(named(made.branch, made.commit) if made.branch else made.commit, 200)
+    say(console, f"\n[bold]{branch}[/]: {counted(*totals(made.diff), len(made.files))}")
+    say(console, f"[dim]files[/]    {safe_line(', '.join(made.files), 1000)}")
+    if made.summary:
+        say(console, f"[dim]summary[/]  {safe(made.summary.strip())}")
+    if made.usage is not None or kind == "change_request":
+        say(console, f"[dim]cost[/]     {cost(made.usage)}")
+    for label, names in (("added", made.components_added), ("removed", made.components_removed)):
+        if names:
+            say(console, f"[dim]components {label}[/]  {safe_line(', '.join(names), 1000)}")
+    say(console, "")
+
+
+def show_rows(console: Console, step: Step) -> None:
+    """Each row before and after."""
+    console.print()
+    console.print(_table(step))
+    _show_errors(console, step)
+    before, after = step.mean("before"), step.mean("after")
+    if before is not None and after is not None:
+        colour = "green" if after > before else "red" if after < before else "default"
+        mean = f"mean of {count(len(step.tried), 'row')}"
+        say(console, f"\nscore {before:.4g} -> [bold {colour}]{after:.4g}[/], {mean}")
+
+
+def show_rejection(console: Console, error: MutationRejected, kind: str) -> None:
+    """The stage and the reason, the end of the log, what was refused, and what to do; `kind`: the mutation's."""
+    known = rejection(error)
+    say(console, f"[bold red]rejected at stage {safe_line(known['stage'], 40)}:[/] {safe(known['reason'])}")
+    if known["log_tail"]:
+        say(console, f"\n[dim]the end of the log:\n{safe(known['log_tail'].rstrip())}[/]")
+    if known["diff"]:
+        say(console, "\n[dim]what was refused:[/]")
+        show_diff(console, known["diff"])
+    say(console, "\nnothing was changed" if known["stage"] != "empty" else "")
+    if known["usage"] is not None:
+        say(console, f"[dim]cost[/]  {cost(Usage.model_validate(known['usage']))}")
+    advice = _advice(known, kind)
+    if advice is not None:
+        say(console, f"what to do: {advice}")
+
+
+def rejection(error: MutationRejected) -> dict[str, Any]:
+    """What the server said of it; texts are empty where it said nothing, `usage` None where it is none."""
+    said = {"reason": str(error), **error.details}
+    return {key: _text(said.get(key)) for key in ("stage", "reason", "log_tail", "diff")} | {
+        "usage": said.get("usage") if _is_usage(said.get("usage")) else None
+    }
+
+
+def _advice(known: Mapping[str, Any], kind: str) -> str | None:
+    """What one does about it."""
+    if known["stage"] == "edit":
+        return EDIT_ADVICE.get(kind)
+    if known["stage"] == "agent":
+        said = known["reason"] if "was not done after" in known["reason"] else f"{known['reason']}\n{known['log_tail']}"
+        return next((advice for cause, advice in AGENT_ADVICE.items() if cause.search(said)), ADVICE["agent"])
+    return ADVICE.get(known["stage"])
+
+
+def cost(usage: Usage | None) -> str:
+    """`$0.0123, 1,200 tokens in, 300 out`; what is not known is said."""
+    if usage is None:
+        return "not known"
+    told = [money(usage.cost_usd) if usage.cost_usd is not None else "price not known"]
+    if usage.input_tokens is not None and usage.output_tokens is not None:
+        told.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
+    return ", ".join(told)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _is_usage(value: Any) -> bool:
+    try:
+        Usage.model_validate(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _table(step: Step) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("row", "before", "after"):
+        table.add_column(name, justify="right", no_wrap=True, max_width=20, overflow="ellipsis")
+    for name in ("input", "output before", "output after"):
+        table.add_column(name, ratio=1)
+    for tried in step.tried:
+        table.add_row(
+            safe_line(tried.row.id, 80),
+            _score(tried.before),
+            _score(tried.after),
+            _cell(tried.row.data, "(stays on the server)"),
+            _outcome(tried.before),
+            _outcome(tried.after),
+        )
+    return table
+
+
+def _score(result: Result) -> str:
+    score = score_of(result)
+    return "-" if score is None else f"{score:.4g}"
+
+
+def _outcome(result: Result) -> Text:
+    error = result.get("error")
+    if error:
+        return _one_line(f"[red]{safe_line(_told(error), CELL)}[/]")
+    return _cell(result.get("output"), "")
+
+
+def _cell(value: Any, absent: str) -> Text:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _one_line(f"[dim]{absent}[/]" if value is None else safe_line(told, CELL))
+
+
+def _one_line(markup: str) -> Text:
+    cell = Text.from_markup(markup, overflow="ellipsis")
+    cell.no_wrap = True
+    return cell
+
+
+def _show_errors(console: Console, step: Step) -> None:
+    """Why rows fail with the new candidate, each different reason once."""
+    shown: set[str] = set()
+    for tried in step.tried:
+        error = tried.after.get("error")
+        if not error or (told := _told(error)) in shown:
+            continue
+        shown.add(told)
+        say(console, f"\n[bold red]row {safe_line(tried.row.id, 80)}, after:[/] {safe(told)}")
+        for further in (error.get("traceback"), error.get("log")):
+            if further:
+                say(console, f"[dim]{safe(further.rstrip())}[/]")
+
+
+def _told(error: Mapping[str, Any]) -> str:
+    return f"{error.get('type')}: {error.get('message')}"

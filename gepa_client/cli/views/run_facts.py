@@ -1,0 +1,138 @@
+"""The facts of a stored run that a reader wants first, as label and plain text."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gepa_client.analysis import pareto_fronts
+from gepa_client.cli.store_access import seconds_since, span
+from gepa_client.journal.entries import SEARCH, Kept, StoredRun
+from gepa_client.journal.history import discovery, end_of, row_counts
+from gepa_client.journal.store import Store
+from gepa_client.run.config import RunConfig
+
+ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
+"""Settings that have a line of their own, or say nothing of the run."""
+
+SHOWN = 80
+"""Characters of one value that are shown."""
+
+DIGEST = re.compile(r"[0-9a-f]{32}")
+DIGEST_SHOWN = 8
+
+
+def facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> list[tuple[str, str]]:
+    """What is known, line by line; what is not known is left out. `full`: no value is cut."""
+    lines = [
+        ("reason", run.reason),
+        ("name", run.name),
+        ("program", _program(discovery(store, run.id))),
+        ("servers", _servers(run.config)),
+        ("rows", ", ".join(f"{size} {split}" for split, size in row_counts(store, run.id).items())),
+        ("score", _score(candidates)),
+        ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
+        ("time", _time(run)),
+        ("driven by", run.driver if run.claim.owner is not None else None),
+        ("asked for", run.wish),
+        ("forked from", _parent(run.parent)),
+        ("settings", _settings(run.config, full=full)),
+        ("identity", _identity(run.identity or {}, full=full)),
+        ("journal", _journal(store, run)),
+        ("results in", run.output),
+    ]
+    return [(label, text) for label, text in lines if text]
+
+
+def _program(said: Mapping[str, Any] | None) -> str | None:
+    if said is None:
+        return None
+    program, server = said["program"], said["server"]
+    version = f", version {program['version']}" if program.get("version") else ""
+    return f"{program['name']}{version}, behind {server['name']} {server['version']} ({server['language']})"
+
+
+def _servers(config: Mapping[str, Any]) -> str:
+    urls = config.get("url") or []
+    named = [urls] if isinstance(urls, str) else list(urls)
+    return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
+
+
+def _score(candidates: Sequence[Kept]) -> str | None:
+    best = pareto_fronts.best(candidates)
+    if best is None:
+        return None
+    which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
+    return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} validation rows)"
+
+
+def _calls(counters: Mapping[str, Any], budget: int | None) -> str | None:
+    if "metric_calls" not in counters:
+        return None
+    of = f" of {budget:,}" if budget is not None else ""
+    iteration = f", iteration {counters['iteration']:,}" if counters.get("iteration") is not None else ""
+    return f"{counters['metric_calls']:,}{of}{iteration}"
+
+
+def _time(run: StoredRun) -> str:
+    active = run.counters.get("active_seconds")
+    worked = f"active for {span(active)}; " if active is not None else ""
+    begun, seen = span(seconds_since(run.created)), span(seconds_since(run.updated))
+    return f"{worked}begun {begun} ago, last sign of life {seen} ago"
+
+
+def _parent(parent: Mapping[str, Any] | None) -> str | None:
+    return f"{parent['run']} at {parent['at']}" if parent else None
+
+
+def _journal(store: Store, run: StoredRun) -> str:
+    entries, end = store.parts(run.id).get(SEARCH, 0), end_of(store, run.id, SEARCH)
+    return f"{entries:,} entries" if entries == end else f"{entries:,} entries, numbered up to {end:,}"
+
+
+def _settings(config: Mapping[str, Any], *, full: bool) -> str:
+    """Those that are not what they would be anyway."""
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in RunConfig.model_fields.items()}
+    return _flat(
+        {
+            name: value
+            for name, value in config.items()
+            if name not in ELSEWHERE
+            and value not in (None, [], ())
+            and not (name in defaults and _plain(defaults[name]) == value)
+        },
+        full=full,
+    )
+
+
+def _identity(identity: Mapping[str, Any], *, full: bool) -> str:
+    """What must be the same for a replay, but for the settings, which have a line of their own."""
+    told = {name: value for name, value in identity.items() if name != "settings" and value not in (None, False)}
+    return _flat(dict(_leaves(told)), full=full)
+
+
+def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """`data.train`: what lies within mappings, by its path."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _flat(values: Mapping[str, Any], *, full: bool) -> str:
+    """`seed 3, module_selector all`: each value on one line, whatever it is."""
+    return ", ".join(f"{name} {_value(value, full=full)}" for name, value in values.items())
+
+
+def _value(value: Any, *, full: bool) -> str:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if full:
+        return told
+    if DIGEST.fullmatch(told):
+        return told[:DIGEST_SHOWN]
+    return told if len(told) <= SHOWN else f"{told[: SHOWN - 1]}…"

@@ -1,0 +1,332 @@
+"""The program's repository on the user's machine: the one file of the client that runs git.
+
+A run's record holds untrusted data. Names reach git as whole refs of one known form, ids as hex digits alone, and git
+checks bundles before any branch names their content. A working tree may hold files that an agent wrote, so git runs
+without hooks, filters, fsmonitor, textconv, external diffs, submodules and network.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gepa_client.evolution.git_hazards import run_unasked
+
+BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
+"""The only branches that are made or deleted here."""
+
+ANSWERS = "refs/evolverpc/"
+"""Where a server notes, under RUN/NUMBER, how it answered the mutation that made the branch."""
+
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+TIMEOUT_S = 300.0
+
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.quotePath": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "submodule.recurse": "false",
+    "diff.submodule": "short",
+    "safe.bareRepository": "explicit",
+}
+"""Under these git starts no program that the repository, its files or its configuration name, beside filters."""
+
+_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+
+_ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",  # a partial clone would fetch by commands that its configuration names
+    "GIT_ASKPASS": "true",
+    "GIT_EDITOR": "true",
+    "GIT_PAGER": "cat",
+}
+
+
+class CheckoutError(Exception):
+    """Git cannot do what was asked; the message says what and why, in git's own words where it has some."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A commit as a git bundle; its parents are in the repository, or in bundles before it."""
+
+    commit: str
+    data: bytes
+
+
+class Repository:
+    """The git repository that `folder` is in.
+
+    Raises:
+        CheckoutError: there is no git, or no repository; as every method does where git fails.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise CheckoutError(f"{folder}: no such folder")
+        self._folder = folder
+        try:
+            self.top = Path(self._git("rev-parse", "--show-toplevel").rstrip("\n"))
+        except CheckoutError as error:
+            raise CheckoutError(
+                f"{folder} is in no git repository with files; name it with --repo PATH ({error})"
+            ) from error
+
+    def changed(self) -> list[str]:
+        """Tracked files that differ from the commit that is checked out."""
+        told = self._git(
+            *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty"),
+            settings=self._no_filters(),
+        )
+        entries = iter(told.split("\0"))
+        found = []
+        for entry in entries:
+            if entry:
+                found.append(entry[3:])
+            if entry[:1] in ("R", "C"):
+                next(entries, None)  # where it was before
+        return found
+
+    def way_back(self) -> tuple[str, ...]:
+        """What `git switch` needs to come back to what is checked out now: a branch, or a commit of no branch."""
+        try:
+            return (self._git("symbolic-ref", "--quiet", "--short", "HEAD").rstrip("\n"),)
+        except CheckoutError:
+            return ("--detach", self.head())
+
+    def head(self) -> str:
+        """The full id of the commit that is checked out."""
+        return self._git("rev-parse", "--verify", "HEAD").rstrip("\n")
+
+    def has(self, commit: str) -> bool:
+        """Whether the commit is here."""
+        try:
+            self._git("cat-file", "-e", f"{_checked_commit(commit)}^{{commit}}")
+        except CheckoutError:
+            return False
+        return True
+
+    def make_branch(self, branch: str, commit: str, bundles: Sequence[Bundle]) -> None:
+        """Make the branch at the commit, which the bundles bring if it is not here; that it is there already is fine.
+
+        Nothing is made of a commit that is not whole, and no branch is moved.
+        """
+        ref = _ref(branch)
+        there = self._heads("refs/heads/evolve/").get(ref)
+        if there is not None and there != commit:
+            raise CheckoutError(
+                f"the branch {branch} is there already, at another commit ({there[:12]}): rename it first"
+            )
+        self._bring(commit, bundles)
+        if there is None:
+            self._update_refs([f"create {ref} {commit}"])
+
+    def switch(self, branch: str) -> None:
+        """Check the branch out without hooks and filters; git refuses rather than write over a file."""
+        _ref(branch)
+        self._git("switch", "--quiet", "--no-guess", branch, settings=self._no_filters())
+
+    def filtered(self, before: str, after: str) -> dict[str, str]:
+        """Filter by path, of the files that differ between two commits, by the attributes of the checked-out tree."""
+        paths = self._differing(before, after)
+        listed = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        fields = self._git("check-attr", "-z", "--stdin", "filter", given=listed).split("\0")
+        filters = self._no_filters()
+        found = zip(fields[::3], fields[2::3], strict=False)
+        return {path: name for path, name in found if f"filter.{name}.smudge" in filters}
+
+    def run_unasked(self, before: str, after: str) -> dict[str, str]:
+        """The files that differ between two commits here and that programs run unasked: see `run_unasked`."""
+        return run_unasked(self._differing(before, after), self._configuration(), self._included(), str(self.top))
+
+    def _differing(self, before: str, after: str) -> list[str]:
+        """The paths that differ between two commits."""
+        commits = (_checked_commit(before), _checked_commit(after))
+        told = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
+        return [path for path in told.split("\0") if path]
+
+    def _configuration(self) -> list[tuple[str, str]]:
+        """The user's settings in force here, by their full names."""
+        told = self._git("config", "--list", "--show-scope", "-z").split("\0")
+        pairs = zip(told[::2], told[1::2], strict=False)
+        return [
+            (name, value) for scope, text in pairs if scope != "command" for name, _, value in (text.partition("\n"),)
+        ]
+
+    def _included(self) -> list[str]:
+        """Files of the working tree that git reads its configuration from, as paths from the top."""
+        told = self._git("config", "--list", "--show-origin", "--name-only", "-z").split("\0")
+        top, git_dir = self.top.resolve(), Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
+        files = {
+            (self._folder / name.removeprefix("file:")).resolve() for name in told[::2] if name.startswith("file:")
+        }
+        inside = (file for file in files if file.is_relative_to(top) and not file.is_relative_to(git_dir))
+        return [file.relative_to(top).as_posix() for file in inside]
+
+    def _no_filters(self) -> dict[str, str]:
+        """Settings that turn off every configured filter: each is a command that may run files of the working tree."""
+        names = {name.rpartition(".")[0] for name, _ in self._configuration() if name.startswith("filter.")}
+        return {f"{name}.{what}": value for name in names for what, value in _NO_FILTER.items()}
+
+    def diff(self, before: str, after: str, bundles: Sequence[Bundle]) -> str:
+        """The unified diff between two commits, which the bundles bring for as long as it takes."""
+        with self._quarantine() as aside:
+            aside._bring(after, bundles)
+            return aside._git(
+                *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames"),
+                *(_checked_commit(before), _checked_commit(after), "--"),
+            )
+
+    def branches(self, run: str) -> dict[str, str]:
+        """The run's branches with their commits."""
+        found = self._heads(f"refs/heads/evolve/{_checked_run(run)}/")
+        return {ref.removeprefix("refs/heads/"): commit for ref, commit in found.items()}
+
+    def runs(self, prefix: str) -> list[str]:
+        """The runs whose names begin with `prefix` and that have branches here, in order."""
+        heads = self._heads("refs/heads/evolve/")
+        named = {ref.removeprefix("refs/heads/evolve/").partition("/")[0] for ref in heads}
+        return sorted(run for run in named if run.startswith(prefix))
+
+    def delete(self, run: str, *, but: str | None) -> tuple[list[str], list[str]]:
+        """Delete the run's branches, and what its server noted beside them, all at one stroke; `but` one branch stays.
+
+        Returns:
+            The branches that were deleted, and those that stay because they are checked out somewhere.
+        """
+        own, held = self.branches(run), self._checked_out()
+        stay = {branch for branch in own if f"refs/heads/{branch}" in held and branch != but}
+        gone = {branch: commit for branch, commit in own.items() if branch != but and branch not in stay}
+        notes = {
+            ref: value
+            for ref, value in self._heads(f"{ANSWERS}{run}/").items()
+            if f"evolve/{ref.removeprefix(ANSWERS)}" not in {but, *stay}
+        }
+        refs = {f"refs/heads/{branch}": commit for branch, commit in gone.items()} | notes
+        self._update_refs([f"delete {ref} {value}" for ref, value in refs.items()])
+        return sorted(gone), sorted(stay)
+
+    def _bring(self, commit: str, bundles: Sequence[Bundle]) -> None:
+        for bundle in bundles:
+            if not self.has(bundle.commit):
+                self._take(bundle)
+        if not self.has(commit):
+            raise CheckoutError(
+                f"the commit {commit[:12]} is not here, and the record has no bundle with it: "
+                "it is where the server that made it has its repository"
+            )
+
+    def _take(self, bundle: Bundle) -> None:
+        """Take over one bundle's commit, without a branch, once git finds nothing wrong with any part of it.
+
+        Fetching from a bundle would check nothing before git 2.46, so its pack is indexed here.
+        """
+        with tempfile.TemporaryDirectory(prefix="gepa-bundle-") as folder:
+            path = Path(folder) / "bundle"
+            path.write_bytes(bundle.data)
+            heads = self._git("bundle", "list-heads", str(path)).splitlines()
+            if bundle.commit not in {head.partition(" ")[0] for head in heads}:
+                raise CheckoutError(f"the bundle recorded for {bundle.commit[:12]} holds something else")
+            self._git("bundle", "verify", "--quiet", str(path))
+        _, _, pack = bundle.data.partition(b"\n\n")
+        self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=pack)
+
+    @contextmanager
+    def _quarantine(self) -> Iterator["Repository"]:
+        """The same repository with objects of its own beside it, thrown away afterwards."""
+        objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
+        with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
+            alternates = Path(folder) / "info" / "alternates"
+            alternates.parent.mkdir()
+            alternates.write_bytes(os.fsencode(objects) + b"\n")  # a variable would be cut at every colon
+            yield _Aside(self.top, folder)
+
+    def _heads(self, below: str) -> dict[str, str]:
+        told = self._git("for-each-ref", "--format=%(refname) %(objectname)", below)
+        pairs = (line.partition(" ") for line in told.splitlines())
+        return {ref: commit for ref, _, commit in pairs}
+
+    def _checked_out(self) -> set[str]:
+        """The branches of every working tree, as refs."""
+        told = self._git("worktree", "list", "--porcelain")
+        return {line.removeprefix("branch ") for line in told.splitlines() if line.startswith("branch ")}
+
+    def _update_refs(self, commands: Sequence[str]) -> None:
+        if commands:
+            self._git("update-ref", "--stdin", given="".join(f"{command}\n" for command in commands).encode())
+
+    def _git(self, *arguments: str, given: bytes | None = None, settings: Mapping[str, str] | None = None) -> str:
+        """What git prints, run with these settings besides `_SETTINGS`."""
+        try:
+            ended = subprocess.run(  # noqa: S603  git itself; what others wrote is checked above
+                ["git", *arguments],  # noqa: S607  the user's git
+                cwd=self._folder,
+                env=self._environment(settings or {}),
+                input=given,
+                stdin=subprocess.DEVNULL if given is None else None,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise CheckoutError("there is no git: install it, and try again") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CheckoutError(f"git {arguments[0]} cannot be run: {error}") from error
+        if ended.returncode != 0:
+            said = ended.stderr.decode("utf-8", "replace").strip() or f"it ended with status {ended.returncode}"
+            raise CheckoutError(f"git {arguments[0]}: {said}")
+        return ended.stdout.decode("utf-8", "surrogateescape")
+
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Without what would point git at another repository; English, as errors are shown beside our own words."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        variables = {"GIT_CONFIG_COUNT": str(len(_SETTINGS) + len(settings))}
+        for number, (key, value) in enumerate([*_SETTINGS.items(), *settings.items()]):
+            variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return {**kept, **_ENVIRONMENT, **variables}
+
+
+class _Aside(Repository):
+    """The same repository, new objects in a folder of their own."""
+
+    def __init__(self, top: Path, objects: str) -> None:
+        self._folder = self.top = top
+        self._objects = objects
+
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        return {**super()._environment(settings), "GIT_OBJECT_DIRECTORY": self._objects}
+
+
+def holds(folder: Path, commit: str) -> bool:
+    """Whether `folder` is in a git repository that has the commit."""
+    try:
+        return Repository(folder).has(commit)
+    except CheckoutError:
+        return False
+
+
+def _ref(branch: str) -> str:
+    if BRANCH.fullmatch(branch) is None:
+        raise CheckoutError(f"{branch!r:.120} is not a branch of a run: evolve/RUN/NUMBER")
+    return f"refs/heads/{branch}"
+
+
+def _checked_run(run: str) -> str:
+    _ref(f"evolve/{run}/0")
+    return run
+
+
+def _checked_commit(commit: str) -> str:
+    if COMMIT.fullmatch(commit) is None:
+        raise CheckoutError(f"{commit!r:.80} is not the full id of a commit")
+    return commit

@@ -1,0 +1,101 @@
+"""Decides which components a proposal changes: the program's code, one of its prompts, or everything at once."""
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Any
+
+from gepa.core.state import GEPAState
+
+from gepa_client.evolution import Evolve
+from protocol import Candidate
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
+
+ENDLESS = 10**9
+"""Prompts per code step beyond which it does not matter how many."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`prompts_per_code` prompt steps after each code step, times `decay_factor` every `decay_every` iterations."""
+
+    prompts_per_code: int
+    decay_factor: float = 1.0
+    decay_every: int = 1
+
+    def prompts_after_code(self, done: int) -> int:
+        """Prompt steps that follow a code step when so many iterations are done."""
+        wanted = float(self.prompts_per_code)
+        if self.decay_factor != 1.0:
+            for _ in range(done // self.decay_every):  # no power: it need not be the same on another machine
+                wanted *= self.decay_factor
+                if wanted > ENDLESS:
+                    break
+        return round(min(wanted, ENDLESS))
+
+
+class ComponentSelector:
+    """A component selector of GEPA's for programs whose code is a component. The same calls give the same answers.
+
+    Without a `schedule`, code is one of the components that take turns, or with `all_at_once` one of those that are
+    changed together. With one, it decides whether a step is for code, and the prompts take the others in turn or
+    together. `code_until`: the last iteration in which code is changed. `unused`: what a candidate's code does not use.
+
+    Prompts are the program's own texts, and `added_components` where there are any.
+    """
+
+    def __init__(
+        self,
+        evolve: Evolve,
+        unused: Callable[[Candidate], Set[str]],
+        *,
+        schedule: Schedule | None = None,
+        code_until: int | None = None,
+        all_at_once: bool = False,
+    ) -> None:
+        self._evolve = evolve
+        self._unused = unused
+        self._schedule = schedule
+        self._code_until = code_until
+        self._all_at_once = all_at_once
+        self._prompts_since_code: int | None = None  # the first step is for code
+
+    def __call__(
+        self,
+        state: GEPAState[Any, Any],
+        trajectories: list[Any],  # noqa: ARG002 - GEPA's signature
+        subsample_scores: list[float],  # noqa: ARG002 - GEPA's signature
+        candidate_idx: int,
+        candidate: dict[str, str],
+    ) -> list[str]:
+        """The components to change in one task of an iteration; none where nothing may be changed."""
+        names = self._choice(state.i, candidate)
+        if self._all_at_once or len(names) < 2:
+            return names
+        order = state.list_of_named_predictors
+        turns = state.named_predictor_id_to_update_next_for_program_candidate
+        at = next(
+            turn % len(order)
+            for turn in range(turns[candidate_idx], 2 * len(order))
+            if order[turn % len(order)] in names
+        )
+        turns[candidate_idx] = (at + 1) % len(order)
+        return [order[at]]
+
+    def _choice(self, done: int, candidate: Candidate) -> list[str]:
+        """Components among which the step is."""
+        prompts = [] if self._evolve == "code" else self._prompts(candidate)
+        may_change_code = self._evolve != "prompts" and (self._code_until is None or done < self._code_until)
+        code = [GIT_BRANCH] if may_change_code else []
+        if self._schedule is None or not code or not prompts:
+            return [*code, *prompts]
+        since = self._prompts_since_code
+        if since is None or since >= self._schedule.prompts_after_code(done):
+            self._prompts_since_code = 0
+            return code
+        self._prompts_since_code = since + 1
+        return prompts
+
+    def _prompts(self, candidate: Candidate) -> list[str]:
+        unused = self._unused(candidate)
+        own = [name for name in candidate if name not in (GIT_BRANCH, ADDED_COMPONENTS) and name not in unused]
+        return [*own, *([ADDED_COMPONENTS] if set(added_to(candidate)) - unused else [])]

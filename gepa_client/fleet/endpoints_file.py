@@ -1,0 +1,102 @@
+"""Where the endpoints of a fleet are: addresses, and the file that lists them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gepa_client.errors import Refused
+from gepa_client.transport.address import rpc_url
+from gepa_client.transport.error_format import unreadable
+
+POLL_S = 0.25
+"""How often the fleet file is looked at."""
+
+TOKEN_FILE = "token-file"  # noqa: S105 - the name of a setting, not a token
+PROXY_TOKEN_FILE = "proxy-token-file"  # noqa: S105 - the same
+LINE = f"URL [{TOKEN_FILE}=PATH] [{PROXY_TOKEN_FILE}=PATH]"
+
+
+@dataclass(frozen=True)
+class Address:
+    """An endpoint and what proves that we may talk to it.
+
+    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token`, else from
+    `proxy_token_file`: of whoever stands before the server. `allow_insecure`: plain http beyond this machine. `listed`:
+    it comes from a fleet file, and leaves when the file no longer names it.
+    """
+
+    url: str
+    token: str | None = None
+    token_file: Path | str | None = None
+    proxy_token: str | None = None
+    proxy_token_file: Path | str | None = None
+    allow_insecure: bool = False
+    listed: bool = False
+
+    def __repr__(self) -> str:
+        return f"Address({self.url!r})"  # a token must not be read in a traceback
+
+
+def read_roster(path: Path, *, allow_insecure: bool = False) -> list[Address]:
+    """The endpoints a fleet file lists, one a line: `URL [token-file=PATH] [proxy-token-file=PATH]`.
+
+    `#` begins a comment. A relative PATH starts at the file's own folder. An empty file lists none.
+
+    Raises:
+        Refused: the file cannot be read, or a line of it cannot be used; the line is named.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"the fleet file {unreadable(path, error)}") from error
+    return list(_addresses(path, text, allow_insecure))
+
+
+def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]:
+    seen: set[str] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        url, *settings = line.split("#", 1)[0].split() or [""]
+        if not url:
+            continue
+        where = f"the fleet file {path}, line {number}"
+        files: dict[str, Path] = {}
+        for setting in settings:
+            name, _, file = setting.partition("=")
+            if name not in (TOKEN_FILE, PROXY_TOKEN_FILE) or not file or name in files:
+                raise Refused(f"{where}: {setting!r} is not understood; a line is `{LINE}`")
+            files[name] = path.parent / file
+        try:
+            full = rpc_url(url, allow_insecure=allow_insecure)
+        except Refused as error:
+            raise Refused(f"{where}: {error}") from error
+        if full in seen:
+            raise Refused(f"{where}: {url} is listed twice")
+        seen.add(full)
+        yield Address(
+            url,
+            token_file=files.get(TOKEN_FILE),
+            proxy_token_file=files.get(PROXY_TOKEN_FILE),
+            allow_insecure=allow_insecure,
+            listed=True,
+        )
+
+
+async def versions(path: Path) -> AsyncIterator[None]:
+    """Yields at once, and then whenever the file was changed, came or went."""
+    known: tuple[int, ...] | None = None
+    seen = False
+    while True:
+        state = _state(path)
+        if not seen or state != known:
+            known, seen = state, True
+            yield
+        await asyncio.sleep(POLL_S)
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # `read_roster` says what is wrong with it
+    return found.st_ino, found.st_mtime_ns, found.st_size  # one that is replaced twice in a tick is another file

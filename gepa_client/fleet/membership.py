@@ -1,0 +1,353 @@
+"""Which endpoints are of the fleet, which of them are up, and how the others come back."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
+from gepa_client.fleet.compatibility import Wanted, differences, is_doubtful
+from gepa_client.fleet.drain import see_off
+from gepa_client.fleet.endpoint import Endpoint, Rest, asked_pause_s
+from gepa_client.fleet.endpoints_file import Address, read_roster, versions
+from gepa_client.fleet.fleet_events import FleetEvent, FleetEventKind
+from gepa_client.fleet.handshake import meet
+from gepa_client.fleet.outage import Outage
+from gepa_client.fleet.slots import Slots
+from gepa_client.transport.error_format import summary
+from protocol import DiscoverResult
+from protocol.errors import Overloaded, RpcError
+
+PATIENCE_S = 15.0
+"""How long an unreachable endpoint is waited for by those who want it alone, while another one is up."""
+
+PROBE_TIMEOUT_S = 30.0
+"""How long a probe waits for its answer; longer than connecting takes, as a program may have to start first."""
+
+Failure = (RpcError, ClientError)
+
+
+class Members:
+    """The endpoints of a fleet, on one event loop. `slots` are theirs.
+
+    `on_end(error)`: a task of the fleet's own failed, which is a defect.
+    """
+
+    def __init__(
+        self,
+        slots: Slots,
+        *,
+        wanted: Wanted | None,
+        allow_mixed_programs: bool,
+        outage: Outage,
+        on_event: Callable[[FleetEvent], None],
+        on_token: Callable[[str], None],
+        on_end: Callable[[BaseException], None],
+    ) -> None:
+        self.endpoints: list[Endpoint] = []
+        self.leader: DiscoverResult | None = None
+        self.outage = outage
+        self._slots = slots
+        self._wanted = wanted
+        self._allow_mixed_programs = allow_mixed_programs
+        self._on_event = on_event
+        self.on_token = on_token
+        self._on_end = on_end
+        self._allow_insecure = False
+        self._leaving: set[Endpoint] = set()
+        self._missed: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- the beginning and the end -----------------------------------------------------------------------------------
+
+    async def open(self, addresses: Sequence[Address]) -> DiscoverResult:
+        """Contact all at the same time; see `Fleet.open`."""
+        by_url: dict[str, Endpoint] = {}
+        for address in addresses:
+            endpoint = Endpoint.at(address)
+            by_url.setdefault(endpoint.url, endpoint)
+        found = self.endpoints = list(by_url.values())
+        if not found:
+            raise Refused("no endpoint is given: name the address of a server, or a fleet file that lists one")
+        self._allow_insecure = any(address.allow_insecure for address in addresses)
+        met = await meet(
+            found,
+            self._wanted,
+            self._allow_mixed_programs,
+            self.on_token,
+            lambda endpoint, error: self._tell("resting", endpoint, summary(error)),
+        )
+        self.leader = met.leader
+        for endpoint, discovery in met.answered:
+            self._admit(endpoint, discovery, "joined")
+        for endpoint, error in met.silent:
+            self._warn(endpoint, f"is tried again later: {summary(error)}")
+            self._await_first_answer(endpoint, endpoint.next_rest_s())
+        return met.leader
+
+    async def aclose(self) -> None:
+        """End every task of the fleet's own and close every client."""
+        self.outage.suspend()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # their errors went to `on_end` already
+        for endpoint in [*self.endpoints, *self._leaving]:
+            self._slots.stop(endpoint)
+            await endpoint.client.aclose()
+
+    def cut(self, why: str) -> None:
+        """No call is answered any more: those under way are lost, at every endpoint."""
+        for endpoint in [*self.endpoints, *self._leaving]:
+            endpoint.client.cut(why)
+
+    def follow(self, path: Path) -> None:
+        """Take over what the fleet file says, now and whenever it changes."""
+        self._spawn(self._follow(path))
+
+    def find(self, url: str, instance: str | None) -> Endpoint | None:
+        """The endpoint at this address, if the same process still answers there."""
+        for endpoint in self.endpoints:
+            if endpoint.url == url and instance is not None and endpoint.instance == instance:
+                return endpoint
+        return None
+
+    def holding(self, instance: str | None) -> Endpoint | None:
+        """The endpoint whose process has this `instance_id`."""
+        if instance is None:
+            return None
+        return next((each for each in self.endpoints if each.instance == instance and not each.gone), None)
+
+    # --- what calls find out -----------------------------------------------------------------------------------------
+
+    def rest(self, endpoint: Endpoint, rest: Rest, detail: str, *, rests: int, asked_s: float = 0.0) -> None:
+        """Give the endpoint nothing new until it answers a probe; the first probe comes after a growing pause.
+
+        `rests`: the endpoint's when the call was sent. A call from before the last rest tells nothing new, and many
+        calls that fail together are one rest.
+        """
+        self.outage.last_error = detail
+        if not endpoint.left and rests == endpoint.rests:
+            pause_s = endpoint.next_rest_s(asked_s)
+            self._begin_rest(endpoint, rest, pause_s)
+            self._tell("resting", endpoint, detail, pause_s)
+
+    def recheck(self, endpoint: Endpoint, detail: str, *, rests: int) -> None:
+        """Another process seems to answer at the address: let it in at once, if it may."""
+        self.outage.last_error = detail
+        if not endpoint.left and rests == endpoint.rests:
+            self._begin_rest(endpoint, "lost", 0.0)
+            self._tell("resting", endpoint, detail, 0.0)
+
+    def nobody_listens(self, endpoint: Endpoint) -> None:
+        """The connection was refused: whatever process was there has ended, unless it is known to be back."""
+        if not endpoint.up:
+            self._slots.give_up(endpoint)
+
+    def accepted(self) -> None:
+        """A call was taken, whatever became of it: the fleet is not out of order."""
+        if self._slots.up:
+            self.outage.over()
+
+    def waiting_changed(self) -> None:
+        """The first call has begun to wait for a slot, or the last has ended, or an endpoint went up or down."""
+        if self._slots.waiting and not self._slots.up:
+            self.outage.run()
+        else:
+            self.outage.suspend()
+
+    def about_to_wait(self) -> None:
+        """A call finds no endpoint up. Endpoints that are all just busy are no reason to say so."""
+        if not self.endpoints or any(each.rest != "overloaded" for each in self.endpoints):
+            self.outage.tell()
+
+    def about_to_wait_for(self, capability: str, limit_s: float) -> None:
+        """A call finds no endpoint up that can answer it; said once until there is one again.
+
+        Raises:
+            Interrupted: all endpoints have answered, and none has this capability.
+        """
+        if self.endpoints and not any(each.offers(capability) or each.instance is None for each in self.endpoints):
+            raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
+        if self._slots.up and capability not in self._missed:
+            self._missed.add(capability)
+            words = f"no endpoint that offers `{capability}` is left; what needs it waits up to {limit_s:.3g} s"
+            self._on_event(FleetEvent("warning", None, words, limit_s))
+
+    # --- joining -----------------------------------------------------------------------------------------------------
+
+    def _differences(self, discovery: DiscoverResult) -> list[str]:
+        leader = self.leader if self.leader is not None else discovery
+        splits = self._wanted(leader) if self._wanted is not None else ()
+        return differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs)
+
+    def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
+        """Let the endpoint work; whoever waits for an instance that is no longer there is told first."""
+        if endpoint.instance not in (None, discovery.server.instance_id):
+            self._slots.give_up(endpoint)
+        twin = self.holding(discovery.server.instance_id)
+        if kind == "joined" and twin is not None:
+            self._tell("warning", endpoint, f"says it is the same process as {twin.url}; is it given twice?")
+        if self.leader is not None and is_doubtful(self.leader, discovery):
+            doubt = "its program's digest is not the leader's: other code, or settings of its own; scores may differ"
+            self._warn(endpoint, doubt)
+        else:
+            endpoint.said = ""
+        was, away_s = endpoint.rest, time.monotonic() - endpoint.since
+        endpoint.admit(discovery)
+        if was != "overloaded":
+            self.outage.over()
+        self.outage.told_over()
+        self._missed = {capability for capability in self._missed if not endpoint.offers(capability)}
+        self._tell(kind, endpoint, seconds=away_s if kind == "back" else None)
+        self._slots.start(endpoint)
+        self._availability_changed()
+
+    # --- resting and coming back -------------------------------------------------------------------------------------
+
+    def _begin_rest(self, endpoint: Endpoint, rest: Rest, pause_s: float) -> None:
+        now = time.monotonic()
+        endpoint.rest, endpoint.since, endpoint.until = rest, now, now + pause_s
+        endpoint.rests += 1
+        self._slots.stop(endpoint)
+        endpoint.prober = self._spawn(self._bring_back(endpoint))
+        self._availability_changed()
+
+    async def _bring_back(self, endpoint: Endpoint) -> None:
+        """Probe until the endpoint answers as it should."""
+        loop = asyncio.get_running_loop()
+        out_of_reach = endpoint.rest == "lost"
+        late: asyncio.TimerHandle | None = None
+        try:
+            while True:
+                if out_of_reach and late is None:
+                    late = loop.call_later(PATIENCE_S, self._overdue, endpoint)
+                await asyncio.sleep(endpoint.until - time.monotonic())
+                asked_s = 0.0
+                try:
+                    endpoint.read_token(self.on_token)
+                    discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
+                except Failure as error:
+                    self.outage.last_error = f"{endpoint.url}: {summary(error)}"
+                    out_of_reach = out_of_reach or not isinstance(error, Overloaded)
+                    if isinstance(error, ConnectionLost) and error.refused:
+                        self._slots.give_up(endpoint)
+                    elif isinstance(error, Overloaded):
+                        asked_s = asked_pause_s(error)
+                    elif not isinstance(error, ConnectionLost) or endpoint.instance is None:
+                        self._warn(endpoint, f"is tried again later: {summary(error)}")
+                else:
+                    found = self._differences(discovery)
+                    if not found:
+                        self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
+                        return
+                    self._slots.give_up(endpoint)
+                    self._disagrees(endpoint, "; ".join(found))
+                endpoint.until = time.monotonic() + endpoint.next_rest_s(asked_s)
+        finally:
+            if late is not None:
+                late.cancel()
+
+    def _overdue(self, endpoint: Endpoint) -> None:
+        endpoint.overdue = True
+        self._give_up_overdue()
+
+    def _give_up_overdue(self) -> None:
+        if self._slots.up:
+            for endpoint in self.endpoints:
+                if endpoint.overdue and not endpoint.gone:
+                    self._slots.give_up(endpoint)
+
+    def _warn(self, endpoint: Endpoint, words: str) -> None:
+        if endpoint.said != words:
+            endpoint.said = words
+            self._tell("warning", endpoint, words)
+
+    def _disagrees(self, endpoint: Endpoint, words: str) -> None:
+        self.outage.last_error = f"{endpoint.url}: {words}"
+        if endpoint.said != words:
+            endpoint.said = words
+            self._tell("refused", endpoint, words)
+
+    # --- the fleet file ----------------------------------------------------------------------------------------------
+
+    async def _follow(self, path: Path) -> None:
+        async for _ in versions(path):
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            listed = read_roster(path, allow_insecure=self._allow_insecure)
+            fresh = [Endpoint.at(address) for address in listed]
+        except Refused as error:
+            self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
+            return
+        wanted = {_line(endpoint) for endpoint in fresh}
+        for endpoint in [each for each in self.endpoints if each.address.listed]:
+            if _line(endpoint) not in wanted:
+                self._leave(endpoint)
+        here = {endpoint.url for endpoint in self.endpoints}
+        for endpoint in fresh:
+            if endpoint.url not in here:
+                self.endpoints.append(endpoint)
+                self._spawn(self._join(endpoint))
+
+    async def _join(self, endpoint: Endpoint) -> None:
+        await endpoint.client.__aenter__()
+        self._await_first_answer(endpoint, 0.0)
+
+    def _await_first_answer(self, endpoint: Endpoint, pause_s: float) -> None:
+        endpoint.gone = True  # nobody can want it for what it knows
+        self._begin_rest(endpoint, "unreached", pause_s)
+
+    def _leave(self, endpoint: Endpoint) -> None:
+        endpoint.left = True
+        self.endpoints.remove(endpoint)
+        self._leaving.add(endpoint)
+        self._slots.stop(endpoint)
+        self._slots.give_up(endpoint)
+        if endpoint.prober is not None:
+            endpoint.prober.cancel()
+        self._availability_changed()
+        if endpoint.in_flight:
+            self._spawn(see_off(endpoint))
+        self.idle(endpoint)
+
+    def idle(self, endpoint: Endpoint) -> None:
+        """A call ended; an endpoint that left is closed with its last one, and only then told of: nobody needs it."""
+        if endpoint.left and endpoint.in_flight == 0:
+            self._tell("left", endpoint)
+            self._spawn(self._close(endpoint))
+
+    async def _close(self, endpoint: Endpoint) -> None:
+        await endpoint.client.aclose()
+        self._leaving.discard(endpoint)
+
+    def _availability_changed(self) -> None:
+        self._slots.reconsider()
+        self.waiting_changed()
+        if self._slots.up:
+            self._give_up_overdue()
+        elif self._slots.waiting:
+            self.about_to_wait()
+
+    # --- bookkeeping -------------------------------------------------------------------------------------------------
+
+    def _tell(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
+        self._on_event(FleetEvent(kind, endpoint.url, detail, seconds))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_end(error)
+
+
+def _line(endpoint: Endpoint) -> tuple[object, ...]:
+    """What the fleet file says of it: with any of that changed, it is another one."""
+    return endpoint.url, endpoint.address.token_file, endpoint.address.proxy_token_file

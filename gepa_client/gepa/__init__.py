@@ -1,0 +1,1 @@
+"""GEPA's side: the adapter, batch evaluation, reflection and rows."""

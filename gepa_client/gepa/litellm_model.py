@@ -1,0 +1,230 @@
+"""A language model by its litellm name; the only file that knows litellm, and imports it when first called."""
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from gepa_client.gepa.request_pacer import Pace
+from gepa_client.transport.cancel_token import Halt
+
+logger = logging.getLogger(__name__)
+
+TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+HOPELESS_STATUS = frozenset({401, 404})
+UNKNOWN_PROVIDER = "LLM Provider NOT provided"
+CREDENTIALS = ("api_key", "api_base", "base_url")
+"""Arguments of a call that give it a key, or another address that may want none."""
+
+ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
+"""Variables that do the same and that litellm's own look at the environment leaves out; by prefix of the key."""
+LONGEST_PAUSE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A model's answer and what it took; None for what nobody said: a model without a price, an answer without usage.
+
+    `cost_usd`: US dollars. Requests that failed before it are not part of it: nobody says what they cost.
+    """
+
+    text: str
+    cost_usd: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class LiteLLMModel:
+    """A callable that takes a prompt or chat messages and returns text, retrying what may pass.
+
+    `name`: as litellm knows it, such as `openai/gpt-5`. `max_attempts`: requests for one answer, the first included.
+    `pause_s`: the mean wait in seconds after the first failure, doubled after each; a server's `Retry-After` is waited
+    out too, up to 60 s. `per_minute`: requests that may begin in a minute, evenly spaced over all threads, repeats
+    included; None for no limit. `halt`: once it is pulled no further request begins. Everything else goes to
+    `litellm.completion` (`temperature`, `api_base`, `timeout`, ...).
+
+    `total_cost` (USD), `total_tokens_in`, `total_tokens_out` sum what is known; `unpriced_calls` counts answers of a
+    model litellm knows no price of: their cost is missing from the total, not zero.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_attempts: int = 5,
+        pause_s: float = 1.0,
+        per_minute: float | None = None,
+        halt: Halt | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.name = name
+        self.max_attempts = max_attempts
+        self.pause_s = pause_s
+        self.kwargs = kwargs
+        self.total_cost = 0.0
+        self.total_tokens_in = 0
+        self.total_tokens_out = 0
+        self.unpriced_calls = 0
+        self._lock = threading.Lock()
+        self._pace = Pace(per_minute, halt)
+        self._random = random.SystemRandom()  # never the global generator, which GEPA's runs may depend on
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self.name!r})"
+
+    def __call__(self, prompt: str | list[dict[str, Any]]) -> str:
+        """The text of `complete`."""
+        return self.complete(prompt).text
+
+    def complete(self, prompt: str | list[dict[str, Any]]) -> Completion:
+        """The model's answer to a prompt or chat messages, and what it took.
+
+        Raises:
+            Exception: litellm's own error, when it is permanent (a wrong key, an unknown model) or stayed.
+            Interrupted: `halt` was pulled before the request, or before it could be repeated.
+        """
+        litellm = _litellm()
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        answer = self._answer(litellm, messages)
+        choice = answer.choices[0]
+        if choice.finish_reason == "length":
+            logger.warning("%s stopped at its length limit; raise max_tokens for whole answers", self.name)
+        usage = getattr(answer, "usage", None)
+        completion = Completion(
+            text=choice.message.content or "",
+            cost_usd=_price(litellm, answer),
+            input_tokens=getattr(usage, "prompt_tokens", None),
+            output_tokens=getattr(usage, "completion_tokens", None),
+        )
+        self._count(completion)
+        return completion
+
+    def _answer(self, litellm: Any, messages: list[dict[str, Any]]) -> Any:
+        for attempt in range(1, self.max_attempts + 1):
+            self._pace.turn()
+            try:
+                return litellm.completion(
+                    model=self.name,
+                    messages=messages,
+                    **{"drop_params": True, "num_retries": 0, "max_retries": 0, **self.kwargs},
+                )
+            except Exception as error:
+                if attempt == self.max_attempts or not _may_pass(error):
+                    raise
+                pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
+                asked_s = _retry_after(error)
+            self._pace.pause(max(pause_s, asked_s))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _count(self, completion: Completion) -> None:
+        with self._lock:
+            self.total_tokens_in += completion.input_tokens or 0
+            self.total_tokens_out += completion.output_tokens or 0
+            if completion.cost_usd is not None:
+                self.total_cost += completion.cost_usd
+                return
+            self.unpriced_calls += 1
+            first = self.unpriced_calls == 1
+        if first:
+            logger.warning("no price is known for %s: its cost is not counted, and no cost limit can hold", self.name)
+
+
+def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
+    """Why no call to this model can succeed, found without making one; None where nothing is known to be missing.
+
+    `kwargs`: what every call is given. Providers that can find credentials in other ways than a key (a cloud's own
+    configuration, a local server) are left for the first call to judge.
+    """
+    litellm = _litellm()
+    try:
+        litellm.get_llm_provider(
+            name,
+            custom_llm_provider=kwargs.get("custom_llm_provider"),
+            api_base=kwargs.get("api_base") or kwargs.get("base_url"),
+            api_key=kwargs.get("api_key"),
+        )
+    except litellm.BadRequestError:
+        return f"{name}: no provider is known by this name; write it as PROVIDER/MODEL, as in openai/gpt-5"
+    if "custom_llm_provider" in kwargs or any(kwargs.get(key) for key in CREDENTIALS):
+        return None
+    missing = litellm.validate_environment(name)["missing_keys"]
+    if not missing or not all(key.endswith("_API_KEY") for key in missing):
+        return None
+    prefixes = tuple(key.removesuffix("API_KEY") for key in missing)
+    if any(os.environ.get(variable) for variable in ELSEWHERE if variable.startswith(prefixes)):
+        return None
+    return f"{name} needs a key: set {' or '.join(missing)}"
+
+
+def sees(name: str) -> bool | None:
+    """Whether the model takes images; None for a model that litellm does not list."""
+    litellm = _litellm()
+    try:
+        info = litellm.get_model_info(name)
+    except Exception:  # noqa: BLE001 - litellm raises its bare Exception, among others, for a model it does not list
+        return None
+    return bool(info.get("supports_vision"))
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether every further call will end so too: a missing or wrong key, an unknown model or provider."""
+    return (
+        getattr(error, "status_code", None) in HOPELESS_STATUS or UNKNOWN_PROVIDER in str(error) or _never_sent(error)
+    )
+
+
+def _never_sent(error: BaseException | None) -> bool:
+    """Whether openai's client had no credentials; litellm labels that a server error."""
+    import openai  # a dependency of litellm, loaded with it
+
+    while error is not None:
+        if type(error) is openai.OpenAIError:  # the base of its errors: what is raised before anything is sent
+            return True
+        error = error.__context__
+    return False
+
+
+def _litellm() -> Any:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import fetches prices over the network
+    import litellm
+
+    litellm.suppress_debug_info = True  # else it prints advice to stdout, where a child writes its events
+    return litellm
+
+
+def _price(litellm: Any, completion: Any) -> float | None:
+    """USD, or None for a model without a price; litellm raises or answers 0 alike for those it does not know."""
+    try:
+        cost = litellm.completion_cost(completion_response=completion)
+    except Exception:  # noqa: BLE001 - litellm raises many kinds, its bare Exception among them, for an unknown model
+        return None
+    return float(cost) if cost else None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same request may succeed later: rate limits, server errors, time-outs and lost connections."""
+    if is_hopeless(error):
+        return False
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return status in TRANSIENT_STATUS or status >= 500
+    return isinstance(error, ConnectionError | TimeoutError)
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds the server asks us to wait, at most `LONGEST_PAUSE_S`; 0.0 where it does not, or in no known way."""
+    told = getattr(getattr(error, "response", None), "headers", None)
+    asked = (getattr(error, "litellm_response_headers", None) or told or {}).get("retry-after", "")
+    try:
+        seconds = float(asked)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except ValueError:
+            return 0.0
+    return min(seconds, LONGEST_PAUSE_S) if seconds > 0 else 0.0

@@ -1,0 +1,127 @@
+"""What a run begins with, recorded so that it can go on, or be told again, where its files and servers are gone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.rows import AnyRow, HeldRow, Row, load_rows
+from gepa_client.journal.entries import START
+from gepa_client.journal.journal import Journal, Slot
+from gepa_client.journal.requests import digest_of, other_request
+from gepa_client.run import splits as rows_of
+from gepa_client.run.config import RunConfig
+from gepa_client.run.paths import is_file
+from gepa_client.run.splits import Splits
+from protocol import Candidate, DatasetInfo, DiscoverResult
+
+NAMES = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What GEPA starts from.
+
+    `seed_candidate`: as it was recorded. `data`: per split what tells its rows from others, for the run's identity.
+    `missing`: files that are gone.
+    """
+
+    discovery: DiscoverResult
+    seed_candidate: Candidate
+    splits: Splits
+    data: dict[str, Any]
+    missing: list[str]
+
+
+def recorded(journal: Journal) -> Beginning | None:
+    """What the record says; None where nothing was recorded yet."""
+    slots = _slots(journal.line(START))
+    return _from_record([slot.answer for slot in slots], {}) if all(slot.recorded for slot in slots) else None
+
+
+def begin(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> Beginning:
+    """Fetch the rows that the settings name and record them with what the server says of itself."""
+    discovery = adapter.discovery
+    held = {name: info.size for name, info in discovery.datasets.items()}
+    splits = adapter.wait_for(rows_of.find(config, held, adapter.held_rows))
+    val = None if splits.val is splits.train else splits.val
+    wire = [
+        None if loader is None else [_written(row) for row in loader.rows]
+        for loader in (splits.train, val, splits.test)
+    ]
+    line = journal.line(START)
+    slots = _slots(line)
+    answers = [discovery.model_dump(mode="json", exclude_none=True), *wire]
+    fresh = [(slot, answer) for slot, answer in zip(slots, answers, strict=True) if not slot.recorded]
+    written = iter(line.record(*fresh))
+    line.settle()
+    seen = [slot.answer if slot.recorded else next(written) for slot in slots]  # as a replay sees it, secrets replaced
+    return replace(_from_record(seen, _data(config, discovery.datasets, _digest_of_rows(splits))), discovery=discovery)
+
+
+def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning, recorded_data: Mapping[str, Any]) -> Beginning:
+    """The recorded rows with what the server says today; `data` tells what the settings name today."""
+    missing: list[str] = []
+
+    def digest(name: str, source: str) -> str:
+        if not Path(source).exists():
+            missing.append(source)
+            was = recorded_data.get(name)
+            return was if isinstance(was, str) else _digest_of_rows(before.splits)(name, source)
+        return _digest(load_rows(source))
+
+    data = _data(config, adapter.discovery.datasets, digest)
+    return replace(before, discovery=adapter.discovery, data=data, missing=missing)
+
+
+def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> Beginning:
+    discovery = DiscoverResult.model_validate(answers[0])
+    train, val, test = (_rows(answer) for answer in answers[1:])
+    if train is None:
+        raise ValueError("a run has training rows")
+    return Beginning(
+        discovery, dict(discovery.program.seed_candidate), rows_of.loaders(train, val, test), data, missing=[]
+    )
+
+
+def _slots(line: Journal) -> list[Slot]:
+    about = ["what the server says of itself", *(f"{name} rows" for name in NAMES)]
+    return line.ask([other_request("begin", words) for words in about])
+
+
+def _data(config: RunConfig, held: Mapping[str, DatasetInfo], file_digest: Callable[[str, str], str]) -> dict[str, Any]:
+    sources = rows_of.sources(config, {name: info.size for name, info in held.items()})
+    found: dict[str, Any] = {}
+    for name, source in sources.items():
+        if source is None:
+            continue
+        found[name] = file_digest(name, source) if is_file(source) or source not in held else held[source].digest
+    return found
+
+
+def _digest_of_rows(splits: Splits) -> Callable[[str, str], str]:
+    loaders = {"train": splits.train, "val": splits.val, "test": splits.test}
+
+    def digest(name: str, _source: str) -> str:
+        loader = loaders[name]
+        return _digest(loader.rows if loader is not None else [])
+
+    return digest
+
+
+def _digest(rows: "list[AnyRow] | list[Row]") -> str:
+    return digest_of([row.digest for row in rows])
+
+
+def _written(row: AnyRow) -> dict[str, Any]:
+    return row.wire if isinstance(row, Row) else {**row.wire, "data": row.data}
+
+
+def _rows(written: Any) -> list[AnyRow] | None:
+    if written is None:
+        return None
+    return [
+        HeldRow(row["id"], row["split"], row.get("data")) if "split" in row else Row(row["id"], row["data"])
+        for row in written
+    ]

@@ -1,0 +1,181 @@
+"""What ends or pauses a run besides GEPA's own stoppers: money, time, files, failures. A replay reads none of them."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evolverpc_common.printed_commands import command
+from gepa_client.errors import Interrupted
+from gepa_client.evolution import Evolve
+from gepa_client.gepa.batch_evaluator import ExampleDone
+from gepa_client.journal.entries import COMPLETION
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.usage import Spend
+from gepa_client.run.config import RunConfig
+from gepa_client.run.counters import Counters
+from gepa_client.run.strategies import external_stops
+from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.error_format import plain_error
+
+FAILURE_WINDOW = 50
+"""Examples that `failure_stop` looks at: the last so many."""
+
+FAILURE_SHARE = 0.5
+"""The share of them that may fail where nobody says another."""
+
+Reason = Callable[[], str | None]
+"""Why the run is over, None while it is not."""
+
+
+class BetweenIterations:
+    """A GEPA stopper for what GEPA's state does not contain; its decision is recorded, and replays read the record.
+
+    `reason`: why it ended the search, None until it does.
+    """
+
+    def __init__(self, journal: Journal, reasons: list[Reason]) -> None:
+        self._journal = journal
+        self._reasons = reasons
+        self.reason: str | None = None
+
+    def __call__(self, _state: Any) -> bool:
+        """Whether the search is over."""
+        recorded = self._journal.recorded_stop()
+        if recorded is not None:
+            if recorded.gracefully:
+                self.reason = recorded.interrupted.reason
+                return True
+            raise recorded.interrupted
+        if self._journal.replaying:
+            return False
+        for reason in self._reasons:
+            if (why := reason()) is not None:
+                self._journal.stop(Interrupted("completed", why), gracefully=True)
+                self.reason = why
+                return True
+        return False
+
+
+def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> list[Reason]:
+    """What the settings say is to be looked at between iterations."""
+    reasons: list[Reason] = []
+    for stop in external_stops(config):
+        if isinstance(stop.value, str):
+            path = Path(stop.value)
+            reasons.append(lambda path=path: f"stop_callbacks file:{path}: the file exists" if path.exists() else None)  # type: ignore[misc]
+        else:
+            seconds = stop.value
+            reasons.append(
+                lambda seconds=seconds: (  # type: ignore[misc]
+                    f"stop_callbacks timeout:{seconds:g} is reached" if counters.active_seconds > seconds else None
+                )
+            )
+    limit = config.max_reflection_cost
+    if limit is not None:
+        reasons.append(
+            lambda: (
+                f"max_reflection_cost of ${limit:g} is reached: ${spend[COMPLETION].cost_usd:.4f} spent"
+                if spend[COMPLETION].cost_usd >= limit
+                else None
+            )
+        )
+    return reasons
+
+
+class BetweenExamples:
+    """Stops a run as soon as its money or its time is spent: what is in flight ends, nothing new begins.
+
+    It looks from when the run goes live on: what is recorded is told again however much was spent. `on_spent`: the
+    money is, and what is in flight may wait for more of it.
+    """
+
+    def __init__(
+        self, config: RunConfig, journal: Journal, counters: Counters, on_spent: Callable[[], None] = lambda: None
+    ) -> None:
+        self._journal = journal
+        self._counters = counters
+        self._on_spent = on_spent
+        self._capped: str | None = None
+        self._live = False
+        self._max_cost_usd = config.max_cost_usd
+        self._max_seconds = config.max_seconds
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        self._journal.when_live(self._begin)
+        return self
+
+    def capped(self, reason: str) -> None:
+        """Whoever pays for the models says that the money is spent; from any thread."""
+        self._capped = reason
+        if self._live:
+            self._look()
+
+    def _begin(self) -> None:
+        self._live = True
+        if self._max_cost_usd is not None:
+            self._journal.spend.watch(self._look)
+        self._look()
+        if self._max_seconds is not None:
+            reason = Interrupted("completed", f"max_seconds of {self._max_seconds:g} is reached")
+            left = self._max_seconds - self._counters.active_seconds
+            if left <= 0:
+                self._journal.halt.pull(reason)
+                return
+            self._timer = threading.Timer(left, self._journal.halt.pull, [reason])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        spent = self._journal.spend.cost_usd
+        reason = self._capped
+        if self._max_cost_usd is not None and spent >= self._max_cost_usd:
+            reason = f"max_cost_usd of ${self._max_cost_usd:g} is reached: ${spent:.4f} spent"
+        if reason is not None:
+            self._journal.halt.pull(Interrupted("completed", reason))
+            self._on_spent()
+
+
+class FailureStop:
+    """Pauses a run whose program fails on more than a share of its last examples, with the first of those failures.
+
+    `store`: of the run, None for the default one. `share`: None if none was given; it then depends on what evolves, as
+    a change of code may mend the program.
+    """
+
+    def __init__(self, run_id: str, store: str | None, share: float | None, halt: Halt) -> None:
+        self._resume = command("resume", run_id, "--failure-stop", "1", store=store)
+        self._share = FAILURE_SHARE if share is None else share
+        self._is_given = share is not None
+        self._halt = halt
+        self._last: deque[dict[str, Any] | None] = deque(maxlen=FAILURE_WINDOW)
+
+    def begin(self, evolve: Evolve) -> None:
+        """It is known what evolves; no example was run before."""
+        if evolve != "prompts" and not self._is_given:
+            self._share = 1.0
+
+    def done(self, example: ExampleDone) -> None:
+        """An example has its result."""
+        failed = example.status in ("program_error", "timeout")
+        told = {"id": example.id, "status": example.status, **(example.error or {})}
+        self._last.append(told if failed else None)
+        failures = [failure for failure in self._last if failure is not None]
+        if len(self._last) == FAILURE_WINDOW and len(failures) > self._share * FAILURE_WINDOW:
+            self._halt.pull(
+                Interrupted(
+                    "paused",
+                    f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
+                    f"--failure-stop {self._share:g} allows (to go on all the same: "
+                    f"`{self._resume}`); the first: {plain_error(failures[0])}",
+                )
+            )

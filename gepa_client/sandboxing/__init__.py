@@ -1,0 +1,1 @@
+"""A run whose servers live in sandboxes."""

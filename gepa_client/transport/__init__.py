@@ -1,0 +1,1 @@
+"""One endpoint: HTTP requests, responses, limits and addresses."""

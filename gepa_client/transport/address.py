@@ -1,0 +1,137 @@
+"""Where a server is and what proves that we may talk to it: URL and token, checked before anything is sent."""
+
+import ipaddress
+import os
+from pathlib import Path
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+
+from gepa_client.errors import Refused
+from gepa_client.transport.error_format import unreadable
+
+TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105 - the name of the variable, not a token
+RPC_PATH = "/rpc"
+
+SOCKET_SCHEME = "http+unix"
+"""Of a server that listens on a socket of this machine's file system: `http+unix://%2Frun%2Fserver`."""
+
+LONGEST_SOCKET_PATH = 107
+"""Bytes of a socket's path that the kernel takes (`sun_path`)."""
+
+
+def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
+    """The address to post to; `url` may be given with or without `/rpc`.
+
+    Raises:
+        Refused: not http(s) nor a socket's path, credentials or a query in it, or plain http beyond this machine.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == SOCKET_SCHEME:
+        return _socket_url(url, parts)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        hint = f"; did you mean http://{url}?" if "://" not in url and urlsplit(f"http://{url}").hostname else ""
+        raise Refused(f"{url!r} is not an http or https address{hint}")
+    if parts.username is not None or parts.password is not None:
+        raise Refused(f"credentials do not belong in a URL; set {TOKEN_VARIABLE} or give a token file")
+    _without_query(parts)
+    if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname):
+        raise Refused(
+            f"plain http to {parts.hostname} would send the token and the data in clear; use https, or --allow-insecure"
+        )
+    return urlunsplit((parts.scheme, parts.netloc, _rpc_path(parts), "", ""))
+
+
+def socket_of(url: str) -> str | None:
+    """The path of the socket that an address from `rpc_url` means; None where it means a host."""
+    parts = urlsplit(url)
+    return unquote(parts.netloc) if parts.scheme == SOCKET_SCHEME else None
+
+
+def http_url(url: str) -> str:
+    """The URL that is asked for at an address from `rpc_url`; a socket needs a connector of its own besides."""
+    parts = urlsplit(url)
+    return urlunsplit(("http", "localhost", parts.path, "", "")) if parts.scheme == SOCKET_SCHEME else url
+
+
+def _socket_url(url: str, parts: SplitResult) -> str:
+    """The address with its path written in one way, however it was given."""
+    path = unquote(parts.netloc)
+    if not path.startswith("/") or "\0" in path:
+        raise Refused(f"{url!r} names no socket: write its full path with %2F for /, as in http+unix://%2Frun%2Fserver")
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        raise Refused(f"the path of the socket {path} is longer than {LONGEST_SOCKET_PATH} bytes, which no socket's is")
+    _without_query(parts)
+    return urlunsplit((SOCKET_SCHEME, quote(path, safe=""), _rpc_path(parts), "", ""))
+
+
+def _without_query(parts: SplitResult) -> None:
+    if parts.query or parts.fragment:
+        raise Refused("the address of a server has no query and no fragment")
+
+
+def _rpc_path(parts: SplitResult) -> str:
+    path = parts.path.rstrip("/")
+    return path if path.endswith(RPC_PATH) else path + RPC_PATH
+
+
+def is_loopback(host: str) -> bool:
+    """Whether packets to this host never leave this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_token(token: str | None = None, token_file: Path | str | None = None) -> str | None:
+    """The token as given, else from the file, else from the environment; None where there is none.
+
+    Raises:
+        Refused: the file cannot be read, a token is empty, or it holds what no HTTP header may carry.
+    """
+    if token is not None:
+        return _usable(token, "the token given")
+    if token_file is not None:
+        try:
+            return _usable(Path(token_file).read_text(encoding="utf-8"), f"the token file {token_file}")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"the token file {unreadable(token_file, error)}") from error
+    in_environment = os.environ.get(TOKEN_VARIABLE, "")
+    # an empty variable is how a shell says that there is none
+    return _usable(in_environment, TOKEN_VARIABLE) if in_environment.strip() else None
+
+
+def find_proxy_token(token: str | None = None, token_file: Path | str | None = None) -> str | None:
+    """The token of whoever stands before a server, as given, else from the file; None where there is none.
+
+    Raises:
+        Refused: as `find_token`.
+    """
+    return None if token is None and token_file is None else find_token(token, token_file)
+
+
+def refused(token: str | None = None, token_file: Path | str | None = None, *, proxied: bool = False) -> str:
+    """What to do when a server accepts no call with the token that `find_token` finds for the same arguments.
+
+    `proxied`: somebody stands before it who has a token of his own.
+    """
+    if token is not None:
+        source = "that was given"
+    elif token_file is not None:
+        source = f"from {token_file}"
+    elif os.environ.get(TOKEN_VARIABLE, "").strip():
+        source = f"from {TOKEN_VARIABLE}"
+    else:
+        return f"no token was given: use --token-file FILE (gepa-server printed its path) or {TOKEN_VARIABLE}"
+    if proxied:
+        return f"the server refused the token {source}, or whoever stands before it the proxy's: one of them is old"
+    return f"the server refused the token {source}; is it from an older start of the server?"
+
+
+def _usable(token: str, source: str) -> str:
+    token = token.strip()
+    if not token:
+        raise Refused(f"{source} is empty")
+    if not token.isascii() or not token.isprintable():
+        raise Refused(f"{source} holds characters that no HTTP header may carry")
+    return token

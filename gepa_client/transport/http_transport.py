@@ -1,0 +1,159 @@
+"""One HTTP request and its answer, bounded in time and size: where the calls of the product meet aiohttp's client."""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from gepa_client.errors import AnswerTooLarge, ConnectionLost, Refused
+from gepa_client.transport.address import RPC_PATH, http_url, socket_of
+from gepa_client.transport.error_format import summary
+from gepa_client.transport.responses import Exchange
+
+CONNECT_TIMEOUT_S = 10.0
+
+NOBODY = (errno.ECONNREFUSED, errno.ENOENT)
+
+REFUSED = "connection refused. Is a server running, on this port?"
+
+NO_LISTENER = "nobody listens on this socket. Is a server running?"
+
+PROXIED_TOKEN = "X-Gepa-Token"  # noqa: S105 - the name of a header, not a token
+"""Carries the server's token where whoever stands before it wants `Authorization` for itself."""
+
+KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
+
+
+def unconnected(url: str, error: Exception) -> str:
+    """Why there is no connection to `url`, as a sentence."""
+    where = f"cannot connect to {url.removesuffix(RPC_PATH)}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"{where}: no such host"
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return f"{where}: no connection within {CONNECT_TIMEOUT_S:g} s"
+    if _refused(error):
+        return f"{where}: {REFUSED if socket_of(url) is None else NO_LISTENER}"
+    return f"{where}: {error.os_error.strerror or error.os_error}"
+
+
+def connector(url: str, **options: Any) -> aiohttp.BaseConnector:
+    """What connects to an address from `rpc_url`, without a limit of its own; `options` as aiohttp takes them."""
+    path = socket_of(url)
+    if path is None:
+        return aiohttp.TCPConnector(limit=0, **options)
+    return aiohttp.UnixConnector(path, limit=0, **options)
+
+
+def _refused(error: Exception) -> bool:
+    """Whether nobody listens; the file of a socket may go with whoever made it, or stay behind."""
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in NOBODY
+
+
+def token_headers(token: str | None, proxy_token: str | None = None) -> dict[str, str]:
+    """What proves that we may talk to a server, and to whoever stands before it."""
+    if proxy_token is None:
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+    return {"Authorization": f"Bearer {proxy_token}"} | ({} if token is None else {PROXIED_TOKEN: token})
+
+
+class Poster:
+    """Posts bodies to one address over one HTTP session; requests may overlap. `open` and `close` it."""
+
+    def __init__(self, url: str, token: str | None, proxy_token: str | None, max_response_bytes: int) -> None:
+        self._url = url
+        self._bound = max_response_bytes
+        self._headers = {"Content-Type": "application/json"}
+        self._session: aiohttp.ClientSession | None = None
+        self._under_way: set[asyncio.Timeout] = set()
+        self._cut: str | None = None
+        self.use_token(token, proxy_token)
+
+    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
+        """Send these from now on; False where they are what was sent already."""
+        before = self._headers
+        self._headers = {"Content-Type": "application/json"} | token_headers(token, proxy_token)
+        return self._headers != before
+
+    def cut(self, why: str) -> None:
+        """End every request under way as a connection that is lost; further ones are refused in the same way."""
+        self._cut = why
+        for request in self._under_way:
+            request.reschedule(asyncio.get_running_loop().time())
+
+    def open(self) -> None:
+        """Open the session, inside the event loop that uses it; safe to call twice."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=connector(self._url, keepalive_timeout=KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+
+    async def close(self) -> None:
+        """Close the session; safe to call twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def post(self, body: bytes, timeout_s: float) -> Exchange:
+        """Send one request; its answer, whatever it is.
+
+        Raises:
+            ConnectionLost: no answer, or none in time. AnswerTooLarge: one larger than accepted.
+            Refused: the client is not open, or the peer's certificate is not trusted.
+        """
+        if self._cut is not None:
+            raise ConnectionLost(self._cut, sent=False, refused=True)
+        if self._session is None:
+            raise Refused("the client is not open: use `async with RpcClient(...)`")
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        try:
+            async with (
+                self._until_cut(),
+                self._session.post(
+                    http_url(self._url), data=body, headers=self._headers, timeout=timeout, allow_redirects=False
+                ) as response,
+            ):
+                return Exchange(
+                    status=response.status,
+                    retry_after=response.headers.get("Retry-After", ""),
+                    body=await self._bounded_body(response),
+                )
+        except aiohttp.ClientSSLError as error:
+            raise Refused(f"no trusted connection to {self._url}: {error}") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectionLost(unconnected(self._url, error), sent=False, refused=_refused(error)) from error
+        except TimeoutError as error:
+            if self._cut is not None:
+                raise ConnectionLost(self._cut, refused=True) from error
+            raise ConnectionLost(f"no answer from {self._url} within {timeout_s:.3g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error
+
+    @contextlib.asynccontextmanager
+    async def _until_cut(self) -> AsyncIterator[None]:
+        """Raises `TimeoutError` where `cut` comes before the end."""
+        async with asyncio.timeout(None) as request:
+            self._under_way.add(request)
+            try:
+                yield
+            finally:
+                self._under_way.discard(request)
+
+    async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
+        bound = self._bound
+        if response.content_length is not None and response.content_length > bound:
+            response.close()
+            raise AnswerTooLarge(response.content_length, bound)
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > bound:
+                response.close()
+                raise AnswerTooLarge(size, bound)
+            chunks.append(chunk)
+        return b"".join(chunks)

@@ -1,0 +1,374 @@
+"""Calls to one server: a deadline for every call, typed errors, finished work collected and not repeated."""
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
+from gepa_client.transport.address import find_proxy_token, find_token, refused, rpc_url
+from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, Poster
+from gepa_client.transport.response_limits import bounded
+from gepa_client.transport.responses import checked, is_pending, result_of
+from protocol import (
+    CURRENT_VERSION,
+    METHODS,
+    ApplyMutationResult,
+    CancelResult,
+    Candidate,
+    DiscoverResult,
+    EvaluateResult,
+    FinalizeResult,
+    ImportCommitsResult,
+    JsonValue,
+    ListExamplesResult,
+    MakeReflectiveDatasetResult,
+    OutlineCodeResult,
+    Pending,
+    Progress,
+    ProposeNewTextsResult,
+    ScoreResult,
+)
+from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
+
+RESENDS = 3
+FIRST_PAUSE_S = 0.1
+CANCEL_TIMEOUT_S = 2.0
+ANSWER_GRACE_S = 15.0
+"""Seconds beyond `wait_s` that a server may take to write `pending` before the connection counts as lost."""
+
+LONG_SILENCE_S = 5.0
+"""Seconds without an answer after which a connection was not cut by an accident of the moment."""
+
+WATCHED_S = 1.0
+"""Seconds between two looks at a call whose progress somebody watches."""
+
+
+class RpcClient:
+    """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
+
+    `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
+    `proxy_token`, else from `proxy_token_file`: of whoever stands before the server and wants `Authorization` alone.
+    `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
+    call before the server answers `pending` (capability `async`), which the client then follows up by itself.
+    `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
+    `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
+    is not tried again here, as one that is lost is.
+    `token_later`: the caller looks for the token and gives it by `use_token`, before any call.
+
+    Raises:
+        Refused: the address or the token cannot be used; see `gepa_client.transport.address`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: Path | str | None = None,
+        proxy_token: str | None = None,
+        proxy_token_file: Path | str | None = None,
+        timeout_s: float = 60.0,
+        wait_s: float = 20.0,
+        allow_insecure: bool = False,
+        max_response_bytes: int = 64 * 2**20,
+        elsewhere: bool = False,
+        token_later: bool = False,
+    ) -> None:
+        self.url = rpc_url(url, allow_insecure=allow_insecure)
+        self.timeout_s = timeout_s
+        self.wait_s = wait_s
+        self.discovery: DiscoverResult | None = None
+        self._poster = Poster(
+            self.url,
+            None if token_later else find_token(token, token_file),
+            None if token_later else find_proxy_token(proxy_token, proxy_token_file),
+            max_response_bytes,
+        )
+        self._when_refused = refused(token, token_file, proxied=(proxy_token or proxy_token_file) is not None)
+        self._elsewhere = elsewhere
+        self._ids = itertools.count(1)
+        self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
+
+    def __repr__(self) -> str:
+        return f"RpcClient({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        self._poster.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the session; safe to call twice."""
+        await self._poster.close()
+
+    def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
+        """Send these from now on; True when they are others than before."""
+        return self._poster.use_token(token, proxy_token)
+
+    def cut(self, why: str) -> None:
+        """The server is gone for good: every call under way is lost now, and a further one is refused."""
+        self._poster.cut(why)
+
+    def offers(self, capability: str) -> bool:
+        """Whether the last `discover` named this capability; False before the first."""
+        return self.discovery is not None and capability in self.discovery.capabilities
+
+    @property
+    def instance_id(self) -> str | None:
+        """The server process that answered the last `discover`."""
+        return self.discovery.server.instance_id if self.discovery is not None else None
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        call_id: str | None = None,
+        wait_s: float | None = None,
+        group: str | None = None,
+        timeout_s: float | None = None,
+        resends: int = RESENDS,
+        told: Callable[[Progress], None] | None = None,
+    ) -> JsonValue:
+        """Make one call and return its result, unvalidated.
+
+        A lost connection is tried again where that can do no harm: the method is idempotent, the request never left,
+        or a `call_id` lets the server answer what it already knows. `pending` answers are followed until the deadline.
+        `resends` at most. `told` is called with how far the call is, about once a second while it is `pending`.
+        Cancelling the coroutine cancels the call on the server, where it can.
+
+        Raises:
+            RpcError: the server's own error. ConnectionLost, BadResponse, Refused: see `gepa_client.errors`.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        if wait_s is None and call_id is not None and self.offers("async"):
+            wait_s = self.wait_s if told is None else WATCHED_S
+        meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
+        instance = self.instance_id if call_id is not None else None
+        try:
+            asked = time.monotonic()
+            answer = await self._until_answered(method, dict(params or {}), meta, deadline, instance, resends)
+            while call_id is not None and method in METHODS and method != "get_result" and is_pending(answer):
+                if time.monotonic() >= deadline:
+                    raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
+                if time.monotonic() - asked < FIRST_PAUSE_S:
+                    await asyncio.sleep(FIRST_PAUSE_S)  # a server that does not wait must not be asked without end
+                if told is not None:
+                    told(checked(Pending, answer).pending.progress)
+                asked = time.monotonic()
+                patience = self.wait_s if told is None else WATCHED_S
+                collect = {"call_id": call_id, "wait_s": min(patience, max(deadline - time.monotonic(), 0.0))}
+                answer = await self._until_answered("get_result", collect, {}, deadline, instance, resends)
+        except asyncio.CancelledError:
+            if call_id is not None and self.offers("cancel"):
+                await self._cancel_quietly(call_id)
+            raise
+        return answer
+
+    async def _until_answered(
+        self,
+        method: str,
+        params: dict[str, Any],
+        meta: dict[str, Any],
+        deadline: float,
+        instance: str | None,
+        resends: int,
+    ) -> JsonValue:
+        """Send the request, again where the outcome is unknown and a repetition is harmless.
+
+        `instance`: the process that the call began with and that alone knows its `call_id`, None where it has none.
+        """
+        known = METHODS.get(method)
+        harmless = meta.get("call_id") is not None or (known is not None and known.idempotent)
+        sent = False
+        for resend in itertools.count():
+            asked = time.monotonic()
+            try:
+                return await self._post(method, params, meta, deadline)
+            except ConnectionLost as lost:
+                hopeless = lost.refused or time.monotonic() - asked > LONG_SILENCE_S
+                sent = lost.sent = sent or lost.sent  # of all that were sent: one of them may have run
+                pause = FIRST_PAUSE_S * 2**resend * self._random.uniform(0.5, 1.5)
+                if (
+                    resend >= resends
+                    or time.monotonic() + pause >= deadline
+                    or (sent and not harmless)
+                    or (hopeless and self._elsewhere)
+                ):
+                    raise
+                await asyncio.sleep(pause)
+                if instance is not None and sent:
+                    await self._check_instance(instance)
+        raise AssertionError("unreachable")
+
+    async def _check_instance(self, instance: str) -> None:
+        """Make sure the process that knows our `call_id` still answers; silence gets the benefit of the doubt."""
+        if self.instance_id == instance:  # otherwise another call found out already
+            with contextlib.suppress(ConnectionLost, Overloaded):
+                await self._discover_once()
+        if self.instance_id != instance:
+            raise InstanceChanged(f"the server was replaced: instance {instance} is gone")
+
+    async def _cancel_quietly(self, call_id: str) -> None:
+        with contextlib.suppress(ClientError, RpcError):
+            await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
+
+    async def _post(self, method: str, params: dict[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise ConnectionLost(f"{method} was not answered by its deadline")
+        wait_s = meta.get("wait_s") if method != "get_result" else params.get("wait_s")
+        timeout_s = remaining if wait_s is None else min(remaining, wait_s + ANSWER_GRACE_S)
+        if wait_s is not None and wait_s > remaining and method != "get_result":
+            meta = meta | {"wait_s": remaining}
+        said = {key: value for key, value in meta.items() if value is not None}
+        request_id = next(self._ids)
+        request = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "method": method,
+            "params": {"_meta": {"protocol_version": CURRENT_VERSION, **said}, **params},
+        }
+        try:
+            body = orjson.dumps(request)
+        except TypeError as error:
+            raise Refused(f"the params of {method} cannot be written as JSON: {error}") from error
+        exchange = await self._poster.post(body, timeout_s)
+        try:
+            return result_of(exchange, request_id)
+        except Unauthorized as error:
+            if error.details:  # not the token: a foreign Host or Origin
+                raise
+            raise Unauthorized(self._when_refused) from error
+
+    # --- typed calls -----------------------------------------------------------------------------------------------
+
+    async def discover(self, *, timeout_s: float | None = None, resends: int = RESENDS) -> DiscoverResult:
+        """Describe server and program; the answer is kept in `discovery`.
+
+        Raises:
+            VersionNotSupported: the server speaks none of the versions this client speaks.
+        """
+        return self._keep(await self.call("discover", timeout_s=timeout_s, resends=resends))
+
+    async def _discover_once(self) -> DiscoverResult:
+        return self._keep(await self._post("discover", {}, {}, time.monotonic() + CONNECT_TIMEOUT_S))
+
+    def _keep(self, answer: JsonValue) -> DiscoverResult:
+        discovery = checked(DiscoverResult, answer)
+        if CURRENT_VERSION not in discovery.protocol_versions:
+            raise VersionNotSupported(supported=discovery.protocol_versions, requested=CURRENT_VERSION)
+        self.discovery = discovery
+        return discovery
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Mapping[str, Any]],
+        *,
+        capture_traces: bool = False,
+        items: Sequence[Mapping[str, Any]] | None = None,
+        call_id: str | None = None,
+        group: str | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate examples given as they go over the wire; the result as JSON, checked, one entry per example.
+
+        `items`: as `EvaluateParams.items`, for a server with capability `batch_evaluate`.
+        A result that nests too deep, or whose score is too large, is a failure of its example; see `extremes`.
+        """
+        params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
+        if items is not None:
+            params["items"] = list(items)
+        answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
+        given = len(checked(EvaluateResult, answer).results)
+        if given != len(batch):
+            raise BadResponse(f"evaluate answered {given} results for {len(batch)} examples")
+        return {**answer, "results": bounded(answer["results"])}
+
+    async def make_reflective_dataset(
+        self,
+        params: Mapping[str, Any],
+        *,
+        call_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> MakeReflectiveDatasetResult:
+        """Turn traced results into records; `params` as `MakeReflectiveDatasetParams`."""
+        answer = await self.call("make_reflective_dataset", params, call_id=call_id, timeout_s=timeout_s)
+        return checked(MakeReflectiveDatasetResult, answer)
+
+    async def score(
+        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Score outputs that another server made; `params` as `ScoreParams`, the result as that of `evaluate`."""
+        answer = await self.call("score", params, call_id=call_id, timeout_s=timeout_s)
+        given, wanted = len(checked(ScoreResult, answer).results), len(params["batch"])
+        if given != wanted:
+            raise BadResponse(f"score answered {given} results for {wanted} examples")
+        return {**answer, "results": bounded(answer["results"])}
+
+    async def propose_new_texts(
+        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> dict[str, str]:
+        """The program's own proposals; `params` as `ProposeNewTextsParams`."""
+        answer = await self.call("propose_new_texts", params, call_id=call_id, timeout_s=timeout_s)
+        return checked(ProposeNewTextsResult, answer).texts
+
+    async def apply_mutation(
+        self,
+        params: Mapping[str, Any],
+        *,
+        call_id: str | None = None,
+        timeout_s: float | None = None,
+        told: Callable[[Progress], None] | None = None,
+    ) -> ApplyMutationResult:
+        """Have a candidate's code or texts changed; `params` as `ApplyMutationParams`, `told` as in `call`."""
+        answer = await self.call("apply_mutation", params, call_id=call_id, timeout_s=timeout_s, told=told)
+        return checked(ApplyMutationResult, answer)
+
+    async def outline_code(
+        self, candidate: Candidate, *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> str:
+        """What a model should know of a candidate's code."""
+        answer = await self.call("outline_code", {"candidate": candidate}, call_id=call_id, timeout_s=timeout_s)
+        return checked(OutlineCodeResult, answer).outline
+
+    async def import_commits(self, bundles: Sequence[str], *, timeout_s: float | None = None) -> ImportCommitsResult:
+        """Have the server take over commits made elsewhere: git bundles in base64, parents before children."""
+        return checked(
+            ImportCommitsResult, await self.call("import_commits", {"bundles": list(bundles)}, timeout_s=timeout_s)
+        )
+
+    async def list_examples(self, split: str, *, offset: int = 0, limit: int = 1000) -> ListExamplesResult:
+        """One page of a split the server holds."""
+        answer = await self.call("list_examples", {"split": split, "offset": offset, "limit": limit})
+        return checked(ListExamplesResult, answer)
+
+    async def finalize(
+        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
+    ) -> str | None:
+        """Tell the program what the run found; returns what it wants said. `params` as `FinalizeParams`."""
+        answer = await self.call("finalize", params, call_id=call_id, timeout_s=timeout_s)
+        return checked(FinalizeResult, answer).message
+
+    async def cancel(self, call_id: str) -> CancelResult:
+        """Stop a call."""
+        return checked(CancelResult, await self.call("cancel", {"call_id": call_id}))

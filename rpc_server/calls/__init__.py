@@ -1,0 +1,1 @@
+"""Calls with a `call_id`: admission, execution, and stored answers."""

@@ -1,0 +1,211 @@
+"""Calls with a `call_id`: run once, joined by whoever asks again, their answers kept for a while."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from protocol import JsonValue, Pending, PendingCall
+from protocol.errors import CallIdConflict, CallNotFound, InternalError, LimitExceeded, Overloaded, RpcError
+from rpc_server.calls.admission import Admission, Load
+from rpc_server.calls.jobs import Job
+from rpc_server.rpc import wire
+
+logger = logging.getLogger(__name__)
+
+_ENTRY_BYTES = 1024
+"""What a kept answer costs beyond its own bytes, about; so that many small ones are bounded too."""
+
+
+@dataclass(eq=False)
+class _Call:
+    """One call. `running` is None exactly when `answer` or `error`, as it is on the wire, is set.
+
+    Nothing else of a call that has ended is held on to: its params and its results as objects would be many times what
+    is counted.
+    """
+
+    call_id: str
+    request: bytes
+    running: "_Running | None"
+    watchers: int = 0
+    abandonment: asyncio.TimerHandle | None = None
+    answer: bytes | None = None
+    error: dict[str, Any] | None = None
+    size: int = 0
+    asked_at: float = 0.0
+    collected: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """What there is of a call until it has ended."""
+
+    job: Job
+    admission: Admission
+    task: asyncio.Task[JsonValue]
+
+
+class CallLedger:
+    """Every call this instance knows by its `call_id`.
+
+    A running call outlives its connection; after `abandon_after_s` without anyone asking it is cancelled. Its answer is
+    kept for `keep_answers_s` after it was last asked for, and let go earlier, longest unasked first, while all answers
+    together are more than `max_answer_bytes`; the newest always stays, or a client would repeat its work for ever.
+    """
+
+    def __init__(self, load: Load, *, abandon_after_s: float, keep_answers_s: float, max_answer_bytes: int) -> None:
+        self._load = load
+        self._abandon_after_s = abandon_after_s
+        self._keep_answers_s = keep_answers_s
+        self._max_answer_bytes = max_answer_bytes
+        self._running: dict[str, _Call] = {}
+        self._finished: OrderedDict[str, _Call] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def uncollected(self) -> bool:
+        """True while some finished answer was not given to anyone."""
+        return any(not call.collected for call in self._finished.values())
+
+    async def ask(self, call_id: str, request: bytes, start: Callable[[], Job], wait_s: float | None) -> JsonValue:
+        """The answer of the call, started now if it is new; `pending` after `wait_s` seconds, None being no end.
+
+        `request`: a digest of what is asked for. `start` checks and prepares; what it raises is not remembered.
+
+        Raises:
+            CallIdConflict: the id stands for another request.
+            RpcError: the call's own error.
+        """
+        call = self._find(call_id)
+        if call is None:
+            call = self._start(call_id, request, start())
+        elif call.request != request:
+            raise CallIdConflict(call_id=call_id)
+        return await self._watch(call, wait_s)
+
+    async def get(self, call_id: str, wait_s: float) -> JsonValue:
+        """The answer of a call known already; raises `CallNotFound` or as `ask`."""
+        return await self._watch(self._known(call_id), wait_s)
+
+    async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
+        """Stop a call; returns when it has ended. Raises `CallNotFound`."""
+        call = self._known(call_id)
+        running = call.running
+        if running is not None:
+            running.task.cancel()
+            await asyncio.wait({running.task})
+        # Whoever cancels wants no answer, even one that was just ready: a drain need not wait for it to be fetched.
+        call.collected = True
+        self._load.changed.set()
+        return "cancelled" if running is not None and running.task.cancelled() else "finished"
+
+    async def close(self) -> None:
+        """Cancel what is running."""
+        tasks = [call.running.task for call in self._running.values() if call.running is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _known(self, call_id: str) -> _Call:
+        call = self._find(call_id)
+        if call is None:
+            raise CallNotFound(call_id=call_id)
+        return call
+
+    def _find(self, call_id: str) -> _Call | None:
+        self._let_go()
+        call = self._finished.get(call_id)
+        if call is None:
+            return self._running.get(call_id)
+        call.asked_at = time.monotonic()
+        self._finished.move_to_end(call_id)
+        return call
+
+    def _start(self, call_id: str, request: bytes, job: Job) -> _Call:
+        admission = self._load.admit(job.examples)
+        running = _Running(job, admission, asyncio.create_task(job.run(admission)))
+        call = self._running[call_id] = _Call(call_id, request, running)
+        # The first callback, so that whoever waits for the task finds it settled.
+        running.task.add_done_callback(lambda _: self._settle(call, running))
+        return call
+
+    async def _watch(self, call: _Call, wait_s: float | None) -> JsonValue:
+        call.watchers += 1
+        if call.abandonment is not None:
+            call.abandonment.cancel()
+            call.abandonment = None
+        try:
+            if call.running is not None:
+                await asyncio.wait({call.running.task}, timeout=wait_s)
+        finally:
+            call.watchers -= 1
+            if not call.watchers and call.running is not None:
+                loop = asyncio.get_running_loop()
+                call.abandonment = loop.call_later(self._abandon_after_s, call.running.task.cancel)
+        if call.running is not None:
+            return _pending(call.call_id, call.running.job)
+        call.collected = True
+        self._load.changed.set()
+        if call.error is not None:
+            raise RpcError.from_wire(call.error)
+        return orjson.Fragment(call.answer or b"null")
+
+    def _settle(self, call: _Call, running: _Running) -> None:
+        del self._running[call.call_id]
+        if call.abandonment is not None:
+            call.abandonment.cancel()
+        outcome = _outcome(call.call_id, running)
+        if isinstance(outcome, RpcError):
+            call.error, written = _written(outcome)
+        else:
+            call.answer = written = outcome
+        call.size = len(written) + _ENTRY_BYTES
+        call.running = None
+        # A refusal is not an answer: asked again, the call shall start.
+        if not isinstance(outcome, Overloaded):
+            call.asked_at = time.monotonic()
+            self._finished[call.call_id] = call
+            self._bytes += call.size
+            self._let_go()
+        # Last: whoever waits for quiet must find the answer.
+        running.admission.close()
+
+    def _let_go(self) -> None:
+        oldest_kept = time.monotonic() - self._keep_answers_s
+        while self._finished:
+            call = next(iter(self._finished.values()))
+            too_many = self._bytes > self._max_answer_bytes and len(self._finished) > 1
+            if call.asked_at >= oldest_kept and not too_many:
+                return
+            del self._finished[call.call_id]
+            self._bytes -= call.size
+
+
+def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
+    """The answer as JSON, or the error."""
+    try:
+        return wire.write_to_keep(running.job.cancelled_answer() if running.task.cancelled() else running.task.result())
+    except RpcError as error:
+        return error
+    except Exception:
+        logger.exception("unexpected error in the call %r", call_id)
+        return InternalError()
+
+
+def _written(error: RpcError) -> tuple[dict[str, Any], bytes]:
+    """The error as it is on the wire, and its JSON: those of another where a program's own is nested too deep."""
+    try:
+        return error.to_wire(), wire.write(error.to_wire())
+    except LimitExceeded as deep:
+        return deep.to_wire(), wire.write(deep.to_wire())
+
+
+def _pending(call_id: str, job: Job) -> dict[str, Any]:
+    return Pending(pending=PendingCall(call_id=call_id, progress=job.progress)).model_dump(exclude_none=True)

@@ -1,0 +1,162 @@
+"""One piece of work for the program: how far it is, what it answers, and what remains when it is stopped."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import orjson
+from pydantic import ValidationError
+
+from protocol import METHODS, Candidate, CandidateItem, Example, JsonValue, Progress
+from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
+from rpc_server.calls.admission import Admission
+from rpc_server.program.program import Program, ResultDict
+from rpc_server.program.results import answer_too_large, without_output
+from rpc_server.rpc import wire
+from rpc_server.rpc.params import error_message, error_path
+from rpc_server.settings.memory import answer_bytes
+from rpc_server.traces.refs import Refs
+
+
+class Job(Protocol):
+    """Work that was checked and may start."""
+
+    @property
+    def examples(self) -> int:
+        """How much it weighs."""
+        ...
+
+    @property
+    def progress(self) -> Progress:
+        """How much of it is done, in examples."""
+        ...
+
+    async def run(self, admission: Admission) -> JsonValue:
+        """Do it; the answer. Called once."""
+        ...
+
+    def cancelled_answer(self) -> JsonValue:
+        """The answer of a job that was cancelled; raises `CallCancelled` where there is none."""
+        ...
+
+
+class EvaluateJob:
+    """A candidate on a batch; what is finished when it is cancelled keeps its results."""
+
+    def __init__(
+        self,
+        program: Program,
+        refs: Refs,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        group: str | None,
+        max_result_bytes: int,
+        items: Sequence[CandidateItem] | None = None,
+    ) -> None:
+        self._program = program
+        self._candidate = candidate
+        self._batch = batch
+        self._capture_traces = capture_traces
+        self._group = group
+        self._items = items
+        self._refs = refs
+        self._results: list[orjson.Fragment | None] = [None] * len(batch)
+        self._max_result_bytes = max_result_bytes
+        self._max_bytes = answer_bytes()
+        self._bytes = 0
+        self._done = 0
+        self._started = time.monotonic()
+
+    @property
+    def examples(self) -> int:
+        """How much it weighs."""
+        return len(self._batch)
+
+    @property
+    def progress(self) -> Progress:
+        """How much of it is done, in examples."""
+        return Progress(done=self._done, total=len(self._batch))
+
+    async def run(self, admission: Admission) -> JsonValue:
+        """The results, in the batch's order; raises `LimitExceeded` where they are too large together."""
+
+        def keep(position: int, result: ResultDict) -> None:
+            self._results[position] = self._written(
+                self._refs.outgoing(result, self._group) if self._capture_traces else result
+            )
+            self._done += 1
+            admission.one_done()
+
+        await self._program.evaluate(
+            self._candidate, self._batch, capture_traces=self._capture_traces, items=self._items, on_result=keep
+        )
+        if None in self._results:
+            raise RuntimeError("the program ended an evaluation without a result for every example")
+        if self._bytes > self._max_bytes:
+            raise answer_too_large(self._bytes, self._max_bytes, len(self._batch))
+        return {"results": self._results}
+
+    def _written(self, result: ResultDict) -> orjson.Fragment:
+        """The result as JSON, or a failure in its place where that is too large; nothing once all are too large."""
+        written = wire.write_to_keep(result)
+        if len(written) > self._max_result_bytes:
+            written = wire.write(without_output(result, self._max_result_bytes))
+        self._bytes += len(written)
+        return orjson.Fragment(written if self._bytes <= self._max_bytes else b"null")
+
+    def cancelled_answer(self) -> JsonValue:
+        """The results there are, the others `cancelled`."""
+        seconds = time.monotonic() - self._started
+        cancelled = {"status": "cancelled", "score": None, "output": None, "seconds": seconds}
+        return {"results": [cancelled if result is None else result for result in self._results]}
+
+
+class ProgramCallJob:
+    """Any other method that the program answers, as one whole."""
+
+    def __init__(self, program: Program, refs: Refs, method: str, params: dict[str, Any]) -> None:
+        self._program = program
+        self._refs = refs
+        self._method = method
+        self._params = params
+        self._done = False
+
+    @property
+    def examples(self) -> int:
+        """How much it weighs."""
+        return 1
+
+    @property
+    def progress(self) -> Progress:
+        """How much of it is done, in examples."""
+        return Progress(done=int(self._done), total=1)
+
+    async def run(self, admission: Admission) -> JsonValue:
+        """The program's answer; raises its errors, and `ProgramFailed` where the answer does not fit."""
+        try:
+            answer = await self._program.call(self._method, self._params)
+        except TrajectoryExpired as error:
+            raise self._refs.expired(error) from None
+        self._done = True
+        admission.one_done()
+        self._check(answer)
+        return answer
+
+    def cancelled_answer(self) -> JsonValue:
+        """There is none."""
+        raise CallCancelled
+
+    def _check(self, answer: dict[str, Any]) -> None:
+        model = METHODS[self._method].result
+        if model is None:
+            return
+        try:
+            model.model_validate(answer)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = error_path(first["loc"], answer) or "the answer"
+            raise ProgramFailed(
+                f"the answer does not fit the contract: {where}: {error_message(first)}", stage=self._method
+            ) from None

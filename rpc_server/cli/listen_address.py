@@ -1,0 +1,120 @@
+"""Where to listen: as the settings say, or the process that starts the server, by `GEPA_LISTEN`."""
+
+import re
+import socket
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from rpc_server.cli.isolation import TOKEN_VARIABLE
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.settings import Settings
+
+LISTEN_VARIABLE = "GEPA_LISTEN"
+"""`fd:3`, an inherited socket that listens, of either family; or `HOST:PORT`. Comes before a configuration file.
+
+Where it is set, `GEPA_TOKEN` comes before a configuration file's `token_file`: clients come by way of that process too.
+"""
+
+HOSTS_VARIABLE = "GEPA_ALLOWED_HOSTS"
+"""Further hosts that are let in, separated by commas: `allowed_hosts` of whoever starts the server."""
+
+_CONTRADICTING = ("host", "port")
+
+
+def placed(
+    settings: Settings, environment: MutableMapping[str, str], flags: Mapping[str, Any]
+) -> tuple[Settings, socket.socket | None]:
+    """The settings with what these variables say, which are taken out of the environment; and the inherited socket.
+
+    Raises:
+        SettingsError: it is neither, there is no such socket, or the flags say where to listen too.
+    """
+    where, hosts = environment.pop(LISTEN_VARIABLE, None), environment.pop(HOSTS_VARIABLE, "")
+    changes: dict[str, Any] = {}
+    if further := tuple(filter(None, (host.strip() for host in hosts.split(",")))):
+        changes["allowed_hosts"] = (*settings.allowed_hosts, *further)
+    inherited = None
+    if where is not None:
+        said = [f"--{name}" for name in _CONTRADICTING if name in flags]
+        if said:
+            raise SettingsError(f"{LISTEN_VARIABLE} is set, and {' and '.join(said)} given: leave one of them out")
+        if TOKEN_VARIABLE in environment:
+            if "token_file" in flags:
+                raise SettingsError(
+                    f"{LISTEN_VARIABLE} and {TOKEN_VARIABLE} are set, and --token-file given: leave --token-file out"
+                )
+            changes["token_file"] = None
+        if where.startswith("fd:"):
+            inherited = _inherited(where)
+            changes["host"], changes["port"] = _bound_to(inherited)
+        else:
+            changes["host"], changes["port"] = _address(where)
+    return settings.model_copy(update=changes), inherited
+
+
+@contextmanager
+def bound(settings: Settings, inherited: socket.socket | None) -> Iterator[socket.socket]:
+    """The inherited socket, else one bound before the program starts, so that a taken port is told at once."""
+    with inherited if inherited is not None else _bound(settings) as sock:
+        yield sock
+
+
+def url_of(settings: Settings, sock: socket.socket) -> str:
+    """The URL of the methods on this socket."""
+    if _is_unix(sock):
+        return f"http+unix://{quote(sock.getsockname(), safe='')}/rpc"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{sock.getsockname()[1]}/rpc"
+
+
+def _inherited(where: str) -> socket.socket:
+    number = where.removeprefix("fd:")
+    if not number.isdecimal():
+        raise SettingsError(f"{LISTEN_VARIABLE}={where}: write the number of a descriptor, as in fd:3")
+    try:
+        sock = socket.socket(fileno=int(number))
+    except (OSError, OverflowError) as error:
+        raise SettingsError(f"{LISTEN_VARIABLE}={where}: descriptor {number} is not a socket: {error}") from None
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        sock.close()
+        raise SettingsError(f"{LISTEN_VARIABLE}={where}: the socket does not listen")
+    sock.set_inheritable(False)  # the program's processes have no business with it
+    return sock
+
+
+def _bound_to(sock: socket.socket) -> tuple[str, int]:
+    """Its address as settings; a unix socket, which none but this machine's own processes reach, is as loopback is."""
+    if _is_unix(sock):
+        return "localhost", 0
+    host, port = sock.getsockname()[:2]
+    return host, port
+
+
+def _is_unix(sock: socket.socket) -> bool:
+    return sock.family == getattr(socket, "AF_UNIX", None)
+
+
+def _address(where: str) -> tuple[str, int]:
+    parts = re.fullmatch(r"(?:\[([^]]+)\]|([^:]+)):([0-9]{1,5})", where)
+    if parts is None or int(parts[3]) > 65535:
+        raise SettingsError(f"{LISTEN_VARIABLE}={where}: write fd:3, HOST:PORT or [HOST]:PORT")
+    return parts[1] or parts[2], int(parts[3])
+
+
+def _bound(settings: Settings) -> socket.socket:
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {error.strerror}") from None
+    return sock

@@ -1,0 +1,1 @@
+"""Rows that the server or its program holds."""

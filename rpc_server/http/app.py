@@ -1,0 +1,258 @@
+"""The HTTP door: `POST /rpc` and `GET /health`; what is refused is refused before the body is read."""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http import HttpProcessingError
+
+from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
+from rpc_server.datasets.datasets import Datasets
+from rpc_server.http.file_descriptors import Connections
+from rpc_server.http.security import Guard
+from rpc_server.methods.code import Commits, Mutations
+from rpc_server.methods.service import Service
+from rpc_server.program.program import Program
+from rpc_server.rpc.dispatch import error_body
+from rpc_server.settings.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
+"""Where an app made here keeps its service."""
+
+_CONTINUE = "100-continue"
+_HEADERS = {"Content-Type": "application/json", "Server": "gepa-server"}
+_SHUTDOWN_S = 1.0
+_IDLE_S = 75.0
+"""How long a connection may be silent between requests, before its first, and in the middle of a body."""
+
+_LINGER_S = 1.0
+"""How long a body that was refused may go on coming, so that its sender gets to read why."""
+
+
+def create_app(
+    program: Program,
+    settings: Settings,
+    *,
+    token: str,
+    datasets: Datasets | None = None,
+    commits: Commits | None = None,
+    mutations: Mutations | None = None,
+) -> web.Application:
+    """An application that answers for a running program; whoever opened the program closes it.
+
+    `commits`, `mutations`: where the program's code evolves.
+    """
+    service = Service(
+        program,
+        settings,
+        datasets if datasets is not None else Datasets(),
+        commits=commits,
+        mutations=mutations,
+    )
+    guard = Guard(
+        token=token,
+        bound_host=settings.host,
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.allowed_origins,
+    )
+    door = _Door(service, guard, max_request_bytes=service.limits.max_request_bytes)
+    app = web.Application()
+    app[SERVICE] = service
+    app.router.add_route("*", "/rpc", door.rpc, expect_handler=_expect_later)
+    app.router.add_route("*", "/health", door.health, expect_handler=_expect_later)
+    app.router.add_route("*", "/{path:.*}", door.nowhere, expect_handler=_expect_later)
+
+    async def close(_app: web.Application) -> None:
+        await service.close()
+
+    app.on_shutdown.append(close)
+    return app
+
+
+@asynccontextmanager
+async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[None]:
+    """Serve on a bound socket; a client that closes its connection cancels its call."""
+    # Its own complaints about what is not even HTTP are a matter between it and the sender.
+    http_logger = logging.getLogger(f"{__name__}.http")
+    http_logger.addFilter(_is_defect)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+    await runner.setup()
+    loop = asyncio.get_running_loop()
+    connections = Connections()
+
+    def connected() -> _Connection:
+        return _Connection(
+            connections,
+            runner.server,
+            loop=loop,
+            logger=http_logger,
+            access_log=None,
+            keepalive_timeout=_IDLE_S,
+            lingering_time=_LINGER_S,
+            auto_decompress=False,  # a body with a Content-Encoding is refused, so none is ever unpacked
+        )
+
+    try:
+        if sock.family == getattr(socket, "AF_UNIX", None):
+            # Its file is for whoever made it to remove; from 3.13 on the loop would.
+            kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+            listener = await loop.create_unix_server(connected, sock=sock, **kept)
+        else:
+            listener = await loop.create_server(connected, sock=sock)
+        try:
+            yield
+        finally:
+            listener.close()
+    finally:
+        await runner.cleanup()
+
+
+class _Connection(web.RequestHandler):
+    """Answers what is not even HTTP without a word of it: the line that cannot be read may hold a token."""
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections = connections
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self._current_request is None and not self._messages
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connections.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._connections.used(self)
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.closed(self)
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002  # what would be repeated
+    ) -> web.StreamResponse:
+        response = super().handle_error(request, status, exc, "")
+        response.headers["Server"] = _HEADERS["Server"]
+        return response
+
+
+class _Door:
+    """The routes' handlers."""
+
+    def __init__(self, service: Service, guard: Guard, *, max_request_bytes: int) -> None:
+        self._service = service
+        self._guard = guard
+        self._max_request_bytes = max_request_bytes
+
+    async def rpc(self, request: web.Request) -> web.Response:
+        """`POST /rpc`."""
+        headers = request.headers
+        try:
+            self._guard.check_source(headers)
+            if request.method != "POST":
+                return _refusal(405, InvalidRequest(reason="use POST"), {"Allow": "POST"})
+            self._guard.check_token(headers)
+            if request.content_type != "application/json":
+                return _refusal(415, InvalidRequest(reason="the content type must be application/json"))
+            if headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+                return _refusal(415, InvalidRequest(reason="the body must have no Content-Encoding"))
+            if headers.get("Expect", _CONTINUE).strip().lower() != _CONTINUE:
+                return _refusal(417, InvalidRequest(reason="the only Expect that is met is 100-continue"))
+            # No name here for the body: the dispatcher lets go of it as soon as it is read.
+            reply = await self._service.dispatcher.answer(await self._body(request))
+        except Unauthorized as error:
+            return _unauthorized(error)
+        except LimitExceeded as error:
+            return _refusal(413, error)
+        except (web.RequestPayloadError, TimeoutError):
+            return _refusal(400, ParseError(reason="the body does not match its headers"))
+        except Exception:
+            logger.exception("unexpected error")
+            return _refusal(500, InternalError())
+        if reply.body is None:
+            return web.Response(status=reply.status, headers={"Server": _HEADERS["Server"]})
+        return web.Response(status=reply.status, body=reply.body, headers=_HEADERS)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """`GET /health`: whether a program can answer, and nothing else."""
+        try:
+            self._guard.check_source(request.headers)
+        except Unauthorized as error:
+            return _unauthorized(error)
+        if request.method not in ("GET", "HEAD"):
+            return _refusal(405, InvalidRequest(reason="use GET"), {"Allow": "GET, HEAD"})
+        if self._service.ready:
+            return web.Response(status=200, body=b'{"status":"ok"}', headers=_HEADERS)
+        return web.Response(status=503, body=b'{"status":"unavailable"}', headers=_HEADERS)
+
+    async def nowhere(self, request: web.Request) -> web.Response:
+        """Any other path."""
+        try:
+            self._guard.check_source(request.headers)
+        except Unauthorized as error:
+            return _unauthorized(error)
+        return _refusal(404, InvalidRequest(reason="the path must be /rpc"))
+
+    async def _body(self, request: web.Request) -> bytes | bytearray:
+        """The body, at most so many bytes of it: said in advance, or counted as they come."""
+        allowed = self._max_request_bytes
+        said = request.content_length
+        if said is not None and said > allowed:
+            raise LimitExceeded(limit="max_request_bytes", allowed=allowed, given=said)
+        if "Expect" in request.headers and request.version == HttpVersion11:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            # Not part of the response, whose headers are yet to come.
+            request.writer.output_size = 0
+        if request.content.is_eof():
+            # The usual small body, which came with its headers.
+            body = request.content.read_nowait()
+            if len(body) > allowed:
+                raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
+            return body
+        # One buffer that grows: pieces kept to be joined would need the memory of a large body twice.
+        growing = bytearray()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_IDLE_S) as silence:
+            while chunk := await request.content.readany():
+                silence.reschedule(loop.time() + _IDLE_S)
+                growing += chunk
+                if len(growing) > allowed:
+                    raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
+        return growing
+
+
+async def _expect_later(_request: web.Request) -> None:
+    """Ask for the body only when the headers have been found good."""
+
+
+def _is_defect(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+def _unauthorized(error: Unauthorized) -> web.Response:
+    if "reason" in error.details:
+        return _refusal(403, error)
+    return _refusal(401, error, {"WWW-Authenticate": "Bearer"})
+
+
+def _refusal(status: int, error: RpcError, headers: dict[str, str] | None = None) -> web.Response:
+    response = web.Response(status=status, body=error_body(error), headers={**_HEADERS, **(headers or {})})
+    # A body that was not read must not be taken for the next request.
+    response.force_close()
+    return response

@@ -1,0 +1,1 @@
+"""The jail around program processes (bubblewrap)."""

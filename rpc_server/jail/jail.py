@@ -1,0 +1,269 @@
+"""The jail: bubblewrap around each process of the program's and each command, which can write to its own folder only.
+
+Inside, everything is read-only but that folder and a `/tmp` of its own; the folders of other commits, and where the
+server keeps what is its own, are not to be seen. Processes see no others, cannot get back to any privilege, and end
+with the jail's first. The network is the server's own.
+"""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rpc_server.settings.config_file import SettingsError
+
+TMP = Path("/tmp")  # noqa: S108  # a folder that each jail has its own of
+"""The folder for temporary files, inside."""
+
+TMP_BYTES = 512 * 2**20
+"""What a jail's `/tmp` and `/dev/shm` hold: at most, and no more than a share of what the server's own holds."""
+
+TMP_INODES = 2**17
+"""Files and folders in a jail's `/tmp` and `/dev/shm` together; each takes about 1 KiB of the kernel's memory."""
+
+_TMP_SHARE = 8
+
+PROCESSES = max(512, 64 * (os.cpu_count() or 1))
+"""Processes and threads of one jail, where the kernel counts those by themselves (Linux 5.14)."""
+
+BEHIND = 10
+"""By how much what runs in a jail comes after the server, which has to answer however much that is."""
+
+_HIDING_BYTES = 64 * 1024
+_TRIAL_S = 30.0
+_INMATE = Path(__file__).with_name("jail_init.py")
+_JAIL_TMP = Path(__file__).with_name("jail_tmp.py")
+_HOME = Path(__file__).resolve().parents[2]
+_PACKAGES = tuple(
+    _HOME / name for name in ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")
+)
+_OTHER_TMPS = (Path("/var/tmp"), Path("/run"))  # noqa: S108  # hidden
+_NEEDED_OF_RUN = (Path("/run/systemd/resolve"), Path("/run/current-system"))
+"""What `/etc` and `PATH` of some systems lead to."""
+
+_NAMESPACES = (
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
+)
+_ROOT = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+_OF_THE_MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "driver", "mtrr", "latency_stats")
+"""What in `/proc` is not about processes: root, where the server is root's, would need no privilege to write there."""
+
+_CACHES = {"UV_CACHE_DIR": "uv", "npm_config_cache": "npm", "DSPY_CACHEDIR": "dspy"}
+"""Programs that do not run where they cannot keep a cache, and would want it in the home folder."""
+
+_PR_SET_DUMPABLE = 4
+_ALLOWED = (
+    "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, no AppArmor "
+    "profile against them; in a container one that may mount /proc), or turn `jail` off"
+)
+
+
+@dataclass(frozen=True)
+class Jail:
+    """What all jails of a server have in common.
+
+    `hidden`: folders of which nothing is seen but what a cell needs of them. `secrets`: files that cannot be read
+    inside. `readable`: folders that are seen also where they lie below a folder for temporary files.
+    """
+
+    bwrap: str
+    hidden: tuple[Path, ...] = ()
+    secrets: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+
+    def knowing(self, *, hidden: Iterable[Path] = (), readable: Iterable[Path] = ()) -> "Jail":
+        """The same with more of both."""
+        return replace(self, hidden=(*self.hidden, *hidden), readable=(*self.readable, *readable))
+
+    def cell(self, *writable: Path, readable: Iterable[Path] = (), kept: Iterable[Path] = ()) -> "Cell":
+        """A jail whose processes may write to these folders.
+
+        `kept`: what they may not write to in there. `readable`: more of what is hidden, that they may read.
+        """
+        return Cell(self, tuple(map(_real, writable)), tuple(map(_real, readable)), tuple(map(_real, kept)))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A jail with the folders that are writable in it; every command that is started is in one of its own."""
+
+    jail: Jail
+    writable: tuple[Path, ...]
+    readable: tuple[Path, ...]
+    kept: tuple[Path, ...]
+
+    def jailed(
+        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], niceness: int = BEHIND
+    ) -> tuple[str, ...]:
+        """The command that runs `command` inside, in `folder`; `environment`: what it will be started with.
+
+        Its exit status is the command's, 128 + signal where that killed it, 127 where it cannot be started. Descriptors
+        are inherited.
+        """
+        # Descriptors 0 to 2 are held by bubblewrap too, until it ends: with the command.
+        return (
+            *(sys.executable, "-I", "-S", str(_JAIL_TMP), str(TMP_INODES), "--"),
+            *(self.jail.bwrap, *_NAMESPACES, *_ROOT),
+            *("--size", str(_tmp_bytes()), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108  # the jail's own
+            *(word for name in _OF_THE_MACHINE for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
+            *self._mounts(command, environment),
+            *("--setenv", "TMPDIR", str(TMP)),
+            *_caches(environment),
+            *("--chdir", str(_real(folder)), "--"),
+            *(sys.executable, "-I", "-S", str(_INMATE), str(PROCESSES), str(niceness), "--", *command),
+        )
+
+    def _mounts(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """In the order in which they are made: each may cover what those before it show."""
+        covered = _unique(map(_real, (TMP, Path(tempfile.gettempdir()), *_OTHER_TMPS)))
+        needed = _unique(map(_real, (*self.jail.readable, *_own_folders(), *_named(command, environment))))
+        hidden = _outermost(map(_real, self.jail.hidden))
+        others = [folder for folder in _outermost(covered) if folder != covered[0] and folder not in hidden]
+        others = [folder for folder in others if not _is_below_one_of(folder, hidden)]
+        words = ["--size", str(_tmp_bytes()), "--tmpfs", str(covered[0])]
+        for folder in others:
+            words += _hide(folder)
+        for path in sorted(needed, key=lambda path: len(path.parts)):
+            if _is_below_one_of(path, covered):
+                words += ["--ro-bind-try", str(path), str(path)]
+        for path in _NEEDED_OF_RUN:
+            words += ["--ro-bind-try", str(path), str(path)]
+        for folder in hidden:
+            words += _hide(folder)
+        for path in self.readable:
+            words += ["--ro-bind", str(path), str(path)]
+        writable = [path for path in self.writable if not any(path.is_relative_to(own) for own in _PACKAGES)]
+        for path in writable:
+            words += ["--bind", str(path), str(path)]
+        for folder in (*others, *hidden):
+            words += _hide(folder) if folder not in writable and _is_below_one_of(folder, writable) else []
+        for path in _unique((*self.kept, *_own_folders())):
+            words += ["--ro-bind", str(path), str(path)] if _is_below_one_of(path, writable) and path.exists() else []
+        for path in map(_real, self.jail.secrets):
+            words += ["--ro-bind", os.devnull, str(path)] if path.exists() else []
+        for folder in (*others, *hidden):
+            words += ["--remount-ro", str(folder)] if folder.is_dir() else []
+        return words
+
+
+def open_jail(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ()) -> Jail:
+    """A jail, which has not been tried out: see `check`, for where nothing starts in it.
+
+    Raises:
+        SettingsError: there can be none here; what is missing, and what to do.
+    """
+    return Jail(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
+
+
+async def check(jail: Jail) -> None:
+    """Try it out.
+
+    Raises:
+        SettingsError: none can be made here; why, and what to do.
+    """
+    trial = jail.cell().jailed(("true",), folder=Path("/"), environment=os.environ)
+    told = await asyncio.to_thread(_tried, trial)
+    if told is not None:
+        raise SettingsError(f"`jail`: bubblewrap (0.8 or newer) cannot make one here: {told}; {_ALLOWED}")
+
+
+def _bwrap() -> str:
+    if not sys.platform.startswith("linux"):
+        raise SettingsError("`jail` needs Linux, whose namespaces it is made of: turn it off here")
+    if not TMP.is_dir():
+        raise SettingsError(f"`jail` needs a folder {TMP}, where bubblewrap begins")
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SettingsError(
+            "`jail` needs bubblewrap, and no bwrap is on PATH: on Debian and Ubuntu, apt install bubblewrap"
+        )
+    return bwrap
+
+
+def keep_to_oneself() -> None:
+    """Let no other process of the same user read this one's memory, descriptors or environment, or trace it."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE)")
+
+
+def _tried(command: Sequence[str]) -> str | None:
+    """Why it does not run; None where it does."""
+    try:
+        done = subprocess.run(  # noqa: S603  # ours
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    return " ".join(done.stderr.decode(errors="replace").split()) or f"it exited with status {done.returncode}"
+
+
+def _tmp_bytes() -> int:
+    """How many bytes a jail's `/tmp` holds, and its `/dev/shm`.
+
+    Both are memory: in a sandbox, whose disk is memory too, they must not use up what the server lives on.
+    """
+    disk = os.statvfs(tempfile.gettempdir())
+    return min(TMP_BYTES, disk.f_blocks * disk.f_frsize // _TMP_SHARE)
+
+
+def _hide(folder: Path) -> list[str]:
+    return ["--size", str(_HIDING_BYTES), "--tmpfs", str(folder)] if folder.is_dir() else []
+
+
+def _own_folders() -> tuple[Path, ...]:
+    """Where this server and its interpreter are."""
+    return (*_PACKAGES, Path(sys.prefix), Path(sys.base_prefix))
+
+
+def _named(command: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
+    """What the words of the command, and the variables that lead to programs, name."""
+    listed = [environment.get(name, "").split(os.pathsep) for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV")]
+    words = [*command, *(word for words in listed for word in words)]
+    found = [Path(word) for word in words if word.startswith(os.sep) and os.path.exists(word)]  # noqa: PTH110  # any text
+    return [_with_what_it_needs(path) for path in found]
+
+
+def _with_what_it_needs(path: Path) -> Path:
+    """A Python environment for what is in its `bin`, a Node package for what is in it.
+
+    Else a link's folder for the link, which must be there too.
+    """
+    folder = path if path.is_dir() else path.parent
+    if (folder.parent / "pyvenv.cfg").is_file():
+        return folder.parent
+    package = next((parent for parent in (folder, *folder.parents) if (parent / "package.json").is_file()), None)
+    if package is not None:
+        return package
+    return folder if path.is_symlink() else path
+
+
+def _caches(environment: Mapping[str, str]) -> list[str]:
+    own = {name: str(TMP / "cache" / folder) for name, folder in _CACHES.items() if name not in environment}
+    return [word for name, value in own.items() for word in ("--setenv", name, value)]
+
+
+def _is_below_one_of(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path != folder and path.is_relative_to(folder) for folder in folders)
+
+
+def _outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Those that are in no other of them."""
+    found = _unique(folders)
+    return tuple(folder for folder in found if not _is_below_one_of(folder, found))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _unique(paths: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(paths))

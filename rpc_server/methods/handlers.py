@@ -1,0 +1,297 @@
+"""The methods of the contract: params checked against the program at hand, work handed on as jobs."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import orjson
+
+from protocol import (
+    KNOWN_VERSIONS,
+    METHODS,
+    ApplyMutationParams,
+    CancelParams,
+    CancelResult,
+    Candidate,
+    CandidateItem,
+    DiscoverParams,
+    DiscoverResult,
+    EvaluateParams,
+    Example,
+    FinalizeParams,
+    GetResultParams,
+    ImportCommitsParams,
+    ImportCommitsResult,
+    JsonValue,
+    Limits,
+    ListExamplesParams,
+    MakeReflectiveDatasetParams,
+    Merge,
+    OutlineCodeParams,
+    OutlineCodeResult,
+    Params,
+    ProposeNewTextsParams,
+    ScoreParams,
+    ServerInfo,
+)
+from protocol.code import added_to, commit_of
+from protocol.errors import LimitExceeded, UnknownCandidate
+from protocol.methods import RpcDiscoverParams
+from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
+from rpc_server.calls.admission import Load
+from rpc_server.calls.calls import CallLedger
+from rpc_server.calls.jobs import EvaluateJob, Job, ProgramCallJob
+from rpc_server.datasets.datasets import Datasets
+from rpc_server.methods.code import Commits, MutationJob, Mutations
+from rpc_server.methods.scoring import ScoreJob
+from rpc_server.program.program import WRITE_TEXTS, Program
+from rpc_server.rpc import wire
+from rpc_server.rpc.params import invalid, read_params
+from rpc_server.traces.refs import Refs
+
+Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
+"""Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
+
+Prepare = Callable[[Any, dict[str, Any]], Job]
+"""From checked and raw params to work that may start; raises what the checks find."""
+
+OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
+"""What this server offers whatever the program; the program's own besides."""
+
+
+class Handlers:
+    """One function from params to result for every method offered; they know models, not HTTP."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        server: ServerInfo,
+        limits: Limits,
+        datasets: Datasets,
+        refs: Refs,
+        load: Load,
+        calls: CallLedger,
+        commits: Commits | None = None,
+        mutations: Mutations | None = None,
+    ) -> None:
+        self._program = program
+        self._commits = commits
+        self._mutations = mutations
+        self._limits = limits
+        assert limits.max_result_bytes is not None, "`limits.within` sets it"  # noqa: S101
+        self._max_result_bytes = limits.max_result_bytes
+        self._datasets = datasets
+        self._refs = refs
+        self._load = load
+        self._calls = calls
+        self._components = program.info.seed_candidate.keys()
+        self.capabilities = OWN_CAPABILITIES | (program.capabilities - {WRITE_TEXTS})
+        if datasets:
+            self.capabilities |= {"datasets"}
+        if commits is not None:
+            self.capabilities |= {"commits"}
+        if mutations is not None:
+            self.capabilities |= {"mutations"}
+        self._discovery = orjson.Fragment(self._describe(server))
+        self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
+
+    def table(self) -> dict[str, Handler]:
+        """The methods offered, by name: the core's, and those whose capability is advertised."""
+        handlers: dict[str, Handler] = {
+            "discover": self._discover,
+            "get_result": self._get_result,
+            "cancel": self._cancel,
+            "list_examples": self._list_examples,
+            "rpc.discover": self._rpc_discover,
+            "evaluate": self._job("evaluate", self._evaluate),
+            "make_reflective_dataset": self._job("make_reflective_dataset", self._make_reflective_dataset),
+            "propose_new_texts": self._job("propose_new_texts", self._propose_new_texts),
+            "score": self._job("score", self._score),
+            "finalize": self._job("finalize", self._finalize),
+            "import_commits": self._import_commits,
+            "outline_code": self._outline_code,
+            "apply_mutation": self._job("apply_mutation", self._apply_mutation),
+        }
+        return {
+            name: handler
+            for name, handler in handlers.items()
+            if METHODS[name].capability is None or METHODS[name].capability in self.capabilities
+        }
+
+    # Answered at once.
+
+    async def _discover(self, params: dict[str, Any]) -> JsonValue:
+        read_params(DiscoverParams, params)
+        return self._discovery
+
+    async def _rpc_discover(self, params: dict[str, Any]) -> JsonValue:
+        read_params(RpcDiscoverParams, params)
+        return self._openrpc
+
+    async def _list_examples(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(ListExamplesParams, params)
+        page = self._datasets.list(request.split, offset=request.offset, limit=request.limit)
+        return page.model_dump(exclude_unset=True)
+
+    async def _get_result(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(GetResultParams, params)
+        return await self._calls.get(request.call_id, request.wait_s)
+
+    async def _cancel(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(CancelParams, params)
+        return CancelResult(status=await self._calls.cancel(request.call_id)).model_dump()
+
+    async def _import_commits(self, params: dict[str, Any]) -> JsonValue:
+        assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        request = read_params(ImportCommitsParams, params)
+        bundles = [_decoded(f"bundles[{at}]", text) for at, text in enumerate(request.bundles)]
+        return ImportCommitsResult(commits=await self._commits.import_commits(bundles)).model_dump()
+
+    async def _outline_code(self, params: dict[str, Any]) -> JsonValue:
+        assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        request = read_params(OutlineCodeParams, params)
+        self._check_candidate(request.candidate)
+        return OutlineCodeResult(outline=await self._commits.outline(request.candidate)).model_dump()
+
+    # Work for the program.
+
+    def _job(self, method: str, prepare: Prepare) -> Handler:
+        model: type[Params] = METHODS[method].params
+
+        async def handler(params: dict[str, Any]) -> JsonValue:
+            self._check_sizes(params)
+            request = read_params(model, params)
+            meta = request.meta
+            if meta is None or meta.call_id is None:
+                job = prepare(request, params)
+                with self._load.admit(job.examples) as admission:
+                    return await job.run(admission)
+            return await self._calls.ask(
+                meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
+            )
+
+        return handler
+
+    def _evaluate(self, request: EvaluateParams, _params: dict[str, Any]) -> Job:
+        self._check_candidate(request.candidate)
+        if request.items is not None:
+            self._check_items(request.items, len(request.batch))
+        return EvaluateJob(
+            self._program,
+            self._refs,
+            request.candidate,
+            self._datasets.filled(request.batch),
+            capture_traces=request.capture_traces,
+            group=request.meta.group if request.meta is not None else None,
+            items=request.items,
+            max_result_bytes=self._max_result_bytes,
+        )
+
+    def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> Job:
+        self._check_candidate(request.candidate)
+        self._check_components(request.components_to_update, request.candidate)
+        batch = request.eval_batch.batch
+        _check_lengths("eval_batch.results", len(request.eval_batch.results), len(batch))
+        eval_batch = {
+            "batch": self._filled(batch, params["eval_batch"]["batch"]),
+            "results": self._refs.incoming(params["eval_batch"]["results"]),
+        }
+        return self._call("make_reflective_dataset", {**params, "eval_batch": eval_batch})
+
+    def _propose_new_texts(self, request: ProposeNewTextsParams, params: dict[str, Any]) -> Job:
+        self._check_candidate(request.candidate)
+        self._check_components(request.components_to_update, request.candidate)
+        return self._call("propose_new_texts", params)
+
+    def _score(self, request: ScoreParams, params: dict[str, Any]) -> Job:
+        _check_lengths("results", len(request.results), len(request.batch))
+        return ScoreJob(self._program, self._datasets.filled(request.batch), params["results"])
+
+    def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> Job:
+        self._check_candidate(request.best_candidate)
+        return self._call("finalize", params)
+
+    def _apply_mutation(self, request: ApplyMutationParams, _params: dict[str, Any]) -> Job:
+        assert self._mutations is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        self._check_candidate(request.candidate)
+        if isinstance(request.mutation, Merge):
+            self._check_candidate(request.mutation.other)
+        return MutationJob(self._mutations, request)
+
+    def _call(self, method: str, params: dict[str, Any]) -> Job:
+        own = {name: value for name, value in params.items() if name != "_meta"}
+        return ProgramCallJob(self._program, self._refs, method, own)
+
+    def _filled(self, batch: list[Example], raw: list[JsonValue]) -> list[JsonValue]:
+        filled = self._datasets.filled(batch)
+        return raw if filled is batch else [example.model_dump(exclude_unset=True) for example in filled]
+
+    # Checks that need more than the model.
+
+    def _check_sizes(self, params: dict[str, Any]) -> None:
+        """Refuse too long a batch before its examples, or its results, are looked at one by one."""
+        holder = params.get("eval_batch", params)
+        if not isinstance(holder, dict):
+            return
+        for given in (holder.get("batch"), holder.get("results")):
+            if isinstance(given, list) and len(given) > self._limits.max_batch_size:
+                raise LimitExceeded(limit="max_batch_size", allowed=self._limits.max_batch_size, given=len(given))
+
+    def _check_items(self, items: list[CandidateItem], examples: int) -> None:
+        if "batch_evaluate" not in self.capabilities:
+            raise invalid("items", "the program evaluates one candidate a call (it lacks capability `batch_evaluate`)")
+        if (total := sum(item.size for item in items)) != examples:
+            raise invalid("items", f"their sizes add up to {total}, but there are {examples} examples")
+        for item in items:
+            self._check_candidate(item.candidate)
+
+    def _check_candidate(self, candidate: Candidate) -> None:
+        if candidate.keys() != self._components:
+            raise UnknownCandidate(
+                unknown=sorted(candidate.keys() - self._components),
+                missing=sorted(self._components - candidate.keys()),
+            )
+        if self._commits is not None:
+            try:
+                commit_of(candidate), added_to(candidate)
+            except ValueError as error:
+                raise UnknownCandidate(str(error)) from None
+
+    def _check_components(self, components: Iterable[str], candidate: Candidate) -> None:
+        """For a candidate that was checked; without commits `added_components` is a name like any other."""
+        added = added_to(candidate) if self._commits is not None else {}
+        unknown = sorted(set(components) - candidate.keys() - added.keys())
+        if unknown:
+            raise UnknownCandidate("no such component", unknown=unknown)
+
+    def _describe(self, server: ServerInfo) -> bytes:
+        discovery = DiscoverResult(
+            protocol_versions=list(KNOWN_VERSIONS),
+            server=server,
+            program=self._program.info,
+            datasets=self._datasets.infos,
+            capabilities=sorted(self.capabilities),
+            limits=self._limits,
+        )
+        return wire.write(discovery.model_dump(exclude_none=True))
+
+
+def _decoded(path: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise invalid(path, f"is not base64: {error}") from None
+
+
+def _check_lengths(path: str, results: int, examples: int) -> None:
+    if results != examples:
+        raise invalid(path, f"{results} results for {examples} examples")
+
+
+def _digest(method: str, params: dict[str, Any]) -> bytes:
+    """Equal for equal requests; `_meta` is about the call, not part of what is asked for."""
+    asked = {name: value for name, value in params.items() if name != "_meta"}
+    return hashlib.blake2b(wire.canonical([method, asked])).digest()

@@ -1,0 +1,78 @@
+"""A program made answerable: what stands between the door and the program, and how it comes to rest."""
+
+import asyncio
+import uuid
+
+from evolverpc_common.version import VERSION
+from protocol import ServerInfo
+from rpc_server.calls.admission import Load
+from rpc_server.calls.calls import CallLedger
+from rpc_server.datasets.datasets import Datasets
+from rpc_server.methods.code import Commits, Mutations
+from rpc_server.methods.handlers import Handlers
+from rpc_server.program.program import Program
+from rpc_server.rpc.dispatch import Dispatcher
+from rpc_server.settings.limits import within
+from rpc_server.settings.settings import Settings
+from rpc_server.traces.refs import KeptByProgram
+from rpc_server.traces.traces import TraceStore
+
+
+class Service:
+    """One instance in front of one program. It neither opens nor closes the program."""
+
+    def __init__(
+        self,
+        program: Program,
+        settings: Settings,
+        datasets: Datasets,
+        *,
+        commits: Commits | None = None,
+        mutations: Mutations | None = None,
+    ) -> None:
+        self.instance_id = uuid.uuid4().hex
+        self._program = program
+        self._drain_s = settings.drain_s
+        self.limits = within(program.limits, settings)
+        """What is borne here."""
+        self._load = Load(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
+        self._calls = CallLedger(
+            self._load,
+            abandon_after_s=settings.abandon_after_s,
+            keep_answers_s=settings.keep_answers_s,
+            max_answer_bytes=settings.max_answer_bytes,
+        )
+        handlers = Handlers(
+            program,
+            server=ServerInfo(name="gepa-server", version=VERSION, language="python", instance_id=self.instance_id),
+            limits=self.limits,
+            datasets=datasets,
+            refs=KeptByProgram(self.instance_id)
+            if "refs" in program.capabilities
+            else TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes),
+            load=self._load,
+            calls=self._calls,
+            commits=commits,
+            mutations=mutations,
+        )
+        self.dispatcher = Dispatcher(handlers.table(), max_batch_entries=settings.max_batch_entries)
+
+    @property
+    def ready(self) -> bool:
+        """True while new work is welcome."""
+        return self._program.ready and not self._load.draining
+
+    async def drain(self) -> None:
+        """Take no new work; return when nothing runs and every kept answer was collected, or after `drain_s`."""
+        self._load.draining = True
+        try:
+            async with asyncio.timeout(self._drain_s):
+                while self._load.calls or self._calls.uncollected:
+                    self._load.changed.clear()
+                    await self._load.changed.wait()
+        except TimeoutError:
+            return
+
+    async def close(self) -> None:
+        """Cancel the calls that nobody's connection holds."""
+        await self._calls.close()

@@ -1,0 +1,288 @@
+"""Coding agents: one interface, and the two kinds there are."""
+
+import importlib.util
+import json
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from protocol.evaluation import Usage
+from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, Outcome, run_supervised
+from rpc_server.jail.jail import Cell
+from rpc_server.program.logtail import LogTail
+from rpc_server.settings.code_settings import CodeSettings
+from rpc_server.settings.config_file import SettingsError
+
+MAX_SUMMARY = 4_000
+"""Characters of an agent's last words that are kept."""
+
+MAX_PROGRESS = 200
+"""Characters of one message of progress."""
+
+CLAUDE_CREDENTIALS = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
+)
+"""Variables of which Claude needs one: it runs apart from the user's own configuration, and so from any login there."""
+
+_TOLD_AT_ONCE = 20
+_RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
+_NOT_FOUND = 127
+_MEANT = {126: " (a command cannot be executed)", _NOT_FOUND: " (a command is not found)"}
+"""What shells say by an exit status."""
+
+_SESSION = Path(__file__).with_name("claude_session.py")
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an agent is asked to do in `folder`, its working directory.
+
+    `environment` is all its process gets, with the user's interpreter first on `PATH`. `cell`: its jail.
+    """
+
+    folder: Path
+    prompt: str
+    environment: Mapping[str, str]
+    cell: Cell | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What it said in the end, at most `MAX_SUMMARY` characters, and what it cost as far as that is known."""
+
+    summary: str
+    usage: Usage
+
+
+class AgentFailed(Exception):
+    """It did not get to its end: a crash, or a limit of time, turns or cost. What is in its folder is unfinished.
+
+    `usage` is what it cost all the same, as far as that is known; `log_tail` the end of what it wrote. `killed`: a
+    signal ended it that is none of ours, which says nothing of what it was asked.
+    """
+
+    def __init__(self, reason: str, *, log_tail: str = "", usage: Usage | None = None, killed: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.log_tail = log_tail
+        self.usage = usage if usage is not None else Usage()
+        self.killed = killed
+
+
+class Agent(Protocol):
+    """Changes the files of a folder as it is asked to."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        ...
+
+    async def work(self, task: Task, told: Callable[[str], None]) -> Done:
+        """Do the task; `told` is called with what it is doing, a line of at most `MAX_PROGRESS` characters.
+
+        None of its processes is left when this returns, raises or is cancelled.
+
+        Raises:
+            AgentFailed: it crashed or reached a limit.
+        """
+        ...
+
+
+def agent_from(settings: CodeSettings) -> Agent:
+    """The agent that the settings name.
+
+    Raises:
+        SettingsError: it is the one of Claude, and what it needs is not installed.
+    """
+    if settings.agent_command is not None:
+        return CommandAgent(settings.agent_command, timeout_s=settings.agent_timeout_s)
+    if importlib.util.find_spec("claude_agent_sdk") is None:
+        raise SettingsError(
+            "`allow_mutations`: the coding agent is not installed: run pip install '.[agent]' in the folder of "
+            "evolverpc, or name one of your own with `agent_command`"
+        )
+    return ClaudeAgent(
+        model=settings.agent_model,
+        tools=settings.agent_tools,
+        max_turns=settings.agent_max_turns,
+        max_cost_usd=settings.agent_max_cost_usd,
+        timeout_s=settings.agent_timeout_s,
+    )
+
+
+def name_of(command: tuple[str, ...]) -> str:
+    """What to call an agent with this command: its own name, that of the script where it runs one."""
+    name = Path(command[0]).name
+    if len(command) > 1 and _RUNS_SCRIPTS.fullmatch(name) and not command[1].startswith("-"):
+        return Path(command[1]).name
+    return name
+
+
+class CommandAgent:
+    """Any agent with a command line: the prompt on its stdin, its last lines on stdout the summary."""
+
+    def __init__(self, command: tuple[str, ...], *, timeout_s: float) -> None:
+        self._command = command
+        self._timeout_s = timeout_s
+
+    @property
+    def name(self) -> str:
+        """See `name_of`."""
+        return name_of(self._command)
+
+    async def work(self, task: Task, told: Callable[[str], None]) -> Done:
+        """Run the command; any exit status but 0 is a failure."""
+        log, said = LogTail(), LogTail()
+
+        def on_lines(lines: list[bytes]) -> None:
+            text = b"\n".join(lines) + b"\n"
+            log.write(text)
+            said.write(text)
+            for line in lines[-_TOLD_AT_ONCE:]:  # of what came at once, nobody could have read more
+                if shown := _shown(line.decode("utf-8", "replace")):
+                    told(shown)
+
+        outcome = await _supervised(
+            self._command, task, task.prompt.encode(), self._timeout_s, on_lines=on_lines, log=log
+        )
+        if reason := _why_it_failed(outcome, self.name, self._timeout_s):
+            log_tail = log.since()
+            if outcome.status == _NOT_FOUND and log_tail.startswith(
+                not_started := f"cannot start {self._command[0]}: "
+            ):
+                reason = f"{self._command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"
+            raise AgentFailed(reason, log_tail=log_tail, killed=_was_killed(outcome))
+        return Done(_printable(said.since()).strip()[-MAX_SUMMARY:], Usage())
+
+
+class ClaudeAgent:
+    """The Claude agent, in a process of its own; `model` is its own choice where not given."""
+
+    name = "claude"
+
+    def __init__(
+        self, *, model: str | None, tools: tuple[str, ...], max_turns: int, max_cost_usd: float | None, timeout_s: float
+    ) -> None:
+        self._options = {"model": model, "tools": tools, "max_turns": max_turns, "max_cost_usd": max_cost_usd}
+        self._timeout_s = timeout_s
+
+    async def work(self, task: Task, told: Callable[[str], None]) -> Done:
+        """Run one session."""
+        session = _Session(told)
+        given = {"folder": str(task.folder), "prompt": task.prompt, **self._options}
+        command = (sys.executable, "-I", str(_SESSION))
+        outcome = await _supervised(
+            command, task, json.dumps(given).encode(), self._timeout_s, on_lines=session.take, log=session.log
+        )
+        failed = session.failed or _why_it_failed(outcome, self.name, self._timeout_s)
+        if failed is not None or session.done is None:
+            reason = failed or "its session ended without an answer"
+            killed = session.killed or (session.failed is None and _was_killed(outcome))
+            raise AgentFailed(reason, log_tail=_printable(session.log.since()), usage=session.usage, killed=killed)
+        return Done(_printable(session.done).strip()[:MAX_SUMMARY], session.usage)
+
+
+class _Event(BaseModel):
+    """A line of `claude_session.py`."""
+
+    progress: str | None = None
+    usage: Usage | None = None
+    done: str | None = None
+    failed: str | None = None
+    killed: bool = False
+
+
+class _Session:
+    """What a session has told so far."""
+
+    def __init__(self, told: Callable[[str], None]) -> None:
+        self._told = told
+        self.log = LogTail()
+        self.usage = Usage()
+        self.done: str | None = None
+        self.failed: str | None = None
+        self.killed = False
+
+    def take(self, lines: list[bytes]) -> None:
+        for line in lines:
+            try:
+                event = _Event.model_validate_json(line)
+            except ValidationError:
+                self.log.write(line + b"\n")  # something else printed it
+                continue
+            if event.progress is not None:
+                self.log.write(event.progress.encode() + b"\n")
+                self._told(_shown(event.progress))
+            if event.usage is not None:
+                self.usage = event.usage
+            if event.done is not None:
+                self.done = event.done
+            if event.failed is not None:
+                self.failed, self.killed = _shown(event.failed), event.killed
+
+
+async def _supervised(
+    command: tuple[str, ...],
+    task: Task,
+    prompt: bytes,
+    timeout_s: float,
+    *,
+    on_lines: Callable[[list[bytes]], None],
+    log: LogTail,
+) -> Outcome:
+    try:
+        return await run_supervised(
+            command,
+            folder=task.folder,
+            environment=task.environment,
+            stdin=prompt,
+            timeout_s=timeout_s,
+            on_lines=on_lines,
+            on_log=log.write,
+            cell=task.cell,
+        )
+    except OSError as error:
+        raise AgentFailed(f"{command[0]} cannot be started in {task.folder}: {error.strerror}") from error
+
+
+def _why_it_failed(outcome: Outcome, name: str, timeout_s: float) -> str | None:
+    if outcome.out_of_time:
+        return f"{name} was not done after {timeout_s:g} s (`agent_timeout_s`)"
+    if outcome.too_much_output:
+        return f"{name} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
+    if outcome.status == 0:
+        return None
+    if (killer := _signal_of(outcome)) is not None:
+        return f"{name} was killed by {killer.name}"
+    return f"{name} exited with status {outcome.status}{_MEANT.get(outcome.status, '')}"
+
+
+def _was_killed(outcome: Outcome) -> bool:
+    """Whether a signal that is none of ours ended it."""
+    return not outcome.out_of_time and not outcome.too_much_output and _signal_of(outcome) is not None
+
+
+def _signal_of(outcome: Outcome) -> signal.Signals | None:
+    """The signal that an exit status tells of, as shells write it; None for any other status, such as 255."""
+    try:
+        return signal.Signals(outcome.status - 128)
+    except ValueError:
+        return None
+
+
+def _printable(text: str) -> str:
+    """Without the control characters that a terminal would obey."""
+    return "".join(char for char in _ESCAPES.sub("", text) if char.isprintable() or char in "\n\t")
+
+
+def _shown(text: str) -> str:
+    """One line of it."""
+    return " ".join(_printable(text.replace("\r", "\n")).split())[:MAX_PROGRESS]

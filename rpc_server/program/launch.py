@@ -1,0 +1,88 @@
+"""Ways to get a program process: start the command, or fork one from a warm Python."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from protocol.errors import ProgramFailed
+from rpc_server.jail.jail import Cell
+from rpc_server.program.child import Pipes, SpawnedChild
+from rpc_server.program.process import ProgramProcess
+from rpc_server.settings.settings import Settings
+
+WORKER_FOLDER = Path(__file__).parents[1] / "worker"
+_DIE_WITH_SERVER = WORKER_FOLDER / "parent.py"
+
+SECRETS = ("GEPA_TOKEN", "GEPA_LISTEN", "GEPA_ALLOWED_HOSTS")
+"""What the server keeps from its program."""
+
+OF_ONE_REPOSITORY = (
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE"),
+    *("GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
+    *("GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_QUARANTINE_PATH"),
+    *("GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_ATTR_SOURCE"),
+)
+"""Variables of whoever started the server, a hook for instance, that are about the repository they were in. A program
+whose code evolves is kept from them too: it runs elsewhere."""
+
+STDIO_VARIABLE = "GEPA_STDIO"
+"""Tells a command that it is talked to over stdio: one that would rather listen on HTTP can say so at once."""
+
+
+class Launcher(Protocol):
+    """Makes program processes, any number at the same time."""
+
+    async def launch(self) -> ProgramProcess:
+        """Start one. Cancelling leaves nothing behind.
+
+        Raises:
+            ProgramFailed: it cannot be started; `stage`, `message`, `log_tail`, `traceback` and `interpreter` as known.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End whatever processes were started and still run."""
+        ...
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """What the program's processes get: the server's own environment without its secrets, and `settings.env`."""
+    withheld = (*SECRETS, *OF_ONE_REPOSITORY) if settings.has_trees else SECRETS
+    return {**{name: value for name, value in os.environ.items() if name not in withheld}, **settings.env}
+
+
+class CommandLauncher:
+    """Starts the command afresh each time."""
+
+    def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], cell: Cell | None = None) -> None:
+        self._command = command
+        self._root = root
+        self._cell = cell
+        self._env = {**env, STDIO_VARIABLE: "1"}
+
+    async def launch(self) -> ProgramProcess:
+        """Start the command."""
+        name = self._command[0]
+        search = self._root / name if os.sep in name else name
+        if shutil.which(search, path=self._env.get("PATH")) is None:
+            raise ProgramFailed(f"there is no command {name!r}", stage="start", log_tail="")
+        pipes = Pipes()
+        command = self._command
+        if self._cell is not None:
+            command = self._cell.jailed(command, folder=self._root, environment=self._env)
+        # Through a small program of ours, which ties the command's life to the server's and then becomes it.
+        command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *command)
+        try:
+            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._cell is not None)
+        except OSError as error:
+            pipes.close_ours()
+            raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
+        finally:
+            pipes.close_childs()
+        return ProgramProcess(child, pipes)
+
+    async def close(self) -> None:
+        """Nothing runs but what was handed out."""

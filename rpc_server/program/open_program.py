@@ -1,0 +1,170 @@
+"""From settings to a running program."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from evolverpc_common.version import VERSION
+from protocol import ProgramInfo
+from protocol.errors import ProgramFailed
+from rpc_server.jail.jail import Cell
+from rpc_server.program.digest import command_digest, digested
+from rpc_server.program.interpreter import find_interpreter
+from rpc_server.program.launch import CommandLauncher, Launcher, environment
+from rpc_server.program.pool import Pool, PoolPlan
+from rpc_server.program.program import PROGRAM_CAPABILITIES, Program
+from rpc_server.program.python_launch import PythonLauncher
+from rpc_server.program.starting import Started, start_process
+from rpc_server.settings.limits import within
+from rpc_server.settings.settings import Settings
+
+_THREADS = {"dspy": 8}
+"""Examples at once in one process where nobody says: DSPy's programs wait for models, and bear threads."""
+
+
+async def open_program(settings: Settings, *, known_by: Settings | None = None, cell: Cell | None = None) -> Program:
+    """Start the program and learn what it is. Close it when done.
+
+    `known_by`: the settings that its digest covers, where it runs by others, with paths of a tree for instance. `cell`:
+    the jail that each of its processes runs in.
+
+    Raises:
+        ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and `interpreter` for
+            Python programs, null where unknown.
+    """
+    try:
+        stated = digested(known_by or settings, _seed_candidate(settings))
+        launcher = _launcher(settings, stated, cell)
+        try:
+            first = await start_process(launcher, settings.start_timeout_s)
+            try:
+                digest = first.discovery.program.digest or await asyncio.to_thread(command_digest, settings, stated)
+                return Pool(launcher, first, _plan(settings, launcher, first, digest, jailed=cell is not None))
+            except BaseException:
+                await first.process.end(polite_s=0)
+                raise
+        except BaseException:
+            await launcher.close()
+            raise
+    except ProgramFailed as error:
+        raise _explained(error, settings) from error.__cause__
+
+
+def _launcher(settings: Settings, stated: dict[str, Any], cell: Cell | None) -> Launcher:
+    env, root = environment(settings), settings.root.absolute()
+    if settings.command is not None:
+        return CommandLauncher(settings.command, root=root, env=env, cell=cell)
+    config = {**_worker_config(settings, stated), "jailed": cell is not None}
+    return PythonLauncher(find_interpreter(settings), config, root=root, env=env, cell=cell)
+
+
+def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
+    """What `rpc_server/worker/loading.py` reads."""
+    return {
+        "root": str(settings.root.absolute()),
+        "kind": settings.is_a,
+        "program": settings.program,
+        "adapter": settings.adapter,
+        "adapter_args": settings.adapter_args,
+        "seed_candidate": stated["seed_candidate"],
+        "name": settings.name,
+        "version": settings.version,
+        "metric": settings.metric,
+        "saved_program": None if settings.saved_program_json_path is None else str(settings.saved_program_json_path),
+        "field_descriptions": settings.field_descriptions,
+        "demos": settings.demos,
+        "add_format_failure_as_feedback": settings.add_format_failure_as_feedback,
+        "seed": settings.seed,
+        "reflection_lm": settings.reflection_lm,
+        "threads": settings.threads or _THREADS.get(settings.is_a, 1),
+        "max_concurrency": settings.max_concurrency,
+        "thread_safe": settings.thread_safe,
+        "transient": settings.transient,
+        "example_timeout_s": settings.example_timeout_s,
+        "max_batch_size": settings.max_batch_size,
+        "max_request_bytes": settings.max_request_bytes,
+        "max_trace_bytes": settings.max_trace_bytes,
+        "server_version": VERSION,
+        "digested": stated,
+    }
+
+
+def _seed_candidate(settings: Settings) -> dict[str, str] | None:
+    if not isinstance(settings.seed_candidate, Path):
+        return settings.seed_candidate
+    path = settings.root / settings.seed_candidate
+    try:
+        seed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProgramFailed(f"cannot read {path}: {error}", stage="seed_candidate") from None
+    if not isinstance(seed, dict) or not all(isinstance(text, str) for text in seed.values()):
+        raise ProgramFailed(f"{path} is not a JSON object of texts", stage="seed_candidate")
+    return seed
+
+
+def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | None, *, jailed: bool) -> PoolPlan:
+    said = first.discovery
+    capabilities = frozenset(said.capabilities)
+    single = "refs" in capabilities  # what it keeps for its refs is in that one process
+    if single:
+        _check_heeded(settings)
+    size = 1 if single else settings.workers or _default_size(launcher)
+    most = said.limits.model_copy(update={"max_concurrency": size * said.limits.max_concurrency})
+    return PoolPlan(
+        info=_info(settings, said.program, digest),
+        capabilities=capabilities & PROGRAM_CAPABILITIES,
+        limits=within(most, settings),
+        size=size,
+        single=single,
+        splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
+        cancels="cancel" in capabilities,
+        fresh_after_deadline=jailed,
+        max_line_bytes=said.limits.max_request_bytes if settings.is_a == "command" else None,
+        start_timeout_s=settings.start_timeout_s,
+        call_timeout_s=settings.call_timeout_s,
+    )
+
+
+def _check_heeded(settings: Settings) -> None:
+    """Refuse what is said in vain to a program that keeps its trajectories itself, in its one process."""
+    if settings.workers not in (None, 1):
+        raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
+    if settings.is_a == "command" and "max_trace_bytes" in settings.model_fields_set:
+        raise ProgramFailed("`max_trace_bytes`: the program offers `refs`, so it keeps them itself", stage="settings")
+
+
+def _default_size(launcher: Launcher) -> int:
+    """One process a core, but for async functions, which share one."""
+    if isinstance(launcher, PythonLauncher) and launcher.mode == "async":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _info(settings: Settings, said: ProgramInfo, digest: str | None) -> ProgramInfo:
+    """The program's own words, under what the settings say."""
+    seed = _seed_candidate(settings) or said.seed_candidate
+    if seed and not said.seed_candidate:
+        raise ProgramFailed("the program only scores: it has no components", stage="seed_candidate")
+    if seed.keys() != said.seed_candidate.keys():
+        names = ", ".join(said.seed_candidate)
+        raise ProgramFailed(f"the setting's components are not the program's: {names}", stage="seed_candidate")
+    return said.model_copy(
+        update={
+            "name": settings.name or said.name,
+            "version": settings.version or said.version,
+            "digest": digest,
+            "seed_candidate": seed,
+        }
+    )
+
+
+def _explained(error: ProgramFailed, settings: Settings) -> ProgramFailed:
+    """The same error with everything a person needs to mend the program."""
+    for name in ("log_tail", "traceback"):
+        error.details.setdefault(name, None)
+    if settings.command is None:
+        error.details.setdefault("interpreter", str(find_interpreter(settings)))
+    error.details["message"] = error.message
+    return error

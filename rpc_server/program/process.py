@@ -1,0 +1,196 @@
+"""One program process over stdio: requests by number, its log kept apart, its end noticed."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from protocol.errors import LimitExceeded
+from rpc_server.program.child import Child, Exit, Pipes
+from rpc_server.program.frames import read_line, read_long_line, request_line
+from rpc_server.program.lines import Lines, LongLine
+from rpc_server.program.logtail import LogTail
+from rpc_server.settings.memory import answer_bytes
+
+_ENDLESS = 16
+"""A process is ended when a line of its output is this many times longer than the longest line that is kept."""
+
+_FORCED_S = 2.0
+"""How long the end of a process that was killed is waited for: one that the system cannot end is left to it."""
+
+_CHUNK = 1 << 18
+_LOG_CHUNK = 1 << 16
+_DRAIN_CHUNKS = 64
+
+OnAnswer = Callable[[dict[str, Any]], None]
+"""Called with a JSON-RPC response."""
+
+
+class ProgramProcess:
+    """A process that answers requests. Nothing here waits: answers and its end come as callbacks on the event loop."""
+
+    def __init__(self, child: Child, pipes: Pipes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._child = child
+        self._pipes = pipes
+        self._pending: dict[int, OnAnswer] = {}
+        self._number = 0
+        self._unsent = bytearray()
+        self._lines = Lines(answer_bytes())
+        self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
+        self.alive = True
+        """False as soon as its end is known, which is before `exited` is told."""
+        self.log = LogTail()
+        self.exited: asyncio.Future[Exit] = self._loop.create_future()
+        self._loop.add_reader(pipes.stdout, self._read_stdout)
+        self._loop.add_reader(pipes.stderr, self._read_stderr)
+        child.watch(self._ended)
+
+    def request(
+        self, method: str, params: dict[str, Any], on_answer: OnAnswer, *, max_bytes: int | None = None
+    ) -> None:
+        """Send a request. `on_answer` is never called when the process ends first: see `exited`.
+
+        Raises:
+            LimitExceeded: nested too deep to be written, or more than `max_bytes`; nothing has been sent.
+        """
+        self._number += 1
+        line = request_line(self._number, method, params)
+        if max_bytes is not None and len(line) > max_bytes:
+            raise LimitExceeded(
+                "more than the program reads", limit="max_request_bytes", allowed=max_bytes, given=len(line)
+            )
+        self._pending[self._number] = on_answer
+        self.write(line)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, keeping what the pipe does not take yet."""
+        if self._pipes.stdin not in self._open:
+            return
+        if not self._unsent:
+            try:
+                data = data[os.write(self._pipes.stdin, data) :]
+            except BlockingIOError:
+                pass
+            except OSError:  # it reads no more: its end is about to be noticed
+                return
+            if not data:
+                return
+            self._loop.add_writer(self._pipes.stdin, self._write_more)
+        self._unsent += data
+
+    def _write_more(self) -> None:
+        try:
+            sent = os.write(self._pipes.stdin, memoryview(self._unsent)[:_CHUNK])
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()
+        else:
+            del self._unsent[:sent]
+        if not self._unsent:
+            self._loop.remove_writer(self._pipes.stdin)
+
+    def end_input(self) -> None:
+        """Ask it to exit."""
+        self._close(self._pipes.stdin)
+
+    def kill(self) -> None:
+        """End it and its process group."""
+        self._child.kill()
+
+    async def end(self, *, polite_s: float) -> None:
+        """Ask it to exit, kill it when it does not within `polite_s`, and wait for its end, some seconds at most."""
+        self.end_input()
+        done, _ = await asyncio.wait({self.exited}, timeout=polite_s)
+        if not done:
+            self.kill()
+            await asyncio.wait({self.exited}, timeout=_FORCED_S)
+
+    def log_since(self, mark: int = 0) -> str:
+        """What it wrote to its log since `log.total` was `mark`, up to this moment."""
+        self._drain(self._pipes.stderr, self._take_log)
+        return self.log.since(mark)
+
+    def _read_stdout(self) -> None:
+        self._read(self._pipes.stdout, _CHUNK, self._take_output)
+
+    def _read_stderr(self) -> None:
+        self._read(self._pipes.stderr, _LOG_CHUNK, self._take_log)
+
+    def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
+        """Take one chunk; False when there is none for now."""
+        try:
+            data = os.read(descriptor, size)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close(descriptor)
+            if descriptor == self._pipes.stdout:
+                self.kill()  # it can answer nothing any more
+            return False
+        take(data)
+        return True
+
+    def _drain(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        for _ in range(_DRAIN_CHUNKS):  # a process that never stops writing must not keep us here
+            if descriptor not in self._open or not self._read(descriptor, _CHUNK, take):
+                return
+
+    def _take_log(self, data: bytes) -> None:
+        self.log.write(data)
+
+    def _take_output(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if isinstance(line, LongLine):
+                self._take_long_line(line)
+            else:
+                self._take_line(line)
+        if self._lines.unfinished > _ENDLESS * self._lines.limit:
+            self._end_at_long_line(self._lines.unfinished)
+
+    def _take_long_line(self, line: LongLine) -> None:
+        message = read_long_line(line, self._pending)
+        if message is None:
+            self._end_at_long_line(line.size)  # it may be an answer, whose request would wait for ever
+        else:
+            self._pending.pop(message["id"])(message)
+
+    def _end_at_long_line(self, size: int) -> None:
+        self.log.write(b"\n(a line of %d bytes on stdout: process ended)\n" % size)
+        self.kill()
+
+    def _take_line(self, line: bytes) -> None:
+        message = read_line(line)
+        if message is None:
+            self.log.write(line + b"\n")
+            return
+        number = message.get("id")
+        if not isinstance(number, int) or "method" in message:
+            # A complaint about something it could not read, or a request of ours that it printed.
+            self.log.write(line + b"\n")
+            return
+        on_answer = self._pending.pop(number, None)
+        if on_answer is not None:
+            on_answer(message)
+
+    def _ended(self, status: Exit) -> None:
+        self.alive = False
+        # What it wrote before its end is in the pipes still.
+        self._drain(self._pipes.stdout, self._take_output)
+        self._drain(self._pipes.stderr, self._take_log)
+        for descriptor in tuple(self._open):
+            self._close(descriptor)
+        self._pending.clear()
+        if not self.exited.done():
+            self.exited.set_result(status)
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor not in self._open:
+            return
+        self._open.discard(descriptor)
+        with contextlib.suppress(ValueError):
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+        os.close(descriptor)

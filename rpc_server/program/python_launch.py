@@ -1,0 +1,267 @@
+"""Python programs: one interpreter imports the user's module, then forks a process whenever one is asked for."""
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from protocol.errors import ProgramFailed
+from rpc_server.jail.jail import Cell
+from rpc_server.program.child import Exit, Pipes, SpawnedChild
+from rpc_server.program.interpreter import Interpreter
+from rpc_server.program.launch import WORKER_FOLDER
+from rpc_server.program.process import ProgramProcess
+from rpc_server.rpc import wire
+
+_BOOTSTRAP = WORKER_FOLDER / "bootstrap.py"
+_POLITE_S = 0.5
+_MAX_HELLO_BYTES = 2**24
+_MAX_TOLD_BYTES = 2**16
+"""What the warm process may say of one fork: user code runs there too, and is not to fill the server's memory."""
+
+
+class PythonLauncher:
+    """Forks from a warm process (see `rpc_server/worker/zygote.py`), which is started again when it has ended.
+
+    A program that cannot be forked, because it started threads while it was imported, is started afresh each time.
+    """
+
+    def __init__(
+        self,
+        interpreter: Interpreter,
+        config: dict[str, Any],
+        *,
+        root: Path,
+        env: dict[str, str],
+        cell: Cell | None = None,
+    ) -> None:
+        self._interpreter = interpreter
+        self._cell = cell
+        self._config = config
+        self._root = root
+        self._env = env
+        self._starting = asyncio.Lock()
+        self._zygote: _Zygote | None = None
+        self._forks = True
+        self.mode: str | None = None
+        """"sync", "threads" or "async"; None before the first process."""
+
+    async def launch(self) -> ProgramProcess:
+        """A fork of the warm process, or a process of its own."""
+        if not self._forks:
+            return (await self._start()).process
+        async with self._starting:
+            if self._zygote is None or not self._zygote.alive:
+                started = await self._start()
+                if not self._forks:
+                    return started.process
+                self._zygote = _Zygote(started, jailed=self._cell is not None)
+        return self._zygote.fork()
+
+    async def close(self) -> None:
+        """End the warm process, and with it its forks."""
+        if self._zygote is not None:
+            await self._zygote.close()
+
+    async def _start(self) -> "_Started":
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        pipes = Pipes()
+        command: tuple[str, ...] = (str(self._interpreter.path), str(_BOOTSTRAP), str(theirs.fileno()))
+        try:
+            if self._cell is not None:
+                _check_is_there(self._interpreter.path)
+                # What is forked from it comes after it: so that it can end them, however many they are.
+                command = self._cell.jailed(command, folder=self._root, environment=self._env, niceness=0)
+            child = SpawnedChild(
+                command,
+                pipes,
+                cwd=self._root,
+                env=self._env,
+                pass_fds=(theirs.fileno(),),
+                jailed=self._cell is not None,
+            )
+        except OSError as error:
+            pipes.close_ours()
+            ours.close()
+            raise self._failed(f"cannot start {self._interpreter.path}: {error.strerror}", "start", "") from error
+        finally:
+            pipes.close_childs()
+            theirs.close()
+        process = ProgramProcess(child, pipes)
+        process.write(wire.write(self._config) + b"\n")
+        try:
+            hello = await _read_hello(ours)
+            await self._check(hello, process)
+        except BaseException:
+            ours.close()
+            await process.end(polite_s=0)
+            raise
+        self.mode = hello["mode"]
+        self._forks = hello["ready"] == "fork"
+        if not self._forks:
+            ours.close()
+        return _Started(process, ours)
+
+    async def _check(self, hello: dict[str, Any], process: ProgramProcess) -> None:
+        if "ready" in hello:
+            return
+        # It ends by itself after a failure; how it did is told where nothing else is.
+        await asyncio.wait({process.exited}, timeout=_POLITE_S)
+        failed = hello.get("failed")
+        if failed is not None:
+            raise self._failed(failed["message"], failed["stage"], process.log_since(), failed.get("traceback"))
+        how = str(process.exited.result()) if process.exited.done() else "closed its connection"
+        raise self._failed(f"the interpreter {how} before the program was imported", "start", process.log_since())
+
+    def _failed(self, message: str, stage: str, log_tail: str, traceback: str | None = None) -> ProgramFailed:
+        return ProgramFailed(
+            message, stage=stage, log_tail=log_tail, traceback=traceback, interpreter=str(self._interpreter)
+        )
+
+
+class _Started:
+    """A process whose program is imported."""
+
+    def __init__(self, process: ProgramProcess, control: socket.socket) -> None:
+        self.process = process
+        self.control = control
+
+
+class _Zygote:
+    """The warm process as seen from here: forks on request, and tells of each fork's end.
+
+    `jailed`: the pids that it tells are its jail's, and would be somebody else's here.
+    """
+
+    def __init__(self, started: _Started, *, jailed: bool) -> None:
+        self._jailed = jailed
+        self._process = started.process
+        self._control = started.control
+        self._numbers = itertools.count(1)
+        self._children: dict[int, _ForkedChild] = {}
+        self._buffer = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._control, self._read)
+        self._process.exited.add_done_callback(self._ended)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    def fork(self) -> ProgramProcess:
+        """A new process, with the program imported already."""
+        pipes = Pipes()
+        number = next(self._numbers)
+        child = _ForkedChild(lambda: self._say({"kill": number}))
+        self._children[number] = child
+        process = ProgramProcess(child, pipes)
+        try:
+            self._say({"fork": number}, pipes.childs)
+        finally:
+            pipes.close_childs()
+        return process
+
+    def _say(self, message: dict[str, int], descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            socket.send_fds(self._control, [wire.write(message) + b"\n"], descriptors)
+        except OSError:
+            # Dead, or stopped with its socket full: no use either way. All of its processes go with it.
+            self._process.kill()
+
+    def _read(self) -> None:
+        try:
+            data = self._control.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._control)
+            self._process.kill()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > _MAX_TOLD_BYTES:
+            self._process.kill()
+            self._buffer = b""
+        for line in lines:
+            message = json.loads(line)
+            if "forked" in message:
+                if not self._jailed:
+                    self._children[message["forked"]].pid = message["pid"]
+            else:
+                child = self._children.pop(message["exited"])
+                child.ended(Exit(message["status"], message=message.get("message", "")))
+
+    def _ended(self, _: "asyncio.Future[Exit]") -> None:
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        children, self._children = self._children, {}
+        for child in children.values():
+            child.orphaned()
+
+    async def close(self) -> None:
+        """End it, and with it all of its forks."""
+        if self.alive:
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
+        await self._process.end(polite_s=_POLITE_S)
+
+
+class _ForkedChild:
+    """A fork: signalled and reaped by the process it was forked from, so that its pid is never stale."""
+
+    def __init__(self, kill: Callable[[], None]) -> None:
+        self._kill = kill
+        self._on_exit: Callable[[Exit], None] | None = None
+        self.pid: int | None = None
+
+    def kill(self) -> None:
+        if self._on_exit is not None:
+            self._kill()
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        self._on_exit = on_exit
+
+    def ended(self, status: Exit) -> None:
+        """Pass its end on, once."""
+        if self._on_exit is not None:
+            on_exit, self._on_exit = self._on_exit, None
+            on_exit(status)
+
+    def orphaned(self) -> None:
+        """The process it was forked from is gone, and it with it; the kernel sees to that on Linux."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.ended(Exit(None, blameless=True))
+
+
+def _check_is_there(interpreter: Path) -> None:
+    """Before it is looked for in a jail, whose status alone would tell."""
+    if not os.access(interpreter, os.X_OK):
+        number = errno.EACCES if interpreter.exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number))
+
+
+async def _read_hello(control: socket.socket) -> dict[str, Any]:
+    """The worker's one line about its start; empty when it ended without one."""
+    loop = asyncio.get_running_loop()
+    line = b""
+    while not line.endswith(b"\n"):
+        try:
+            data = await loop.sock_recv(control, 1 << 16)
+        except OSError:
+            return {}
+        line += data
+        if not data or len(line) > _MAX_HELLO_BYTES:
+            return {}
+    hello: dict[str, Any] = json.loads(line)
+    return hello

@@ -1,0 +1,136 @@
+"""Results of examples: those a program gave, checked against the contract, and those that stand for its failures."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from protocol import ExampleResult, Usage
+from protocol.errors import LimitExceeded
+from rpc_server.program.frames import unwritable
+from rpc_server.program.program import ResultDict
+from rpc_server.rpc import wire
+
+UsageDict = dict[str, Any]
+"""What attempts cost: the known fields of `protocol.Usage`, as JSON."""
+
+TOO_LARGE = "output_too_large"
+"""The type of the error of an example whose result is larger than accepted."""
+
+_ALWAYS = frozenset({"status", "score", "output", "seconds"})
+_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls")
+_FAILED = frozenset({"program_error", "timeout", "infra_error"})
+_MAX_SHOWN = 100
+
+
+def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool) -> ResultDict:
+    """A program's result for one example, absent fields left out; `invalid_result` where it breaks the contract.
+
+    `lenient`: the message was not strict JSON, so that any number in it may be NaN. `log` is asked for a failure only.
+    """
+    problem = _problem(given, lenient=lenient)
+    if problem is not None:
+        return failure("program_error", "invalid_result", problem, seconds, log())
+    result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
+    result.setdefault("output", None)
+    if result["status"] in _FAILED:
+        error = result.get("error") or {"type": result["status"], "message": "the program did not say why"}
+        text = log()
+        result["error"] = {**error, "log": text} if text else error
+    return result
+
+
+def failure(
+    status: str, kind: str, message: str, seconds: float, log: str = "", traceback: str | None = None
+) -> ResultDict:
+    """A result without a score."""
+    error = {"type": kind, "message": message}
+    if traceback:
+        error["traceback"] = traceback
+    if log:
+        error["log"] = log
+    return {"status": status, "score": None, "output": None, "error": error, "seconds": seconds}
+
+
+def too_large(size: int, most: int) -> str:
+    """The message of an example's error of type `TOO_LARGE`."""
+    return f"output of {size} bytes, more than {most} accepted"
+
+
+def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
+    """The error of a call whose answer is too large as a whole."""
+    message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
+    return LimitExceeded(message, limit="answer_bytes", allowed=most, given=size)
+
+
+def without_output(result: ResultDict, most: int) -> ResultDict:
+    """The failure that stands for a result of more than `most` bytes. A trajectory stays where it was kept."""
+    size = len(wire.write(result.get("output")))
+    size = size if size > most else len(wire.write(result))
+    kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
+    return {**failure("program_error", TOO_LARGE, too_large(size, most), result["seconds"]), **kept}
+
+
+def usage_of(given: Any) -> UsageDict:
+    """What a result states that it cost; empty where it states nothing, or nothing that fits the contract."""
+    try:
+        usage = Usage.model_validate(given.get("usage") if isinstance(given, dict) else None)
+    except ValidationError:
+        return {}
+    return usage.model_dump(exclude_none=True)
+
+
+def summed(one: UsageDict, other: UsageDict) -> UsageDict:
+    """What both cost together, by model too."""
+    total = {**one, **other}
+    for name in one.keys() & other.keys():
+        nested = isinstance(one[name], dict)
+        total[name] = summed(one[name], other[name]) if nested else one[name] + other[name]
+    return total
+
+
+def _problem(given: Any, *, lenient: bool) -> str | None:
+    """What is wrong with it, in words; None where nothing is."""
+    if not isinstance(given, dict):
+        return f"the result is {_named(given)}, not an object"
+    if wire.nests_too_deep(given):
+        return f"the result is nested more than {wire.MAX_RESULT_NESTING} levels deep"
+    if given.get("status") == "ok":
+        problem = _score_problem(given)
+        if problem is not None:
+            return problem
+    if lenient:
+        problem = unwritable(given, "result")
+        if problem is not None:
+            return problem.removeprefix("result.")
+    try:
+        ExampleResult.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where}: {first['msg']}" if where else str(first["msg"])
+    return None
+
+
+def _score_problem(given: dict[str, Any]) -> str | None:
+    score = given.get("score")
+    if score is None:
+        return "score is missing"
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return f"score is {_named(score)}, not a number"
+    try:
+        finite = math.isfinite(score)
+    except OverflowError:  # an integer beyond every float
+        finite = False
+    if not finite:
+        return f"score is {'NaN' if score != score else 'infinite'}"
+    return None
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, str):
+        return f"a string ({value[:_MAX_SHOWN]!r})"
+    if value is None:
+        return "null"
+    return {bool: "a boolean", int: "a number", float: "a number", list: "an array", dict: "an object"}[type(value)]

@@ -1,0 +1,272 @@
+"""Pieces of work for a program process: what is sent, and what becomes of the answer, the deadline and a death."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from protocol.errors import CallCancelled, ProgramFailed, RpcError
+from rpc_server.program import results
+from rpc_server.program.child import Exit
+from rpc_server.program.frames import LenientMessage, OversizedMessage, UnreadableMessage, unwritable
+from rpc_server.program.program import ResultDict
+from rpc_server.program.results import UsageDict
+
+Log = Callable[[], str]
+"""Gives what the process wrote while it worked on this, where somebody wants to know."""
+
+_UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
+
+
+class Work(Protocol):
+    """One request to a process.
+
+    Exactly one of `answered`, `timed_out`, `died` and `refused` is called, once, unless it is given up before.
+    """
+
+    limit_s: float | None
+    """Seconds from the moment it is sent."""
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """Method and params."""
+        ...
+
+    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+        """The process answered; `late`: after the deadline, while it was being stopped.
+
+        `fault`: in a few words, what shows that a time-out is the work's own; None where the answer is none.
+        """
+        ...
+
+    def set_aside(self, message: dict[str, Any]) -> None:
+        """The process answered, but the attempt does not count: the work is about to run again."""
+        ...
+
+    def timed_out(self, fault: str, seconds: float, log: Log) -> None:
+        """The process did not answer in time and was killed; `fault` as for `answered`."""
+        ...
+
+    def died(self, how: Exit, seconds: float, log: Log) -> None:
+        """It ended the process it ran in, alone and for the second time."""
+        ...
+
+    def refused(self, error: RpcError) -> None:
+        """No process can be had."""
+        ...
+
+
+class Examples:
+    """A request about a single example of a call, or about its whole batch where the program wants it so."""
+
+    def __init__(
+        self,
+        call: "ExamplesCall",
+        positions: Sequence[int],
+        *,
+        limit_s: float | None,
+    ) -> None:
+        self._call = call
+        self._positions = positions
+        self._spent: dict[int, UsageDict] = {}
+        self.limit_s = limit_s
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """The call's request, for these examples."""
+        return self._call.method, self._call.params(self._positions)
+
+    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+        """Give each example its result, or the failure that the answer stands for."""
+        if late and fault is not None and not _is_timeout(message):
+            self.set_aside(message)
+            self.timed_out(fault, seconds, log)
+            return
+        if "error" in message:
+            self._refusal(message["error"], seconds, log)
+            return
+        if isinstance(message, UnreadableMessage):
+            self._all("program_error", "invalid_result", _UNREADABLE, seconds, log)
+            return
+        if isinstance(message, OversizedMessage):
+            self._oversized(message, seconds, log)
+            return
+        result = message.get("result")
+        given = result.get("results") if isinstance(result, dict) else None
+        if not isinstance(given, list) or len(given) != len(self._positions):
+            said = f"{len(given)} results" if isinstance(given, list) else "no list of results"
+            self._all("program_error", "invalid_result", f"{said} for {len(self._positions)} examples", seconds, log)
+            return
+        lenient = isinstance(message, LenientMessage)
+        for position, one in zip(self._positions, given, strict=True):
+            self._give(position, _faulted(results.checked(one, seconds, log, lenient=lenient), fault))
+
+    def set_aside(self, message: dict[str, Any]) -> None:
+        """Keep what the attempt cost, to be added to what the one that counts costs."""
+        result = message.get("result")
+        given = result.get("results") if isinstance(result, dict) else None
+        if not isinstance(given, list) or len(given) != len(self._positions):
+            return
+        for position, one in zip(self._positions, given, strict=True):
+            self._spent[position] = results.summed(self._spent.get(position, {}), results.usage_of(one))
+
+    def timed_out(self, fault: str, seconds: float, log: Log) -> None:
+        """Time-outs in their places."""
+        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s {fault}", seconds, log)
+
+    def died(self, how: Exit, seconds: float, log: Log) -> None:
+        """The examples killed their process."""
+        self._all("program_error", "process_died", f"the program's process {how}", seconds, log)
+
+    def refused(self, error: RpcError) -> None:
+        """The whole call fails."""
+        self._call.fail(error)
+
+    def _refusal(self, given: Any, seconds: float, log: Log) -> None:
+        error = _error(given)
+        if isinstance(error, CallCancelled):
+            for position in self._positions:
+                self._give(position, {"status": "cancelled", "score": None, "output": None, "seconds": seconds})
+        elif error.retryable:
+            self._all("infra_error", type(error).__name__, error.message, seconds, log)
+        elif isinstance(error, ProgramFailed):
+            self._call.fail(error)
+        else:
+            self._call.fail(
+                ProgramFailed(error.message, stage=self._call.method, program_error=error.to_wire(), log_tail=log())
+            )
+
+    def _oversized(self, message: OversizedMessage, seconds: float, log: Log) -> None:
+        """Fail the example; of several, the call, as the size does not show which of them is too large."""
+        if len(self._positions) == 1:
+            text = results.too_large(message.size, self._call.max_result_bytes)
+            self._all("program_error", results.TOO_LARGE, text, seconds, log)
+        else:
+            self._call.fail(results.answer_too_large(message.size, message.limit, len(self._positions)))
+
+    def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
+        text = log()
+        for position in self._positions:
+            self._give(position, results.failure(status, kind, message, seconds, text))
+
+    def _give(self, position: int, result: ResultDict) -> None:
+        spent = self._spent.get(position)
+        usage = {"usage": results.summed(spent, results.usage_of(result))} if spent else {}
+        self._call.give(position, {**result, **usage})
+
+
+class ExamplesCall:
+    """A call that has a result for each example, `evaluate` or `score`, and how many are still to come.
+
+    `params(positions)`: what to ask the program about the examples at these positions, of `size` in all.
+    `max_result_bytes`: of one result, to be named where a result is too large.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        size: int,
+        params: Callable[[Sequence[int]], dict[str, Any]],
+        *,
+        on_result: Callable[[int, ResultDict], None],
+        max_result_bytes: int,
+    ) -> None:
+        self.method = method
+        self.max_result_bytes = max_result_bytes
+        self.params = params
+        self.size = size
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_result = on_result
+        self._left = size
+
+    def give(self, position: int, result: ResultDict) -> None:
+        """One example is finished."""
+        if self.done.done():
+            return
+        self._on_result(position, result)
+        self._left -= 1
+        if self._left == 0:
+            self.done.set_result(None)
+
+    def fail(self, error: RpcError) -> None:
+        """The call as a whole is over."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class OtherCall:
+    """A request that is not about examples one by one: its answer, or its error, is the caller's."""
+
+    def __init__(self, method: str, params: Mapping[str, Any], *, limit_s: float | None) -> None:
+        self._method = method
+        self._params = params
+        self.limit_s = limit_s
+        self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """The request as the caller gave it."""
+        return self._method, dict(self._params)
+
+    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+        """The answer, or the error in it."""
+        if late and fault is not None:
+            self.timed_out(fault, seconds, log)
+            return
+        if "error" in message:
+            error = _error(message["error"])
+            if isinstance(error, ProgramFailed):
+                error.details.setdefault("stage", self._method)
+                error.details.setdefault("log_tail", log())
+            self.refused(error)
+            return
+        result = message.get("result")
+        if isinstance(message, UnreadableMessage):
+            self._failed(_UNREADABLE, log)
+        elif isinstance(message, OversizedMessage):
+            self._failed(f"answer of {message.size} bytes, more than {message.limit} accepted", log)
+        elif not isinstance(result, dict):
+            self._failed("the program answered no object", log)
+        elif isinstance(message, LenientMessage) and (problem := unwritable(result, "result")) is not None:
+            self._failed(problem, log)
+        elif not self.done.done():
+            self.done.set_result(result)
+
+    def set_aside(self, message: dict[str, Any]) -> None:
+        """Nothing of the answer is kept."""
+
+    def timed_out(self, fault: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
+        """The call fails."""
+        self._failed(f"ran longer than {self.limit_s:g} s {fault}", log)
+
+    def died(self, how: Exit, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
+        """The call fails."""
+        self._failed(f"the program's process {how}", log)
+
+    def refused(self, error: RpcError) -> None:
+        """The call fails with this."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def _failed(self, message: str, log: Log) -> None:
+        self.refused(ProgramFailed(message, stage=self._method, log_tail=log()))
+
+
+def _error(given: Any) -> RpcError:
+    return (
+        RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program answered no error object")
+    )
+
+
+def _faulted(result: ResultDict, fault: str | None) -> ResultDict:
+    """The same result; a time-out's message also says what shows that it is the example's own."""
+    if result["status"] != "timeout" or fault is None:
+        return result
+    error = result["error"]
+    return {**result, "error": {**error, "message": f"{error['message']} {fault}"}}
+
+
+def _is_timeout(message: dict[str, Any]) -> bool:
+    result = message.get("result")
+    given = result.get("results") if isinstance(result, dict) else None
+    return (
+        isinstance(given, list)
+        and bool(given)
+        and all(isinstance(one, dict) and one.get("status") == "timeout" for one in given)
+    )

@@ -1,0 +1,145 @@
+"""From the bytes of a body to the bytes of its answer: jsonrpcserver, fenced in.
+
+It runs the method and frames the answer, one request at a time. What it must not do is done here: it neither parses nor
+checks the envelope (its validator formats the whole payload, and a batch with one bad entry would get a single error),
+never sees an exception (it would put its text on the wire), takes methods from no table but ours, and leaves batches,
+bounded, to us.
+"""
+
+import asyncio
+import logging
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.errors import (
+    InternalError,
+    InvalidRequest,
+    LimitExceeded,
+    MethodNotFound,
+    ParseError,
+    RpcError,
+)
+from rpc_server.methods.handlers import Handler
+from rpc_server.rpc import wire
+from rpc_server.rpc.envelope import check_envelope
+from rpc_server.rpc.params import invalid
+
+with warnings.catch_warnings():
+    # It reads a file of its own in a deprecated way when imported, which is nothing to those who serve a program.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from jsonrpcserver import Error, Success
+    from jsonrpcserver.async_dispatcher import call
+    from jsonrpcserver.dispatcher import create_request, to_response
+    from jsonrpcserver.request import Request
+    from jsonrpcserver.response import to_serializable_one
+    from jsonrpcserver.sentinels import NOCONTEXT, NOID
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_ECHOED_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What to send: an HTTP status, and the JSON body, None where there is nothing to say."""
+
+    status: int
+    body: bytes | None
+
+
+class Dispatcher:
+    """Answers bodies out of one table of methods."""
+
+    def __init__(self, handlers: Mapping[str, Handler], *, max_batch_entries: int) -> None:
+        # Any, because jsonrpcserver types its table for synchronous methods alone.
+        self._methods: dict[str, Any] = {name: _Method(name, handler) for name, handler in handlers.items()}
+        self._max_batch_entries = max_batch_entries
+
+    async def answer(self, body: bytes | bytearray) -> Reply:
+        """Answer one HTTP body; everything but a cancellation becomes an answer."""
+        try:
+            message = wire.read(body)
+            del body  # here and below: a large request is not kept while its answer is written
+            if type(message) is list:
+                return await self._answer_batch(message)
+            check_envelope(message)
+        except (ParseError, InvalidRequest) as error:
+            return Reply(400, error_body(error))
+        except LimitExceeded as error:
+            return Reply(200, error_body(error))
+        answering = self._answer_one(message)
+        del message
+        answer = await answering
+        return Reply(204, None) if answer is None else Reply(200, answer)
+
+    async def _answer_batch(self, entries: list[Any]) -> Reply:
+        if not entries:
+            return Reply(200, error_body(InvalidRequest(reason="an array of requests must not be empty")))
+        if len(entries) > self._max_batch_entries:
+            raise LimitExceeded(limit="max_batch_entries", allowed=self._max_batch_entries, given=len(entries))
+        answers = [answer for answer in await asyncio.gather(*map(self._answer_entry, entries)) if answer is not None]
+        return Reply(200, b"[%b]" % b",".join(answers)) if answers else Reply(204, None)
+
+    async def _answer_entry(self, entry: Any) -> bytes | None:
+        try:
+            check_envelope(entry)
+        except InvalidRequest as error:
+            return error_body(error)
+        return await self._answer_one(entry)
+
+    async def _answer_one(self, request: dict[str, Any]) -> bytes | None:
+        name = request["method"]
+        method = self._methods.get(name)
+        if method is None:
+            if "id" not in request:
+                return None
+            return error_body(MethodNotFound(method=name[:_LONGEST_ECHOED_NAME]), request["id"])
+        if type(request.get("params")) is list:
+            # jsonrpcserver would take an empty one for no params at all.
+            error = invalid("", "params must be an object: they are given by name")
+            return error_body(error, request["id"]) if "id" in request else None
+        called = create_request(request)
+        request_id = called.id
+        calling = call(called, NOCONTEXT, method)
+        del request, called
+        result = await calling
+        if request_id is NOID:
+            return None
+        response = to_serializable_one(to_response(Request(name, {}, request_id), result))
+        del result
+        try:
+            return wire.write(response)
+        except LimitExceeded as error:
+            return error_body(error, request_id)
+        except TypeError:
+            logger.exception("the result of %s is not JSON", name)
+            return error_body(InternalError(), request_id)
+
+
+class _Method:
+    """A handler as jsonrpcserver calls it: every exception becomes a value, so that none is logged or sent there."""
+
+    def __init__(self, name: str, handler: Handler) -> None:
+        self._name = name
+        self._handler = handler
+
+    async def __call__(self, /, **params: Any) -> Any:
+        try:
+            return Success(await self._handler(params))
+        except RpcError as error:
+            return _error(error)
+        except Exception:
+            logger.exception("unexpected error in %s", self._name)
+            return _error(InternalError())
+
+
+def _error(error: RpcError) -> Any:
+    wired = error.to_wire()
+    return Error(wired["code"], wired["message"], wired["data"])
+
+
+def error_body(error: RpcError, request_id: str | int | None = None) -> bytes:
+    """A JSON-RPC error response as bytes."""
+    return wire.write({"jsonrpc": "2.0", "error": error.to_wire(), "id": request_id})

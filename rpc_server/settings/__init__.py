@@ -1,0 +1,1 @@
+"""Settings of the server, from a file, the environment and flags."""

@@ -1,0 +1,1 @@
+"""Trajectories that stay on the server, by reference."""

@@ -1,0 +1,104 @@
+"""Trajectories that stay here: a ref goes out in place of each, and comes back when they are reflected on."""
+
+from collections import OrderedDict
+from typing import Any
+
+from protocol import JsonValue
+from protocol.errors import LimitExceeded, TrajectoryExpired
+from rpc_server.program.program import ResultDict
+from rpc_server.rpc import wire
+
+_ENTRY_BYTES = 256
+"""What an entry costs beyond its own bytes, about; so that many small ones are bounded too."""
+
+
+class TraceStore:
+    """The `Refs` of a program that gives its trajectories whole: those of a named group are kept here.
+
+    At most `max_bytes` in all. Whole groups (minibatches) are let go, the one longest untouched first: half a minibatch
+    is of no use to anyone.
+    """
+
+    def __init__(self, *, instance_id: str, max_bytes: int) -> None:
+        self._prefix = f"{instance_id}/t"
+        self._max_bytes = max_bytes
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._group_of: dict[str, str] = {}
+        self._bytes = 0
+        self._made = 0
+
+    def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
+        """A ref in place of the trajectory, where a group (a minibatch) was named and there is room."""
+        trajectory = result.get("trajectory")
+        if group is None or trajectory is None:
+            return result
+        ref = self._keep(group, trajectory)
+        if ref is None:
+            return result
+        rest = {key: value for key, value in result.items() if key != "trajectory"}
+        return {**rest, "trajectory_ref": ref}
+
+    def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
+        """The complaint as it is: such a program knows no refs."""
+        return error
+
+    def _keep(self, group: str, trajectory: JsonValue) -> str | None:
+        """Keep a trajectory; its ref, or None where it, or its group, is more than can be kept."""
+        try:
+            text = wire.write_to_keep(trajectory)
+        except LimitExceeded:
+            return None
+        size = len(text) + _ENTRY_BYTES
+        kept = self._groups.get(group)
+        if (kept.bytes if kept is not None else 0) + size > self._max_bytes:
+            return None
+        if kept is None:
+            kept = self._groups[group] = _Group()
+        # Last in line, so that the groups let go below are others.
+        self._groups.move_to_end(group)
+        while self._bytes + size > self._max_bytes:
+            self._let_go_oldest()
+        self._made += 1
+        ref = f"{self._prefix}{self._made}"
+        kept.members[ref] = text
+        kept.bytes += size
+        self._group_of[ref] = group
+        self._bytes += size
+        return ref
+
+    def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The results with trajectories in place of refs.
+
+        Raises:
+            TrajectoryExpired: some of the `refs` were let go, or are another instance's.
+        """
+        refs = [result["trajectory_ref"] for result in results if result.get("trajectory_ref") is not None]
+        if not refs:
+            return results
+        lost = [ref for ref in refs if ref not in self._group_of]
+        if lost:
+            raise TrajectoryExpired(refs=lost)
+        return [self._inlined(result) for result in results]
+
+    def _inlined(self, result: dict[str, Any]) -> dict[str, Any]:
+        ref = result.get("trajectory_ref")
+        if ref is None:
+            return result
+        group = self._group_of[ref]
+        self._groups.move_to_end(group)
+        rest = {key: value for key, value in result.items() if key != "trajectory_ref"}
+        return {**rest, "trajectory": wire.read(self._groups[group].members[ref])}
+
+    def _let_go_oldest(self) -> None:
+        _, group = self._groups.popitem(last=False)
+        self._bytes -= group.bytes
+        for ref in group.members:
+            del self._group_of[ref]
+
+
+class _Group:
+    """The trajectories of one minibatch, as JSON text by ref."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, bytes] = {}
+        self.bytes = 0

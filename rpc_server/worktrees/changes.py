@@ -1,0 +1,126 @@
+"""What a quarantine's index changes of its parent: files, links, and the diff."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rpc_server.worktrees.quarantine import Quarantine
+
+NOTHING = "000000"
+LINK = "120000"
+SUBMODULE = "160000"
+"""Modes of what is no file: not there, a symbolic link, another repository's commit."""
+
+HEADER_BYTES = 64
+"""Bytes of a diff for a file of which nothing is shown, at least."""
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """One path as it is now and was before; a rename is one path deleted and one added.
+
+    `status` is A, M, D or T (of another type). `mode` and `old_mode` are octal, `NOTHING` where there is no such file;
+    `size` and `old_size` are in bytes.
+    """
+
+    path: str
+    status: str
+    mode: str
+    old_mode: str
+    size: int
+    old_size: int
+
+    @property
+    def least_diff_bytes(self) -> int:
+        """What it adds to a diff, or would if it were text, at least."""
+        return HEADER_BYTES + abs(self.size - self.old_size)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a draft changes of its parent. `links`, `old_links`: every symbolic link there is, target by path."""
+
+    files: tuple[ChangedFile, ...]
+    links: Mapping[str, str]
+    old_links: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """`text`: unified, cut where it is longer than was asked for. `size`: its bytes, and those of binary files."""
+
+    text: str
+    size: int
+
+
+def changes_of(place: Quarantine) -> Changes:
+    """Everything that differs from the first parent."""
+    parent = place.parents[0]
+    fields = place.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
+    rows = [(head[1:].split(" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
+    wanted = {
+        blob
+        for (old_mode, mode, old, new, _), _ in rows
+        for blob, of in ((old, old_mode), (new, mode))
+        if of not in (NOTHING, SUBMODULE)
+    }
+    sizes = _sizes(place, wanted)
+    links = _links(place.fields("ls-files", "--stage", "-z"))
+    old_links = _links(place.fields("ls-tree", "-r", "-z", parent))
+    targets = _contents(place, {*links.values(), *old_links.values()})
+    return Changes(
+        tuple(
+            ChangedFile(path, status, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
+            for (old_mode, mode, old, new, status), path in rows
+        ),
+        links={path: targets[blob] for path, blob in links.items()},
+        old_links={path: targets[blob] for path, blob in old_links.items()},
+    )
+
+
+def diff_of(place: Quarantine, changes: Changes, limit: int) -> Diff:
+    """These changes as a unified diff, the first `limit` bytes of it; binary files are only named there."""
+    plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
+    counted = place.fields("diff-index", *plain, "--numstat", "-z", place.parents[0])
+    binary = {entry.removeprefix("-\t-\t") for entry in counted if entry.startswith("-\t-\t")}
+    file = place.folder / "diff"
+    place.git("diff-index", *plain, "--patch", f"--output={file}", place.parents[0])
+    with file.open("rb") as written:
+        text = written.read(limit).decode("utf-8", "replace")
+    unshown = sum(max(each.size, each.old_size) for each in changes.files if each.path in binary)
+    return Diff(text, file.stat().st_size + unshown)
+
+
+def _sizes(place: Quarantine, blobs: set[str]) -> dict[str, int]:
+    """Bytes of each of them."""
+    told = place.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
+    return {blob: int(size) for blob, size in (line.split(" ") for line in told.splitlines())}
+
+
+def _links(entries: Sequence[str]) -> dict[str, str]:
+    """Of the entries of `ls-files --stage` or `ls-tree` those that are links: blob by path."""
+    blobs: dict[str, str] = {}
+    for entry in entries:
+        head, _, path = entry.partition("\t")
+        mode, *words = head.split(" ")
+        if mode == LINK:
+            blobs[path] = words[1] if words[0] == "blob" else words[0]
+    return blobs
+
+
+def _contents(place: Quarantine, blobs: set[str]) -> dict[str, str]:
+    """What each of them holds."""
+    if not blobs:
+        return {}
+    told = place.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
+    found: dict[str, str] = {}
+    while told:
+        head, _, rest = told.partition(b"\n")
+        blob, size = head.decode().split(" ")
+        found[blob] = os.fsdecode(rest[: int(size)])
+        told = rest[int(size) + 1 :]
+    return found
+
+
+def _lines(blobs: set[str]) -> bytes:
+    return "".join(f"{blob}\n" for blob in blobs).encode()

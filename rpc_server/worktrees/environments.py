@@ -1,0 +1,193 @@
+"""What is installed for a commit: the user's own environment, or one built once for all with its manifest."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import logging
+import math
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evolverpc_common.shielded import to_the_end
+from rpc_server.jail.jail import Jail
+from rpc_server.program.interpreter import find_interpreter
+from rpc_server.program.launch import environment as server_environment
+from rpc_server.settings.settings import Settings
+from rpc_server.worktrees.import_paths import import_paths
+from rpc_server.worktrees.installing import VENV, install, installed_to, node_version
+from rpc_server.worktrees.manifests import Manifest, manifests_of
+from rpc_server.worktrees.removal import remove_folder
+from rpc_server.worktrees.repository import Repository
+
+logger = logging.getLogger(__name__)
+
+KEPT_DAYS = 30
+"""How long an environment is kept that no tree is made with."""
+
+_SWEPT_AT_ONCE = 10
+_COMPLETE = ".complete"
+"""A file that is there once all is installed; its time is that of the last use."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a commit's program finds what it needs.
+
+    `venv`: the Python environment that was built for it; None where that is the user's own. `node_modules`: a folder to
+    link into the tree. `variables`: to be set for the program. `import_paths`: folders of the repository, from its top,
+    that Python imports from.
+    """
+
+    venv: Path | None = None
+    node_modules: Path | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    import_paths: tuple[str, ...] = ()
+
+
+class Environments:
+    """Environments of one repository's commits, kept below `cache` for every server of this user.
+
+    A commit with the same manifests as `seed` has the user's own. Blocks while it reads those of the seed
+    and asks the user's Python where it imports from. What no tree was made with for `KEPT_DAYS` is swept.
+
+    `jail`: that of what is run for it.
+    """
+
+    def __init__(
+        self, repository: Repository, settings: Settings, seed: str, cache: Path, jail: Jail | None = None
+    ) -> None:
+        self._repository = repository
+        self._jail = jail
+        self._settings = settings
+        self._folder = cache / "environments"
+        self._node: str | None = None
+        self._interpreter = find_interpreter(settings).path
+        self._seed = manifests_of(repository, seed)
+        self._import_paths = import_paths(
+            settings, self._interpreter, repository.top, repository.files(seed), None if jail is None else jail.cell()
+        )
+
+    async def of(self, commit: str, objects: Path | None = None) -> Environment:
+        """The environment of a commit, which may be in `objects`; built where there is none for its manifests yet.
+
+        Raises:
+            ProgramFailed: it cannot be built; stage `environment`.
+        """
+        manifests = await to_the_end(manifests_of, self._repository, commit, objects)
+        node, python = manifests["node"], manifests["python"]
+        variables: dict[str, str] = {}
+        found: list[Path] = []
+        venv: Path | None = None
+        if self._differs(python):
+            venv = (await self._built(python)) / VENV
+            variables["VIRTUAL_ENV"] = str(venv)
+            found.append(venv / "bin")
+        elif self._settings.command is None and (self._interpreter.parents[1] / "pyvenv.cfg").is_file():
+            found.append(self._interpreter.parent)
+        if self._differs(node):
+            node_modules: Path | None = installed_to(node, await self._built(node)) / "node_modules"
+        else:
+            node_modules = self._own_node_modules()
+        if node_modules is not None:
+            found.append(node_modules / ".bin")
+        inherited = server_environment(self._settings).get("PATH", os.defpath)
+        variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
+        return Environment(venv, node_modules, variables, self._import_paths)
+
+    def _own_node_modules(self) -> Path | None:
+        folders = (self._settings.root, self._repository.top)
+        return next((path for folder in folders if (path := folder / "node_modules").is_dir()), None)
+
+    def _differs(self, manifest: Manifest) -> bool:
+        return bool(manifest.files) and manifest.digest != self._seed[manifest.language].digest
+
+    async def _built(self, manifest: Manifest) -> Path:
+        """The folder of what was installed for the manifest, by this server or another."""
+        runtime = str(self._interpreter) if manifest.language == "python" else await to_the_end(self._node_version)
+        what = f"{manifest.language} {runtime} {manifest.digest}"
+        folder = self._folder / hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        async with _lock(_lock_of(folder)):
+            if not _is_complete(folder):
+                await to_the_end(_remove, folder)  # one that was begun and not finished, or whose Python is gone
+                try:
+                    cell = None if self._jail is None else self._jail.cell(folder)
+                    await install(manifest, folder, self._interpreter, self._settings, cell)
+                except BaseException:
+                    await to_the_end(_remove, folder)
+                    raise
+                (folder / _COMPLETE).unlink(missing_ok=True)  # it may be a link that was made by what is installed
+            (folder / _COMPLETE).touch()  # it is in use
+        return folder
+
+    def sweep(self) -> None:
+        """Remove what was unused for long, `_SWEPT_AT_ONCE` of it at most. Blocks."""
+        unused = time.time() - KEPT_DAYS * 24 * 3600
+        found = [folder for folder in self._folder.glob("*/") if _last_used(folder) < unused]
+        for folder in found[:_SWEPT_AT_ONCE]:
+            _remove_unless_used(folder, unused)
+
+    def _node_version(self) -> str:
+        if self._node is None:
+            self._node = node_version(self._settings)
+        return self._node
+
+
+def _is_complete(folder: Path) -> bool:
+    python = folder / VENV / "bin" / "python"
+    return (folder / _COMPLETE).exists() and (not python.is_symlink() or python.exists())
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_suffix(".lock")
+
+
+def _remove_unless_used(folder: Path, unused: float) -> None:
+    """Remove an environment that is still unused since then (a time as of `time.time`), unless a server is at it."""
+    descriptor = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _last_used(folder) < unused:
+            (folder / _COMPLETE).unlink(missing_ok=True)  # first, so that what is left of it is never taken for whole
+            remove_folder(folder)
+    except BlockingIOError:
+        return  # another server is at it
+    except FileNotFoundError:
+        return  # another server has just removed it
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", folder, error.strerror)
+    finally:
+        os.close(descriptor)
+
+
+def _last_used(folder: Path) -> float:
+    """When, as of `time.time`; of one that was never finished, when it was begun. Infinity where it is gone."""
+    for path in (folder / _COMPLETE, folder):
+        with contextlib.suppress(FileNotFoundError):
+            return path.stat().st_mtime
+    return math.inf
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        remove_folder(folder)
+
+
+@asynccontextmanager
+async def _lock(path: Path) -> AsyncIterator[None]:
+    """Held by one server of this user at a time."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await asyncio.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)

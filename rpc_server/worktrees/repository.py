@@ -1,0 +1,322 @@
+"""The user's repository: objects and branches are taken from it and given to it, all else of it stays as it is."""
+
+import os
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.worktrees.bundle import read_bundle
+from rpc_server.worktrees.git import Git, GitError, without_programs
+
+BRANCHES = "evolve/"
+"""What the names of branches that mutations make begin with."""
+
+ANSWERS = "refs/evolverpc/"
+"""Where, under a branch's name without `evolve/`, the answer of the mutation that made it is kept, as a blob.
+
+Not `refs/evolve/`: git takes `evolve/r/0` for `refs/evolve/r/0` before it thinks of the branch of that name.
+"""
+
+COMMITS = "refs/evolverpc-commits/"
+"""Where, under its own id, a commit is kept whose branch is here at another one."""
+
+_BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
+_SUBMODULE = "160000"
+_PUSH_TIMEOUT_S = 60.0
+_SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
+"""Asks nobody, where the user has no command for it."""
+
+_OF_WORKING_TREE = ("core.autocrlf", "core.fileMode", "core.symlinks")
+"""Settings by which the user's own files were written; trees are written without them."""
+
+_AT_ONCE = threading.Semaphore(4)
+"""Checkouts at the same time: with more, the file system makes each of them slower."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A path in a commit, and what is there."""
+
+    path: str
+    mode: str
+    id: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.mode != _SUBMODULE
+
+
+class NoRepository(SettingsError):
+    """There is no repository that trees could be made from; the message says what to do."""
+
+
+class BranchTaken(GitError):
+    """There is a branch of this name already."""
+
+
+class Repository:
+    """The git repository that `folder` is in. Every method blocks, and may be called from any thread.
+
+    `top`: the top folder of its working tree. `prefix`: `folder` as seen from there, `""` where it is the same.
+
+    Raises:
+        NoRepository: `folder` is in none, or in one without a working tree or without a commit.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder = folder.resolve()
+        own = Git(folder)
+        try:
+            self.top = Path(own.line("rev-parse", "--show-toplevel"))
+            self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
+            off = without_programs(own.fields("config", "--list", "--name-only", "-z"))
+        except GitError as error:
+            advice = "" if "dubious ownership" in str(error) else "; trees need one: git init, git add, git commit"
+            raise NoRepository(f"{folder}: {error}{advice}") from None
+        inside = folder.relative_to(self.top.resolve()).as_posix()
+        self.prefix = "" if inside == "." else inside
+        self._own = Git(folder, settings=off)  # with the index and HEAD of this working tree, which may be a linked one
+        self.git = Git(self.top, self.git_dir, off)
+        self._filters = {name.removeprefix("filter.").rpartition(".")[0] for name in off if name.startswith("filter.")}
+        self._taking = threading.Lock()
+
+    @property
+    def objects(self) -> Path:
+        """The folder of its objects."""
+        return self.git_dir / "objects"
+
+    def head(self) -> tuple[str, str]:
+        """The branch that is checked out, `detached` where none is, and its commit's full id.
+
+        Raises:
+            NoRepository: there is no commit yet.
+        """
+        try:
+            commit = self._own.line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        except GitError:
+            raise NoRepository(f"{self.top} has no commit yet: git add, git commit") from None
+        try:
+            return self._own.line("symbolic-ref", "--quiet", "--short", "HEAD"), commit
+        except GitError:
+            return "detached", commit
+
+    def changed(self) -> list[str]:
+        """Tracked paths that are not as in HEAD, in the working tree or the index, as the user's own git sees it."""
+        told = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+        settings = [word for name in _OF_WORKING_TREE for word in self._users(name)]
+        return [entry[3:] for entry in self._own.fields(*settings, "status", *told)]
+
+    def _users(self, name: str) -> tuple[str, ...]:
+        """Git's option that gives a setting the user's value back; none where the user has not set it."""
+        said = self._own.fields("config", "-z", "--show-scope", "--get-all", name)
+        values = [value for scope, value in zip(said[::2], said[1::2], strict=True) if scope != "command"]
+        return ("-c", f"{name}={values[-1]}") if values else ()
+
+    def untracked(self) -> int:
+        """How many files and folders below its folder git knows nothing of, and is not to ignore."""
+        return len(self._own.fields("ls-files", "--others", "--exclude-standard", "--directory", "-z"))
+
+    def has(self, commit: str) -> bool:
+        """Whether it has this commit, by its full id."""
+        return self.git.line("cat-file", "--batch-check", stdin=f"{commit}\n".encode()).startswith(f"{commit} commit ")
+
+    def files(self, commit: str, objects: Path | None = None) -> list[str]:
+        """Every path in the commit. `objects`: a further folder that it may be found in, as everywhere here."""
+        return [entry.path for entry in self._entries(commit, objects)]
+
+    def submodules(self, commit: str) -> list[str]:
+        """Paths in the commit that are other repositories' commits."""
+        return [entry.path for entry in self._entries(commit, None) if entry.mode == _SUBMODULE]
+
+    def filters(self, commit: str) -> list[str]:
+        """The configured filters, `lfs` for instance, that the user's attributes name for files of the commit."""
+        if not self._filters:
+            return []
+        paths = "".join(f"{path}\0" for path in self.files(commit)).encode("utf-8", "surrogateescape")
+        named = self.git("check-attr", "-z", "--stdin", "filter", stdin=paths).decode("utf-8", "replace")
+        return sorted(self._filters.intersection(named.split("\0")[2::3]))
+
+    def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
+        """The content of a file in the commit; None where there is no such file."""
+        return self.read_all(commit, [path], objects).get(path)
+
+    def read_all(self, commit: str, paths: Iterable[str], objects: Path | None = None) -> dict[str, bytes]:
+        """The contents of those of the paths that are files in the commit; of a link, where it leads."""
+        wanted = set(paths)
+        entries = [entry for entry in self._entries(commit, objects) if entry.path in wanted and entry.is_file]
+        asked = "".join(f"{entry.id}\n" for entry in entries).encode()
+        told = self.git("cat-file", "--batch", stdin=asked, env=_also(objects))
+        found = {}
+        at = 0
+        for entry in entries:
+            start = told.index(b"\n", at) + 1
+            size = int(told[at:start].split()[2])
+            found[entry.path] = told[start : start + size]
+            at = start + size + 1
+        return found
+
+    def check_out(self, commit: str, folder: Path, objects: Path | None = None) -> None:
+        """Write the commit's files into `folder`, which is made; there is no `.git` in it.
+
+        For as long as it takes there is a file beside it, of the same name with `.index`.
+
+        Raises:
+            GitError: there is no such commit, or its files cannot be written.
+        """
+        index = folder.with_name(f"{folder.name}.index")
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder), **_also(objects)}
+        folder.mkdir(parents=True)
+        self.git("read-tree", commit, env=env, folder=folder)
+        with _AT_ONCE:
+            self.git("checkout-index", "--all", "--force", "--quiet", env=env, folder=folder)
+        index.unlink()
+
+    def branch(self, name: str) -> str | None:
+        """The full id of the commit that a branch is at; None where there is no such branch."""
+        return self._at(commit_ref(name))
+
+    def answer(self, branch: str) -> bytes | None:
+        """What was kept with a branch by `publish`; None where nothing was."""
+        blob = self._at(_answer_of(branch))
+        return None if blob is None else self.git("cat-file", "blob", blob)
+
+    def take(self, bundle: bytes) -> str:
+        """Take over the commit of a bundle with its one branch `evolve/<run>/<number>`; the full commit id.
+
+        The commit counts, the branch is a label: one that is here at another commit stays there, and the commit is kept
+        by a ref of its own. Taking the same commit again changes nothing.
+
+        Raises:
+            GitError: it is no such bundle, or what it builds on is not here.
+        """
+        with self._taking:
+            branch, commit = self._unpacked(bundle)
+            if self.branch(branch) is None:
+                try:
+                    self._create(branch, commit, None)
+                except GitError:
+                    if self.branch(branch) is None:  # else another server has done it just now
+                        raise
+            if self.branch(branch) != commit:
+                self._update([f"update {COMMITS}{commit} {commit}"])
+        return commit
+
+    def publish(self, bundle: bytes, answer: bytes) -> str:
+        """Make the branch of a bundle as `take` would, and keep `answer` with it; both appear, or neither.
+
+        Raises:
+            BranchTaken: there is such a branch, at whatever commit.
+            GitError: as for `take`.
+        """
+        with self._taking:
+            branch, commit = self._unpacked(bundle)
+            try:
+                self._create(branch, commit, answer)
+            except GitError as error:
+                if self.branch(branch) is None:
+                    raise
+                raise BranchTaken(f"there is a branch {branch} already") from error
+        return commit
+
+    def withdraw(self, branch: str, answer: bytes) -> None:
+        """Remove a branch that `publish` made with this answer; nothing where it was another, or is gone."""
+        with self._taking:
+            commit, kept = self.branch(branch), self._at(_answer_of(branch))
+            if commit is not None and kept is not None and self.answer(branch) == answer:
+                self._update([f"delete {commit_ref(branch)} {commit}", f"delete {_answer_of(branch)} {kept}"])
+
+    def push(self, commit: str, branch: str, remote: str) -> None:
+        """Push a commit as a branch of the remote, within a minute.
+
+        Raises:
+            GitTimeout: it takes longer, and may have happened all the same.
+            GitError: it cannot be done.
+        """
+        self._push(remote, f"{commit}:{commit_ref(branch)}")
+
+    def unpush(self, commit: str, branch: str, remote: str) -> None:
+        """Take a branch at this commit off the remote again. Raises as `push` does, also where it is not there."""
+        ref = commit_ref(branch)
+        self._push(f"--force-with-lease={ref}:{commit}", "--delete", remote, ref)
+
+    def sweep(self) -> None:
+        """Remove what a git that was killed left in the way of branches; only while nobody else makes any."""
+        for refs in (self.git_dir / "refs" / "heads" / BRANCHES, self.git_dir / ANSWERS, self.git_dir / COMMITS):
+            for lock in refs.rglob("*.lock"):
+                lock.unlink(missing_ok=True)
+
+    def _at(self, ref: str) -> str | None:
+        """The id of what a ref, by its full name, is at; None where there is no such ref."""
+        named = self.git.line("for-each-ref", "--format=%(refname) %(objectname)", ref)  # also those below the name
+        return dict(line.split(" ") for line in named.splitlines()).get(ref)
+
+    def _unpacked(self, bundle: bytes) -> tuple[str, str]:
+        """The branch and the commit of a bundle whose objects are here then."""
+        given = read_bundle(bundle)
+        branch, commit = _only_branch(given.heads)
+        missing = [needed for needed in given.needed if not self.has(needed)]
+        if missing:
+            raise GitError(f"the bundle builds on the commit {missing[0]}, which is not here")
+        if not self.has(commit):
+            # Loose: git would be slow with thousands of packs.
+            self.git("unpack-objects", "-q", "--strict", stdin=given.pack)
+            if not self.has(commit):
+                raise GitError(f"the bundle does not hold its commit {commit}")
+        return branch, commit
+
+    def _create(self, branch: str, commit: str, answer: bytes | None) -> None:
+        """Make a branch that is not there; an answer that outlived an earlier one of the name goes."""
+        commands = [f"create {commit_ref(branch)} {commit}"]
+        if answer is not None:
+            blob = self.git.line("hash-object", "-w", "--stdin", stdin=answer)
+            commands.append(f"update {_answer_of(branch)} {blob}")
+        elif self._at(_answer_of(branch)) is not None:
+            commands.append(f"delete {_answer_of(branch)}")
+        self._update(commands)
+
+    def _push(self, *arguments: str) -> None:
+        own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys() or self.git.fields(
+            "config", "--default=", "--null", "--get", "core.sshCommand"
+        ) != [""]
+        env = {} if own else {"GIT_SSH_COMMAND": _SSH}
+        self.git("push", "--quiet", "--no-verify", *arguments, env=env, timeout_s=_PUSH_TIMEOUT_S)
+
+    def _update(self, commands: Iterable[str]) -> None:
+        """All of these changes of refs, or none."""
+        self.git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands).encode())
+
+    def _entries(self, commit: str, objects: Path | None) -> list[_Entry]:
+        listed = self.git.fields("ls-tree", "-r", "-z", commit, env=_also(objects))
+        parts = [entry.partition("\t") for entry in listed]
+        return [_Entry(path, mode, id_) for head, _, path in parts for mode, _, id_ in (head.split(" "),)]
+
+
+def _only_branch(heads: dict[str, str]) -> tuple[str, str]:
+    """The branch of a bundle, and its commit."""
+    refs = list(heads)
+    if len(refs) != 1 or not refs[0].startswith("refs/heads/"):
+        raise GitError("a bundle must hold exactly one branch")
+    branch = refs[0].removeprefix("refs/heads/")
+    if not _BRANCH.fullmatch(branch):
+        raise GitError(f"the bundle's branch {branch!r:.80} is not of the form evolve/<run>/<number>")
+    return branch, heads[refs[0]]
+
+
+def commit_ref(branch: str) -> str:
+    """The ref of a branch."""
+    return f"refs/heads/{branch}"
+
+
+def _also(objects: Path | None) -> dict[str, str]:
+    """The environment in which git looks into this folder too."""
+    if objects is None:
+        return {}
+    quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')  # else it would end at a colon
+    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+
+def _answer_of(branch: str) -> str:
+    return ANSWERS + branch.removeprefix(BRANCHES)

@@ -1,0 +1,141 @@
+"""A server's own folder on disk, and the removal of those whose server is gone, however it went."""
+
+import fcntl
+import hashlib
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from rpc_server.settings.config_file import SettingsError
+from rpc_server.worktrees.removal import remove_folder
+
+logger = logging.getLogger(__name__)
+
+CACHE = "evolverpc"
+
+_KINDS = ("trees", "drafts", "gone")
+
+
+def cache_folder() -> Path:
+    """Where servers of this user keep what can be made again."""
+    return user_cache_path(CACHE)
+
+
+class State:
+    """This server's folder among those of all servers of one repository; gone when it is closed.
+
+    `home`: the folder of them all. `alone`: whether no other server of the repository ran when this one swept. Its
+    methods block.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._servers = home / "servers"
+        self._lock: int | None = None
+        self.alone = False
+        self.folder = self._servers / uuid.uuid4().hex
+
+    def open(self) -> None:
+        """Make it. Close it also where this fails."""
+        self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _held(self._home / "lock"):  # else one that sweeps now might find the folder before its lock is held
+            self.folder.mkdir(mode=0o700)
+            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for name in _KINDS:
+            (self.folder / name).mkdir()
+
+    def sweep(self) -> None:
+        """Remove the folders of servers that are gone."""
+        with _held(self._home / "lock"):
+            others = [server for server in self._servers.iterdir() if server != self.folder]
+            left = [server for server in others if not _still_runs(server)]
+            self.alone = len(left) == len(others)
+            ours = [self._taken(server) for server in left]
+        for folder in ours:  # which takes as long as it takes: others may start meanwhile
+            remove(folder)
+
+    def new_folder(self, kind: str) -> Path:
+        """A path in it that nothing is at yet; `kind`: `trees` or `drafts`."""
+        return self.folder / kind / uuid.uuid4().hex[:12]
+
+    def remove(self, folder: Path) -> None:
+        """Remove a folder of it; what cannot be removed now goes with the server."""
+        remove(self._taken(folder))
+
+    def close(self) -> None:
+        """Remove it all; nothing where it was not made."""
+        if self._lock is None:
+            return
+        for name in _KINDS:
+            remove(self.folder / name)
+        with _held(self._home / "lock"):  # else a server that starts now would take it for a dead one's, and help
+            remove(self.folder)
+        os.close(self._lock)
+        self._lock = None
+
+    def _taken(self, folder: Path) -> Path:
+        """Where the folder is now, out of the others' sight."""
+        gone = self.folder / "gone" / uuid.uuid4().hex
+        try:
+            folder.rename(gone)
+        except FileNotFoundError:
+            return gone  # which is not there either
+        except PermissionError:
+            return folder  # its program took the right from its owner, who is given it back where it is removed
+        return gone
+
+
+def home_of(git_dir: Path, given: Path | None) -> Path:
+    """Where the servers of a repository have their folders: `given`, else in the user's cache; absolute.
+
+    Raises:
+        SettingsError: git could not be kept in there.
+    """
+    if given is None:
+        given = cache_folder() / "trees" / hashlib.sha256(os.fsencode(git_dir)).hexdigest()[:16]
+    home = given.resolve()
+    if os.pathsep in str(home):
+        raise SettingsError(f"`tree_dir`: {home} has a {os.pathsep!r} in it, which separates paths in variables")
+    return home
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder; what cannot be removed is told, and swept by a later start."""
+    try:
+        remove_folder(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", folder, error.strerror)
+
+
+def _still_runs(server: Path) -> bool:
+    """Whether the server of a folder is alive."""
+    try:
+        lock = os.open(server / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return False  # it has just removed itself
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The interfaces of sandboxes and runtimes, and the values that they take."""

@@ -1,0 +1,121 @@
+"""Start a server as a plain process, wait until it is ready, and end it; this isolates nothing."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import IO, Any
+
+from sandbox_runtime.api.endpoint import ProcessEndpoint
+
+CLOSE_GRACE_S = 5.0
+LOG_TAIL_BYTES = 4096
+
+
+class ServerFailed(Exception):
+    """The server ended, or was not ready in time; the message holds the end of what it wrote to stderr."""
+
+
+@contextlib.contextmanager
+def running_server(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, ready_s: float = 60.0
+) -> Iterator[ProcessEndpoint]:
+    """Run `argv`, a server that prints `{"event": "ready", "url", "token"}` as a line on stdout, while the block runs.
+
+    `env` is added to this process's environment; `GEPA_READY_JSON=1` asks for the line. A server that was given its
+    token in `GEPA_TOKEN` need not say it. Leaving the block sends SIGTERM, and SIGKILL to the whole session after 5 s.
+
+    Raises:
+        ServerFailed: it ended before it was ready, or was not ready within `ready_s` seconds.
+    """
+    environment = {**os.environ, **(env or {}), "GEPA_READY_JSON": "1"}
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(  # noqa: S603  the caller chooses the command; no shell is involved
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            ready = _ready_event(process, log, ready_s)
+            url = ready.get("url")
+            if not (isinstance(url, str) and url):
+                raise ServerFailed(f"{process.args!r} said that it is ready, but no url: a ready line has one")
+            token = ready.get("token") or environment.get("GEPA_TOKEN")
+            if not token:
+                raise ServerFailed(f"{process.args!r} said no token, and none was given in GEPA_TOKEN")
+            yield ProcessEndpoint(url=url, token=token, pid=process.pid)
+        finally:
+            _end(process)
+
+
+def _ready_event(process: "subprocess.Popen[bytes]", log: IO[bytes], ready_s: float) -> dict[str, Any]:
+    ready: Future[dict[str, Any]] = Future()
+    deadline = time.monotonic() + ready_s
+    threading.Thread(target=_read_all, args=(process.stdout, ready), daemon=True).start()
+    try:
+        return ready.result(ready_s)
+    except TimeoutError:
+        late = f"was not ready within {ready_s:g} s: give it longer, or see what it waits for"
+        raise ServerFailed(f"{process.args!r} {late}\n{_tail(log)}") from None
+    except EOFError:
+        became = _became(process, max(0.0, deadline - time.monotonic()), ready_s)
+        raise ServerFailed(f"{process.args!r} {became}\n{_tail(log)}") from None
+
+
+def _became(process: "subprocess.Popen[bytes]", within_s: float, ready_s: float) -> str:
+    """What a server does whose stdout has come to its end."""
+    try:
+        return f"ended with status {process.wait(within_s)}"
+    except subprocess.TimeoutExpired:
+        return (
+            f"closed its stdout without saying that it is ready, and still ran after {ready_s:g} s: it must print its"
+            " ready line there, as GEPA_READY_JSON=1 asks"
+        )
+
+
+def _read_all(stdout: IO[bytes], ready: "Future[dict[str, Any]]") -> None:
+    """Read to the end, whatever the server and its program go on to print: a full pipe would stop them."""
+    with stdout:
+        for line in stdout:
+            event = _event(line) if not ready.done() else None
+            if event is not None:
+                ready.set_result(event)
+    if not ready.done():
+        ready.set_exception(EOFError())
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None  # a server may say other things before it is ready
+    return event if isinstance(event, dict) and event.get("event") == "ready" else None
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(CLOSE_GRACE_S)
+    except subprocess.TimeoutExpired:
+        pass  # killed below, with everything else of its session
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0, os.SEEK_END)
+    log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
+    return log.read().decode("utf-8", "replace")

@@ -1,0 +1,19 @@
+"""A client's sandbox: its program at a commit, what that needs installed, and who may read its repository."""
+
+from sandbox_runtime.source.client_sandbox import ClientSandbox
+from sandbox_runtime.source.credentials import CredentialsFailed, FirstOf, GitCredentials, GitToken
+from sandbox_runtime.source.git import GitFailed
+from sandbox_runtime.source.settings import ClientSettings
+from sandbox_runtime.source.source import Checkout, Source
+
+__all__ = [
+    "ClientSandbox",
+    "ClientSettings",
+    "Source",
+    "Checkout",
+    "GitCredentials",
+    "GitToken",
+    "FirstOf",
+    "CredentialsFailed",
+    "GitFailed",
+]

@@ -1,0 +1,131 @@
+"""Reads a commit: which files it has, and a small repository of nothing but it, to be unpacked in a sandbox."""
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolverpc_common.shielded import to_the_end
+from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.source.git import LOCAL_S, GitFailed, git
+
+PACK_S = 600.0
+
+MANIFESTS_BYTES = 4 * 2**20
+"""What the files that are read at once may take, as this process holds them."""
+
+_FILE_MODES = (b"100644", b"100755")
+_SHA256_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit by its full `id`, in the repository of this machine that `folder` is in, or is where that is `bare`."""
+
+    folder: Path
+    id: str
+    bare: bool = False
+
+    async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """The files among these paths, from the repository's top.
+
+        Raises:
+            GitFailed: git cannot read them.
+            SandboxError: they are too large.
+        """
+        wanted = sorted(set(paths))
+        if not wanted:
+            return {}
+        listed = await self._git("ls-tree", "-z", "--full-tree", self.id, "--", *wanted)
+        found: dict[str, str] = {}
+        for entry in filter(None, listed.split(b"\0")):
+            details, _, name = entry.partition(b"\t")
+            mode, _, blob = details.split(b" ")
+            if mode in _FILE_MODES:
+                found[name.decode("utf-8", "surrogateescape")] = blob.decode()
+        asked = "".join(f"{blob}\n" for blob in found.values()).encode()
+        sizes = await self._sizes(asked)
+        if sum(sizes) > MANIFESTS_BYTES:
+            largest = list(found)[sizes.index(max(sizes))]
+            raise SandboxError(
+                f"commit {self.id[:12]}: {', '.join(found)} are more than {MANIFESTS_BYTES / 2**20:g} MB, which is too"
+                f" much for manifests; the largest is {largest}"
+            )
+        answer = io.BytesIO(await self._git("cat-file", "--batch", stdin=asked))
+        files = {}
+        for path in found:
+            size = int(answer.readline().rsplit(b" ", 1)[1])
+            files[path] = answer.read(size)
+            answer.read(1)
+        return files
+
+    async def has_folder(self, path: str) -> bool:
+        """Whether there is a folder at this path from the repository's top."""
+        return bool(await self._git("ls-tree", "-d", "-z", "--full-tree", self.id, "--", path))
+
+    async def pack(self, branch: str, tar: Path, most_mb: int) -> None:
+        """Write a tar of a `.git` that has this commit alone, its parents cut off, checked out as `branch`.
+
+        It has no remote, no hook and no setting of whoever packs it.
+
+        Raises:
+            GitFailed: git cannot read all of it.
+            SandboxError: its files are more than `most_mb`.
+        """
+        objects = await self._git("rev-list", "--objects", "--no-object-names", "--no-walk", self.id)
+        size_mb = sum(await self._sizes(objects)) / 2**20
+        if size_mb > most_mb:
+            raise SandboxError(
+                f"commit {self.id[:12]} is of {size_mb:.0f} MB, and a sandbox's workspace of {most_mb} MB"
+            )
+        with tempfile.TemporaryDirectory(dir=tar.parent, prefix="packing-") as made:
+            base = str(Path(made) / "pack")
+            # Neither deltas nor compression: it is written once and unpacked in every sandbox.
+            plain = ("--window=0", "--compression=0", "--no-reuse-delta", "--no-reuse-object")
+            pack = ("pack-objects", "--quiet", "--threads=1", *plain, base)
+            name = await self._git(*pack, stdin=objects, timeout_s=PACK_S)
+            stem = f"{base}-{name.decode().strip()}"
+            await to_the_end(self._write, branch, Path(stem), Path(made) / "tar")
+            (Path(made) / "tar").chmod(0o600)
+            (Path(made) / "tar").replace(tar)
+
+    async def _sizes(self, objects: bytes) -> list[int]:
+        """Those of the objects with these ids, one a line."""
+        said = await self._git("cat-file", "--batch-check=%(objectsize)", stdin=objects)
+        lines = said.decode().splitlines()
+        if missing := next((line for line in lines if not line.isdigit()), None):
+            raise GitFailed(f"commit {self.id[:12]}: an object is not there: {missing}")
+        return [*map(int, lines)]
+
+    async def _git(self, *arguments: str, stdin: bytes = b"", timeout_s: float = LOCAL_S) -> bytes:
+        return await git(*arguments, folder=self.folder, bare=self.bare, stdin=stdin, timeout_s=timeout_s)
+
+    def _write(self, branch: str, stem: Path, tar: Path) -> None:
+        sha256 = len(self.id) == _SHA256_DIGITS
+        config = f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tfilemode = true\n\tbare = false\n"
+        if sha256:
+            config += "[extensions]\n\tobjectformat = sha256\n"
+        with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
+            for folder in ("", "/objects", "/objects/pack", "/info", "/refs", "/refs/heads"):
+                entry = tarfile.TarInfo(f".git{folder}")
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            texts = {
+                "HEAD": f"ref: refs/heads/{branch}\n",
+                "config": config,
+                "shallow": f"{self.id}\n",
+                "packed-refs": f"# pack-refs with: peeled fully-peeled sorted\n{self.id} refs/heads/{branch}\n",
+            }
+            for name, text in texts.items():
+                content = text.encode()
+                entry = tarfile.TarInfo(f".git/{name}")
+                entry.size, entry.mode = len(content), 0o644
+                archive.addfile(entry, io.BytesIO(content))
+            for suffix in (".pack", ".idx"):
+                file = stem.with_name(stem.name + suffix)
+                entry = tarfile.TarInfo(f".git/objects/pack/{file.name}")
+                entry.size, entry.mode = file.stat().st_size, 0o444
+                with file.open("rb") as content_of:
+                    archive.addfile(entry, content_of)

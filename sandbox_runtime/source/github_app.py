@@ -1,0 +1,153 @@
+"""Credentials of a GitHub App: a token for each repository, that may only read it, made anew before it ends.
+
+See https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app.
+"""
+
+import asyncio
+import time
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import aiohttp
+import jwt
+
+from sandbox_runtime.source.address import is_loopback
+from sandbox_runtime.source.credentials import TOKEN_USER, CredentialsFailed, is_for
+
+EARLY_S = 300.0
+"""A token is made anew when it has less than this left."""
+
+_BACKDATED_S = 60
+"""Clocks differ; GitHub advises to begin this early."""
+
+_JWT_S = 540
+"""How long what we sign ourselves is good for: GitHub takes no more than ten minutes, the minute before included."""
+
+_REQUEST_S = 30.0
+
+
+@dataclass(frozen=True)
+class _Token:
+    value: str = field(repr=False)
+    until: float
+
+
+@dataclass(frozen=True)
+class App:
+    """An app. `app_id`: its number or client id. `key`: its private key, PEM. `installation`: found where None.
+
+    `host`: where its repositories are. `api`: `https://HOST/api/v3` for GitHub Enterprise.
+    """
+
+    app_id: str
+    key: str = field(repr=False)
+    installation: int | None = None
+    host: str = "github.com"
+    api: str = "https://api.github.com"
+
+
+class GitHubApp:
+    """Gives git a token of an app's installation for one repository at a time.
+
+    Raises:
+        ValueError: `api` is neither https nor on this machine.
+    """
+
+    def __init__(self, app: App) -> None:
+        parts = urllib.parse.urlsplit(app.api)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+            raise ValueError(f"{app.api}: what is sent there is secret: use https")
+        self._app = app
+        self._tokens: dict[tuple[str, str], _Token] = {}
+        self._making: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def for_url(self, url: str) -> tuple[str, str] | None:
+        """A token for the repository at this URL, where it is on the app's host. Raises `CredentialsFailed`."""
+        if not is_for(self._app.host, url):
+            return None
+        path = urllib.parse.unquote(urllib.parse.urlsplit(url).path).strip("/").removesuffix(".git").split("/")
+        if len(path) != 2 or not all(path):
+            raise CredentialsFailed(f"{url} is not a repository on {self._app.host}: OWNER/NAME is expected")
+        repository = (path[0], path[1])
+        async with self._making.setdefault(repository, asyncio.Lock()):
+            token = self._tokens.get(repository)
+            if token is None or token.until - time.time() < EARLY_S:
+                token = self._tokens[repository] = await self._made(*repository)
+        return TOKEN_USER, token.value
+
+    async def _made(self, owner: str, name: str) -> _Token:
+        where = f"{urllib.parse.quote(owner, safe='')}/{urllib.parse.quote(name, safe='')}"
+        headers = {
+            "Authorization": f"Bearer {self._signed()}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+            "User-Agent": "evolverpc",
+        }
+        timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
+        async with aiohttp.ClientSession(headers=headers, timeout=timeout, proxy=_proxy_to(self._app.api)) as session:
+            installation = self._app.installation
+            if installation is None:
+                found = await self._asked(session, "GET", f"/repos/{where}/installation", None, f"{owner}/{name}")
+                installation = self._read(found, "id", int)
+            wanted = {"repositories": [name], "permissions": {"contents": "read"}}
+            path = f"/app/installations/{installation}/access_tokens"
+            answer = await self._asked(session, "POST", path, wanted, f"{owner}/{name}")
+        try:
+            until = datetime.fromisoformat(self._read(answer, "expires_at", str)).timestamp()
+        except ValueError:
+            raise CredentialsFailed(f"{self._app.api} does not say when the token for {owner}/{name} ends") from None
+        return _Token(self._read(answer, "token", str), until)
+
+    def _signed(self) -> str:
+        now = int(time.time())
+        claims = {"iat": now - _BACKDATED_S, "exp": now + _JWT_S, "iss": self._app.app_id}
+        try:
+            return jwt.encode(claims, self._app.key, algorithm="RS256")
+        except (ValueError, TypeError, jwt.PyJWTError):
+            raise CredentialsFailed(
+                f"the private key of GitHub App {self._app.app_id} cannot be used: give the PEM file that GitHub made"
+            ) from None
+
+    async def _asked(
+        self, session: aiohttp.ClientSession, method: str, path: str, body: object, repository: str
+    ) -> dict[str, Any]:
+        app = f"GitHub App {self._app.app_id}"
+        try:
+            async with session.request(method, self._app.api + path, json=body, allow_redirects=False) as response:
+                if response.status in _ADVICE:
+                    raise CredentialsFailed(f"{app} may not read {repository}: {_ADVICE[response.status]}")
+                if response.status not in {200, 201}:
+                    raise CredentialsFailed(f"{app}: {self._app.api} answered {response.status} for {repository}")
+                answer = await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise CredentialsFailed(
+                f"{app}: {self._app.api} cannot be asked about {repository}: {type(error).__name__}"
+            ) from None
+        if not isinstance(answer, dict):
+            raise CredentialsFailed(f"{app}: {self._app.api} answered something else than an object for {repository}")
+        return answer
+
+    def _read(self, answer: dict[str, Any], name: str, kind: type[Any]) -> Any:
+        value = answer.get(name)
+        if not isinstance(value, kind):
+            raise CredentialsFailed(f"GitHub App {self._app.app_id}: {self._app.api} left {name} out of its answer")
+        return value
+
+
+def _proxy_to(url: str) -> str | None:
+    """The proxy of this environment. aiohttp's `trust_env` would also take a password from `.netrc` for our own."""
+    parts = urllib.parse.urlsplit(url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+_ADVICE = {
+    401: "GitHub refuses its signature; check the app's id, its private key and this machine's clock",
+    403: "GitHub forbids it; the app needs the permission `Contents: read`, and its installation must not be suspended",
+    404: "it is not installed there; install it for this repository, and check the repository's name and the app's id",
+    422: "the installation does not include this repository, or not the permission `Contents: read`",
+}

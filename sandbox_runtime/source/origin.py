@@ -1,0 +1,172 @@
+"""Finds the commit that a source names, in a repository of this machine or, fetched alone, from another."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.source.address import Local, Remote
+from sandbox_runtime.source.commits import Commit
+from sandbox_runtime.source.credentials import GitCredentials
+from sandbox_runtime.source.git import Credentials, GitFailed, git, line
+
+FETCH_S = 1800.0
+"""Seconds that a fetch may take."""
+
+BRANCH = "main"
+"""What the branch is called where the source names none."""
+
+_FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF = re.compile(r"(?!-)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
+_HEADS, _TAGS = "refs/heads/", "refs/tags/"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A commit, the branch it was named by, the program's folder from the top, and what was left out, in words."""
+
+    commit: Commit
+    branch: str
+    folder: str
+    left_out: tuple[str, ...] = ()
+
+
+async def local_origin(where: Local, ref: str) -> Origin:
+    """The commit of a repository here.
+
+    Raises:
+        SandboxError: the folder is in no repository, or that has no such commit.
+    """
+    path = where.path
+    if not await asyncio.to_thread(path.is_dir):
+        raise SandboxError(f"there is no folder {path}")
+    try:
+        top = Path(await line("rev-parse", "--show-toplevel", folder=path))
+        folder = (await line("rev-parse", "--show-prefix", folder=path)).rstrip("/")
+    except GitFailed as error:
+        advice = (
+            "" if "dubious ownership" in str(error) else "; a sandbox is given a commit: git init, git add, git commit"
+        )
+        raise SandboxError(f"{path}: {error}{advice}") from None
+    _check(ref)
+    try:
+        commit = await line("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", folder=top)
+    except GitFailed:
+        raise SandboxError(f"{top} has no commit {ref!r}") from None
+    full = await _said("rev-parse", "--symbolic-full-name", ref, folder=top)
+    branch = full.removeprefix(_HEADS) if full.startswith(_HEADS) else BRANCH
+    return Origin(Commit(top, commit), branch, folder, await _uncommitted(top, folder))
+
+
+def mirror_of(where: Remote, cache: Path) -> Path:
+    """The repository below `cache` that what is fetched from there goes into."""
+    return cache / "mirrors" / f"{hashlib.sha256(where.url.encode()).hexdigest()[:24]}.git"
+
+
+async def remote_origin(
+    where: Remote,
+    ref: str,
+    mirror: Path,
+    credentials: GitCredentials | None,
+    told: Callable[[str], None],
+) -> Origin:
+    """The commit of a repository elsewhere, fetched into `mirror`, see `mirror_of`; not at all where it is there.
+
+    Raises:
+        SandboxError: it cannot be fetched, or there is no such commit.
+    """
+    _check(ref)
+    if not (mirror / "HEAD").is_file():
+        await git("init", "--quiet", "--bare", "--template=", str(mirror), folder=mirror.parent)
+    commit, branch = ref, BRANCH
+    if not _FULL.fullmatch(ref):
+        commit, branch = await _resolved(where, ref, mirror, credentials)
+    if not await _has(mirror, commit):
+        told(f"fetching {commit[:12]} of {where}")
+        await asyncio.to_thread(_unlock, mirror)
+        fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
+        await _asking(where, credentials, *fetch, where.url, commit, mirror=mirror, timeout_s=FETCH_S)
+    return Origin(Commit(mirror, commit, bare=True), branch, where.folder)
+
+
+async def _resolved(where: Remote, ref: str, mirror: Path, credentials: GitCredentials | None) -> tuple[str, str]:
+    """The commit that a ref names there, and the branch: as git does, tags before branches."""
+    names = [ref, f"{_TAGS}{ref}^{{}}", f"{_TAGS}{ref}", f"{_HEADS}{ref}"]
+    listed = await _asking(
+        where, credentials, "ls-remote", "--quiet", "--symref", "--end-of-options", where.url, *names, mirror=mirror
+    )
+    found: dict[str, str] = {}
+    head = ""
+    for said in listed.decode("utf-8", "replace").splitlines():
+        value, _, name = said.partition("\t")
+        if value.startswith("ref: ") and name == ref:
+            head = value.removeprefix("ref: ")
+        elif _FULL.fullmatch(value):
+            found[name] = value
+    for name in names:
+        if name in found:
+            full = head or name
+            branch = full.removeprefix(_HEADS)
+            return found[name], branch if full.startswith(_HEADS) and _REF.fullmatch(branch) else BRANCH
+    raise SandboxError(f"{where.url} has no branch and no tag {ref!r}; a commit is named there by all of its id")
+
+
+async def _asking(
+    where: Remote, given: GitCredentials | None, *arguments: str, mirror: Path, timeout_s: float = 120.0
+) -> bytes:
+    """One git command that talks to the repository, and alone knows the credentials."""
+    pair = await given.for_url(where.url) if given is not None else None
+    credentials = Credentials(where.url, *pair) if pair is not None else None
+    try:
+        return await git(
+            *arguments, folder=mirror, bare=True, elsewhere=True, credentials=credentials, timeout_s=timeout_s
+        )
+    except GitFailed as error:
+        hint = "" if credentials is not None else "; if it is private, give a token or a GitHub App for its host"
+        raise GitFailed(f"{where.url}: {error}{hint}") from None
+
+
+async def _has(mirror: Path, commit: str) -> bool:
+    """Whether it is there, whole: a fetch writes its objects all at once."""
+    return await _said("cat-file", "-t", commit, folder=mirror, bare=True) == "commit"
+
+
+def _unlock(mirror: Path) -> None:
+    """Remove what a git that was killed left there; for whoever alone may use the mirror. Blocks."""
+    for left in mirror.glob("*.lock"):
+        left.unlink()
+
+
+async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
+    """What of the program's folder is not in any commit, in words."""
+    status = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", "--", folder or ".")
+    changed = await git(*status, folder=top, settings=await _no_filters(top))
+    entries = [entry.decode("utf-8", "replace") for entry in changed.split(b"\0") if entry]
+    if not entries:
+        return ()
+    names = ", ".join(entry[3:] for entry in entries[:5]) + (", ..." if len(entries) > 5 else "")
+    return (f"{len(entries)} uncommitted changes are left out, a sandbox is given a commit: {names}",)
+
+
+async def _no_filters(top: Path) -> dict[str, str]:
+    """Settings by which no filter that is configured there is run: each is a command of somebody's."""
+    listed = (await git("config", "--list", "--null", "--name-only", folder=top)).decode("utf-8", "surrogateescape")
+    filters = {name.rpartition(".")[0] for name in listed.split("\0") if name.startswith("filter.")}
+    off = {"clean": "", "smudge": "", "process": "", "required": "false"}
+    return {f"{name}.{what}": value for name in filters for what, value in off.items()}
+
+
+async def _said(*arguments: str, folder: Path, bare: bool = False) -> str:
+    """What git says, nothing where it refuses."""
+    try:
+        return await line(*arguments, folder=folder, bare=bare)
+    except GitFailed:
+        return ""
+
+
+def _check(ref: str) -> None:
+    if not _REF.fullmatch(ref.replace("~", "").replace("^", "")):
+        raise SandboxError(f"{ref!r} is not the name of a commit")

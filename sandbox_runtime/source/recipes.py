@@ -1,0 +1,153 @@
+"""What a program says that it needs installed: the recipe its manifests amount to."""
+
+import json
+import posixpath
+import re
+import tomllib
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sandbox_runtime.api.recipe import Recipe
+from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.environments.python import OLDEST
+
+Language = Literal["python", "node"]
+LANGUAGES: tuple[Language, ...] = ("python", "node")
+
+REQUIREMENTS = "requirements.txt"
+PACKAGES = "package.json"
+
+_PYTHON = (REQUIREMENTS, "pyproject.toml", "uv.lock")
+_NODE = (PACKAGES, "package-lock.json", "npm-shrinkwrap.json", ".npmrc")
+_PYTHON_VERSION = (".python-version",)
+_NODE_VERSION = (".node-version", ".nvmrc")
+_MOST_INCLUDED = 50
+_INCLUDE = re.compile(
+    r"^(?P<option>[ \t]*(?:-r|-c|--requirement|--constraint))(?:[ \t]+|=|(?=\S))(?P<path>[^\s#]+)", re.MULTILINE
+)
+"""A line of a requirements file that takes in another one."""
+
+_ANY_NODE = {"node", "stable", "current", "latest", "lts/*", "lts"}
+_NODE_NAMES = {"argon": 4, "boron": 6, "carbon": 8, "dubnium": 10, "erbium": 12, "fermium": 14, "gallium": 16}
+_NODE_NAMES |= {"hydrogen": 18, "iron": 20, "jod": 22, "krypton": 24}
+"""Releases of Node with long support, by the names that `.nvmrc` gives them: `lts/iron`."""
+
+Read = Callable[[Iterable[str]], Awaitable[dict[str, bytes]]]
+"""Gives those files of a program that exist, by their paths from the repository's top."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """A program's recipe. `node_folder`: where in the repository its `package.json` is, None where it has none."""
+
+    recipe: Recipe
+    node_folder: str | None
+
+
+async def needs_of(read: Read, folder: str, languages: Collection[Language] = LANGUAGES) -> Needs:
+    """What the program in a folder needs for these languages, by the manifests there, else by those at the top.
+
+    A program that says nothing of either has a Python of its own all the same, for it is one in Python most likely.
+    Files keep their names in the recipe; those that `requirements.txt` takes in are renamed, as they may be anywhere.
+
+    Raises:
+        SandboxError: a manifest cannot be read.
+    """
+    python_folder, python = await _found(read, folder, _PYTHON)
+    node_folder, node = await _found(read, folder, _NODE)
+    _, python_version = await _found(read, folder, _PYTHON_VERSION)
+    _, node_version = await _found(read, folder, _NODE_VERSION)
+    files: dict[str, bytes] = {}
+    wanted: dict[Language, str | None] = {}
+    if "python" in languages:
+        files |= python
+        if REQUIREMENTS in python:
+            files |= await _with_included(read, python_folder, python[REQUIREMENTS])
+        wanted["python"] = _python_version(python | python_version)
+    if "node" in languages:
+        files |= node
+        wanted["node"] = _node_version(node | node_version)
+    if "python" in languages and not files and not any(wanted.values()):
+        wanted["python"] = OLDEST
+    recipe = Recipe(python=wanted.get("python"), node=wanted.get("node"), files=files)
+    return Needs(recipe, node_folder if PACKAGES in files else None)
+
+
+async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:
+    """The folder that has any of them, and those it has."""
+    for where in dict.fromkeys((folder, "")):
+        files = await read(posixpath.join(where, name) for name in names)
+        if files:
+            return where, {posixpath.basename(path): content for path, content in files.items()}
+    return "", {}
+
+
+async def _with_included(read: Read, folder: str, first: bytes) -> dict[str, bytes]:
+    """The requirements file and all that it takes in, under names beside it; what is not there is left to pip."""
+    names = {posixpath.normpath(posixpath.join(folder, REQUIREMENTS)): REQUIREMENTS}
+    contents = dict.fromkeys(names, first)
+    waiting = list(names)
+    while waiting:
+        including = waiting.pop()
+        lines = _INCLUDE.finditer(contents[including].decode("utf-8", "replace"))
+        wanted = {_path_in(including, line["path"]) for line in lines} - names.keys()
+        inside = [path for path in wanted if not path.startswith(("/", "../"))]
+        for path, content in (await read(inside)).items():
+            names[path] = f"included-{len(names)}.txt"
+            contents[path] = content
+            waiting.append(path)
+        if len(names) > _MOST_INCLUDED:
+            raise SandboxError(f"{REQUIREMENTS} takes in more than {_MOST_INCLUDED} files")
+    return {names[path]: _renamed(path, content, names) for path, content in contents.items()}
+
+
+def _renamed(path: str, content: bytes, names: dict[str, str]) -> bytes:
+    def named(line: re.Match[str]) -> str:
+        return f"{line['option']} {names.get(_path_in(path, line['path']), line['path'])}"
+
+    return _INCLUDE.sub(named, content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _path_in(including: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(including), path))
+
+
+def _python_version(files: dict[str, bytes]) -> str | None:
+    """`.python-version` says it, else `requires-python`; None where neither does."""
+    said = _first_line(files.get(".python-version", b""))
+    if said:
+        return said
+    if "pyproject.toml" not in files:
+        return None
+    try:
+        project = tomllib.loads(files["pyproject.toml"].decode()).get("project", {})
+    except (ValueError, RecursionError) as error:
+        raise SandboxError(f"pyproject.toml cannot be read: {error}") from None
+    required = project.get("requires-python") if isinstance(project, dict) else None
+    return required if isinstance(required, str) else None
+
+
+def _node_version(files: dict[str, bytes]) -> str | None:
+    """`.node-version` or `.nvmrc` says it, else `engines.node`; None where none does."""
+    for name in _NODE_VERSION:
+        said = _first_line(files.get(name, b"")).lower()
+        if said in _ANY_NODE:
+            return "*"
+        if said:
+            named = _NODE_NAMES.get(said.removeprefix("lts/"))
+            return said if named is None else str(named)
+    if PACKAGES not in files:
+        return None
+    try:
+        document = json.loads(files[PACKAGES])
+    except (ValueError, RecursionError) as error:
+        raise SandboxError(f"package.json cannot be read: {error}") from None
+    engines = document.get("engines") if isinstance(document, dict) else None
+    required = engines.get("node") if isinstance(engines, dict) else None
+    return required if isinstance(required, str) else None
+
+
+def _first_line(content: bytes) -> str:
+    lines = (line.partition("#")[0].strip() for line in content.decode("utf-8", "replace").splitlines())
+    return next(filter(None, lines), "")

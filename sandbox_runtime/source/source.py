@@ -1,0 +1,180 @@
+"""The program that a sandbox serves: one commit of a repository, packed so that it can be unpacked in any sandbox."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolverpc_common.file_lock import lock_if_free, locked
+from evolverpc_common.remove_tree import remove_tree
+from evolverpc_common.shielded import to_the_end
+from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.api.spec import WORKSPACE_MB, Command
+from sandbox_runtime.source.address import Local, Remote, address
+from sandbox_runtime.source.credentials import GitCredentials
+from sandbox_runtime.source.origin import Origin, local_origin, mirror_of, remote_origin
+from sandbox_runtime.source.recipes import LANGUAGES, Language, Needs, needs_of
+
+PROGRAM = "program"
+"""The folder of a workspace that the repository is unpacked to."""
+
+KEPT_DAYS = 30
+"""How long a commit and a repository are kept that no sandbox is started with."""
+
+logger = logging.getLogger(__name__)
+
+_UNPACK_S = 600.0
+_UNPACK = (
+    'mkdir "$1" && tar -x --no-same-owner -C "$1"'
+    ' && git -C "$1" -c core.hooksPath=/dev/null -c advice.detachedHead=false checkout --quiet --force "$2"'
+)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A commit that is ready to be unpacked.
+
+    `commit`: its full id. `branch`: what is checked out, at that commit. `folder`: the program's, from the top, `""`
+    for that itself. `tar`: a `.git` that has this commit alone. `left_out`: what a sandbox does not get, in words.
+    """
+
+    commit: str
+    branch: str
+    folder: str
+    tar: Path
+    needs: Needs
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def cwd(self) -> str:
+        """The program's folder, from the workspace."""
+        return f"{PROGRAM}/{self.folder}" if self.folder else PROGRAM
+
+    def setup(self) -> tuple[Command, ...]:
+        """Makes `program/` in the workspace. It needs `sh`, `tar` and `git` there, and no network."""
+        argv = ("sh", "-ec", _UNPACK, "sh", PROGRAM, self.branch)
+        return (Command(argv, stdin=self.tar, timeout_s=_UNPACK_S),)
+
+
+class Source:
+    """A program by where its repository is, a path or a URL (see `address`), and a `ref`: branch, tag or commit.
+
+    `credentials`: for a repository elsewhere. `cache`: where commits and what was fetched are kept, by default
+    `$XDG_CACHE_HOME/evolverpc/sources`, for every process of this user and for nobody else. `most_mb`: what the files
+    of its commit may take.
+
+    Raises:
+        ValueError: the address is none.
+    """
+
+    def __init__(
+        self,
+        repository: str,
+        ref: str = "HEAD",
+        *,
+        credentials: GitCredentials | None = None,
+        languages: Collection[Language] = LANGUAGES,
+        cache: Path | None = None,
+        most_mb: int = WORKSPACE_MB,
+    ) -> None:
+        self._address = address(repository)
+        self._ref = ref
+        self._credentials = credentials
+        self.languages = tuple(languages)
+        self._cache = (cache or _default_cache()).absolute()
+        self._most_mb = most_mb
+        self._checkout: Checkout | None = None
+        self._working = asyncio.Lock()
+
+    def __str__(self) -> str:
+        return f"{self._address} at {self._ref}"
+
+    async def ready(self, *, told: Callable[[str], None]) -> Checkout:
+        """Its commit, fetched and packed where it is not yet. The ref is looked up once and keeps that meaning.
+
+        Raises:
+            SandboxError: it cannot be had; the text says why, and nothing secret.
+        """
+        async with self._working:
+            if self._checkout is None:
+                self._checkout = await self._made(told)
+            return self._checkout
+
+    async def _made(self, told: Callable[[str], None]) -> Checkout:
+        await asyncio.to_thread(self._make_private)
+        async with locked(self._lock(), lambda: told(f"waiting for another process that works with {self._address}")):
+            origin = await self._origin(told)
+            if origin.folder and not await origin.commit.has_folder(origin.folder):
+                raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
+            needs = await needs_of(origin.commit.read, origin.folder, self.languages)
+            tar = self._tar(origin)
+            if not await asyncio.to_thread(tar.exists):
+                await origin.commit.pack(origin.branch, tar, self._most_mb)
+                await to_the_end(self._swept)
+            for used in (tar, origin.commit.folder) if isinstance(self._address, Remote) else (tar,):
+                os.utime(used)
+        for words in origin.left_out:
+            told(words)
+        return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out)
+
+    def _make_private(self) -> None:
+        """Have the cache's folders, which hold private repositories, for nobody else. Blocks."""
+        for folder in (self._cache, *(self._cache / name for name in ("commits", "mirrors", "locks"))):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+
+    async def _origin(self, told: Callable[[str], None]) -> Origin:
+        if isinstance(self._address, Local):
+            return await local_origin(self._address, self._ref)
+        return await remote_origin(
+            self._address, self._ref, mirror_of(self._address, self._cache), self._credentials, told
+        )
+
+    def _tar(self, origin: Origin) -> Path:
+        return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
+
+    def _lock(self) -> Path:
+        """What whoever works with the address holds: that of its mirror, which several folders have in common."""
+        if isinstance(self._address, Remote):
+            return self._lock_of(mirror_of(self._address, self._cache))
+        return self._cache / "locks" / _short(str(self._address))
+
+    def _lock_of(self, mirror: Path) -> Path:
+        return self._cache / "locks" / mirror.name
+
+    def _swept(self) -> None:
+        try:
+            self._sweep()
+        except OSError as error:
+            logger.warning("not all that is unused could be removed: %s", error)
+
+    def _sweep(self) -> None:
+        """Remove what no sandbox was started with for `KEPT_DAYS`, unless somebody works with it. Blocks."""
+        before = time.time() - KEPT_DAYS * 24 * 3600
+        for path in self._cache.glob("commits/*"):
+            if _is_older(path, before):
+                remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for mirror in self._cache.glob("mirrors/*.git"):
+            if _is_older(mirror, before):
+                with lock_if_free(self._lock_of(mirror)) as held:
+                    if held and _is_older(mirror, before):
+                        remove_tree(mirror)
+
+
+def _default_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolverpc" / "sources"
+
+
+def _is_older(path: Path, than: float) -> bool:
+    with suppress(FileNotFoundError):  # another process sweeps too
+        return path.stat().st_mtime < than
+    return False
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
