@@ -22,8 +22,25 @@ PACKAGES = ("evolverpc_common", "gepa_client", "protocol", "rpc_server", "sandbo
 PUBLIC_FACES = ("__init__.py", "__main__.py", "errors.py")
 COMMON_FILES = ("__init__.py", "__main__.py", "app.py", "errors.py")
 HEAVY = frozenset(
-    ("aiohttp", "anyio", "claude_agent_sdk", "gepa", "git", "jsonrpcserver", "litellm", "modal", "orjson", "pydantic")
-    + ("pymongo", "rich", "typer", "uvloop", "jwt", "dspy", "uvicorn", "yaml")
+    [
+        "aiohttp",
+        "anyio",
+        "claude_agent_sdk",
+        "dspy",
+        "gepa",
+        "git",
+        "jsonrpcserver",
+        "jwt",
+        "litellm",
+        "modal",
+        "orjson",
+        "pydantic",
+        "pymongo",
+        "rich",
+        "typer",
+        "uvicorn",
+        "uvloop",
+    ]
 )
 """Packages that a function may import when it needs them, so that `--help` starts in under 0.4 s."""
 
@@ -40,9 +57,7 @@ def sources(revision: str | None) -> dict[str, str]:
 def figures(modules: dict[str, str]) -> dict[str, int]:
     """Count; see the module's docstring for each figure."""
     trees = {path: ast.parse(text) for path, text in modules.items()}
-    classes = Counter(
-        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
-    )
+    classes = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     files = Counter(name for path in modules if (name := Path(path).name) not in COMMON_FILES)
     loose = [path for path in modules if path.count("/") == 1 and Path(path).name not in PUBLIC_FACES]
     return {
@@ -76,4 +91,4 @@ def _git(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(figures(sources(sys.argv[1] if len(sys.argv) > 1 else None))))  # noqa: T201
+    print(json.dumps(figures(sources(sys.argv[1] if len(sys.argv) > 1 else None))))
