@@ -22,26 +22,8 @@ PACKAGES = ("evolverpc_common", "gepa_client", "protocol", "rpc_server", "sandbo
 PUBLIC_FACES = ("__init__.py", "__main__.py", "errors.py")
 COMMON_FILES = ("__init__.py", "__main__.py", "app.py", "errors.py")
 HEAVY = frozenset(
-    [
-        "aiohttp",
-        "anyio",
-        "claude_agent_sdk",
-        "dspy",
-        "gepa",
-        "git",
-        "jsonrpcserver",
-        "jwt",
-        "litellm",
-        "modal",
-        "orjson",
-        "pydantic",
-        "pymongo",
-        "rich",
-        "typer",
-        "uvicorn",
-        "uvloop",
-    ]
-)
+    ("aiohttp", "anyio", "claude_agent_sdk", "dspy", "gepa", "git", "jsonrpcserver", "jwt", "litellm", "modal")
+) | frozenset(("orjson", "pydantic", "pymongo", "rich", "typer", "uvicorn", "uvloop"))
 """Packages that a function may import when it needs them, so that `--help` starts in under 0.4 s."""
 
 
