@@ -7,7 +7,7 @@
 - `repeated_class_names`, `repeated_file_names`: names that stand for more than one class or module.
 - `imports_in_functions`: import statements inside functions, without the heavy packages in `HEAVY`.
 - `crossed_by_one_example`: modules of `gepa_client` that the evaluation of one example enters (see `benchmarks/`).
-- `forbidden_words`: hits of the words in `scripts/words.txt`.
+- `forbidden_words`: hits of the words in `scripts/words.txt` in all tracked text, the tests and pages included.
 """
 
 import ast
@@ -59,9 +59,9 @@ def _light_imports(tree: ast.Module) -> list[int]:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for node in ast.walk(function):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             if any(name.split(".")[0] not in HEAVY for name in names):
                 lines.append(node.lineno)
     return sorted(set(lines))
@@ -72,5 +72,12 @@ def _git(*arguments: str) -> str:
     return done.stdout
 
 
+def forbidden_words(revision: str | None) -> int:
+    """Ask `words.py`, which reads all tracked text."""
+    command = (sys.executable, str(ROOT / "scripts" / "words.py"), "--count", *((revision,) if revision else ()))
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
+
+
 if __name__ == "__main__":
-    print(json.dumps(figures(sources(sys.argv[1] if len(sys.argv) > 1 else None))))
+    chosen = sys.argv[1] if len(sys.argv) > 1 else None
+    print(json.dumps({**figures(sources(chosen)), "forbidden_words": forbidden_words(chosen)}))

@@ -46,6 +46,7 @@ GATES = (
     Gate("typescript tests", npm("test"), TS),
     Gate("format", (tool("ruff"), "format", "--check", ".")),
     Gate("lint", (tool("ruff"), "check", ".")),
+    Gate("words", (tool("python"), "scripts/words.py")),
     Gate("imports", (tool("lint-imports"), "--no-cache")),
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),
