@@ -21,10 +21,10 @@ from gepa_client.gepa.model_prices import Prices, priced
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run import splits
 from gepa_client.run.budget import metric_calls
-from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
 from gepa_client.run.evolution_target import evolve_of
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.deadlines import CALL_TIMEOUT_S, evaluation_s
 from gepa_client.transport.error_format import details, summary

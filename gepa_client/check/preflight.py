@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from gepa_client.errors import ClientError
-from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.folder import refuse_results
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import NOBODY_PROPOSES, RunConfig
 from gepa_client.transport.address import rpc_url
 from protocol.errors import RpcError
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from gepa_client.run.config import GROUPS, REPLACED, RunConfig
-from gepa_client.run.sandbox_settings import SandboxSettings
-from gepa_client.run.secrets import without_secrets
+from gepa_client.settings.run_config import GROUPS, REPLACED, RunConfig
+from gepa_client.settings.sandbox_settings import SandboxSettings
+from gepa_client.settings.secrets import without_secrets
 
 CHECK_SETTINGS = (
     *SandboxSettings.model_fields,

@@ -24,10 +24,10 @@ from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
-from gepa_client.run.config import RunConfig
 from gepa_client.run.job import Job
 from gepa_client.run.supervise import HASH_SEED, OptimizerProcess
 from gepa_client.sandboxing.session import Sandboxes
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.error_format import summary
 
 TICK_S = 0.125

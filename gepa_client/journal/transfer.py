@@ -14,7 +14,7 @@ from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun,
 from gepa_client.journal.records import ENDED_FIELDS, SENT_FIELDS
 from gepa_client.journal.store import Store
 from gepa_client.run.imported_settings import taken_in
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
 
 FORMAT = "evolverpc-run"
 VERSION = 1

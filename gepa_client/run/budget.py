@@ -2,7 +2,7 @@
 
 import math
 
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 
 CANDIDATES = {"light": 6, "medium": 12, "heavy": 18}
 """Candidates that each `auto` is meant for."""

@@ -31,7 +31,6 @@ from gepa_client.run import initial_state as beginnings
 from gepa_client.run import splits as rows_of
 from gepa_client.run.abandoned_calls import Abandoning
 from gepa_client.run.budget import resolved
-from gepa_client.run.config import RunConfig, TrackingSettings
 from gepa_client.run.counters import Counters
 from gepa_client.run.evolution_target import evolve_of
 from gepa_client.run.gateway import REFUSALS_TOLD, GatewayRecord, recorded
@@ -43,8 +42,9 @@ from gepa_client.run.optimizer import Optimization, further, reason_of
 from gepa_client.run.os_errors import stop_for
 from gepa_client.run.progress import Pulse
 from gepa_client.run.redacted_events import without
-from gepa_client.run.settings import SettingsError
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import RunConfig, TrackingSettings
 from gepa_client.transport.cancel_token import Halt
 from gepa_client.transport.error_format import details
 from protocol import DiscoverResult

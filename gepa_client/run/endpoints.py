@@ -1,8 +1,8 @@
 """The servers that the settings name, before anything is known of them."""
 
 from gepa_client.fleet.endpoints_file import Address, read_roster
-from gepa_client.run.config import RunConfig
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import RunConfig
 
 
 def endpoints(config: RunConfig) -> list[Address]:

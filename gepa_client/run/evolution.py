@@ -15,8 +15,8 @@ from gepa_client.evolution.selector import ComponentSelector, Schedule
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
 from gepa_client.journal.run_events import Emit
-from gepa_client.run.config import RunConfig
 from gepa_client.run.evolution_target import evolve_of
+from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
 

@@ -1,8 +1,8 @@
 """What of a program a run changes: as its settings say, or as the program offers."""
 
 from gepa_client.evolution import Evolve
-from gepa_client.run.config import CODE_ONLY, RunConfig
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import CODE_ONLY, RunConfig
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 

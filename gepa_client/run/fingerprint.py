@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gepa_client.run.config import CALL_BUDGETS, OutputSettings, RunConfig, TrackingSettings
-from gepa_client.run.sandbox_settings import SandboxSettings
-from gepa_client.run.secrets import NOT_RECORDED
+from gepa_client.settings.run_config import CALL_BUDGETS, OutputSettings, RunConfig, TrackingSettings
+from gepa_client.settings.sandbox_settings import SandboxSettings
+from gepa_client.settings.secrets import NOT_RECORDED
 
 MAY_CHANGE = frozenset(
     {

@@ -19,7 +19,7 @@ from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Emit, StepFailed, Warned
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.error_format import details, summary
 
 logger = logging.getLogger(__name__)

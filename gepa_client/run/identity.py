@@ -7,10 +7,10 @@ from typing import Any
 
 from evolverpc_common.printed_commands import command
 from gepa_client.journal.requests import digest_of
-from gepa_client.run.config import RunConfig
 from gepa_client.run.evolution_target import evolve_of
 from gepa_client.run.fingerprint import REACHED_BY, identity_settings
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import RunConfig
 from protocol import Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH, commit_of
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gepa_client.run.config import ServerSettings, TrackingSettings
-from gepa_client.run.sandbox_settings import SandboxSettings
-from gepa_client.run.secrets import NOT_RECORDED, left_out
-from gepa_client.run.settings import from_record
+from gepa_client.settings.loading import from_record
+from gepa_client.settings.run_config import ServerSettings, TrackingSettings
+from gepa_client.settings.sandbox_settings import SandboxSettings
+from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 STAY = frozenset(
     {

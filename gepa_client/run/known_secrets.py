@@ -7,9 +7,9 @@ from urllib.parse import unquote, urlsplit
 from gepa_client.errors import Refused
 from gepa_client.fleet import Address
 from gepa_client.journal.redact import secrets_of
-from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
-from gepa_client.run.secrets import without_secrets
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token
 
 

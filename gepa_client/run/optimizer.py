@@ -22,15 +22,15 @@ from gepa_client.journal.recorded_output import named
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run import folder as files
 from gepa_client.run import strategies
-from gepa_client.run.config import NOBODY_PROPOSES, RunConfig
 from gepa_client.run.counters import Counters
 from gepa_client.run.evolution import Evolution
 from gepa_client.run.guard import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import Beginning
 from gepa_client.run.os_errors import stop_for
 from gepa_client.run.run_watch import Loud, RunWatcher, merge_trap
-from gepa_client.run.settings import SettingsError
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import NOBODY_PROPOSES, RunConfig
 from gepa_client.transport.error_format import details, summary
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gepa_client.gepa.rows import AnyRow, HeldRow, RowLoader, load_rows
-from gepa_client.run.config import RunConfig
-from gepa_client.run.paths import is_file
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.paths import is_file
+from gepa_client.settings.run_config import RunConfig
 
 HeldRows = Callable[[str], Awaitable[list[AnyRow]]]
 """Gives the rows of a split the server holds."""

@@ -14,9 +14,9 @@ from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.usage import Spend
-from gepa_client.run.config import RunConfig
 from gepa_client.run.counters import Counters
 from gepa_client.run.strategies import external_stops
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.cancel_token import Halt
 from gepa_client.transport.error_format import plain_error
 

@@ -21,8 +21,8 @@ from gepa.utils import (
 )
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
-from gepa_client.run.config import RunConfig
-from gepa_client.run.notation import parse_stopper
+from gepa_client.settings.notation import parse_stopper
+from gepa_client.settings.run_config import RunConfig
 
 PASSED = (
     "candidate_selection_strategy",

@@ -16,7 +16,7 @@ from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.views.console import fail, make, safe, say
 from gepa_client.cli.views.sandboxes import Waiting, during, publishing, why
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
 
 if TYPE_CHECKING:

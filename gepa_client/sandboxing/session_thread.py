@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gepa_client.cli.views.console import safe
 from gepa_client.run import control_messages
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import SandboxError
 from sandbox_runtime.gateway import ModelCall, Refusal
 from sandbox_runtime.pool import GaveUp, Member, PoolEvent, RosterFile, SandboxPool, fleet_folder

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gepa_client.cli.commands.sandboxes import LABEL_LENGTH, RUN
-from gepa_client.run.config import RunConfig
 from gepa_client.sandboxing.session import SWEEP
 from gepa_client.sandboxing.session_thread import Capped, Ground, Said, Told
+from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import Egress, Ended, Endpoint, Open, Passage, Runtime, allowing
 from sandbox_runtime.backends.choose import open_runtime
 from sandbox_runtime.gateway import Gateway, Listen, Policy, Provider, configured, known

@@ -17,9 +17,9 @@ from gepa_client.cli import flags
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.store_access import print_json
 from gepa_client.cli.views.console import fail, make, safe, safe_line, say
-from gepa_client.run.config import CALL_BUDGETS, RunConfig
-from gepa_client.run.settings import SettingsError, load
 from gepa_client.sandboxing.session import sandboxed
+from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
 from gepa_client.transport.error_format import summary
 
 if TYPE_CHECKING:

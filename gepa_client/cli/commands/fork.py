@@ -15,10 +15,10 @@ from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.records import begun
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
-from gepa_client.run.config import RunConfig
 from gepa_client.run.run_names import new_id
-from gepa_client.run.secrets import left_out
-from gepa_client.run.settings import SettingsError, from_record
+from gepa_client.settings.loading import SettingsError, from_record
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.secrets import left_out
 from protocol import JsonValue
 
 COMMAND = flags.SettingsCommand

@@ -21,8 +21,8 @@ from gepa_client.evolution.labels import code_of, named
 from gepa_client.evolution.mutation_request import Step
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run.folder import write_json
-from gepa_client.run.settings import SettingsError
 from gepa_client.run.splits import HeldRows, rows_of
+from gepa_client.settings.loading import SettingsError
 from gepa_client.transport.error_format import details, summary
 from protocol import ApplyMutationResult, Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH, commit_of

@@ -18,10 +18,10 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.records import begun
 from gepa_client.journal.store_factory import default_store, open_store
 from gepa_client.run import folder as files
-from gepa_client.run.config import RunConfig
 from gepa_client.run.run_names import new_id
-from gepa_client.run.settings import SettingsError, load
 from gepa_client.sandboxing.session import Sandboxes, sandboxed
+from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.error_format import summary
 from protocol.errors import RpcError

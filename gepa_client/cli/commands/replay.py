@@ -11,7 +11,7 @@ from gepa_client.cli.store_access import RunName, StoreUrl, opened_run
 from gepa_client.cli.views.console import fail, make
 from gepa_client.journal.store_factory import default_store
 from gepa_client.run import folder as files
-from gepa_client.run.settings import SettingsError, from_record
+from gepa_client.settings.loading import SettingsError, from_record
 
 
 def replay(

@@ -17,10 +17,10 @@ from gepa_client.journal.history import end_of
 from gepa_client.journal.store_factory import default_store
 from gepa_client.journal.usage import Spend
 from gepa_client.run import folder as files
-from gepa_client.run.config import RunConfig, ServerSettings
-from gepa_client.run.sandbox_settings import SandboxSettings
-from gepa_client.run.settings import SettingsError, from_record
 from gepa_client.sandboxing.session import sandboxed
+from gepa_client.settings.loading import SettingsError, from_record
+from gepa_client.settings.run_config import RunConfig, ServerSettings
+from gepa_client.settings.sandbox_settings import SandboxSettings
 
 COMMAND = flags.SettingsCommand
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")

@@ -19,8 +19,8 @@ from gepa_client.cli import flags
 from gepa_client.cli.exit_status import PAUSED, STOPPED
 from gepa_client.cli.store_access import print_json, refuse, span
 from gepa_client.cli.views.console import fail, make, safe, safe_line, say
-from gepa_client.run.sandbox_settings import SandboxKind
-from gepa_client.run.settings import SettingsError, load
+from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.sandbox_settings import SandboxKind
 
 if TYPE_CHECKING:
     from sandbox_runtime import Found

@@ -16,7 +16,7 @@ from gepa_client.journal.run_events import Finished
 from gepa_client.report import failure_lines, model_calls
 from gepa_client.report.record import RunRecord
 from gepa_client.run import folder as files
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 from protocol.code import code_at
 
 EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}

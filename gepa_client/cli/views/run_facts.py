@@ -10,7 +10,7 @@ from gepa_client.cli.store_access import seconds_since, span
 from gepa_client.journal.entries import SEARCH, Kept, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts
 from gepa_client.journal.store import Store
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
 """Settings that have a line of their own, or say nothing of the run."""

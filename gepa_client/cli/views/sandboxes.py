@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.status import Status
 
 from gepa_client.cli.views.console import safe, say
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 
 if TYPE_CHECKING:
     from sandbox_runtime.pool import PoolEvent

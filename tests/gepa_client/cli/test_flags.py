@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gepa_client.cli import flags
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.run.settings import load
 from gepa_client.sandboxing import setup
+from gepa_client.settings.loading import load
 from sandbox_runtime import Passage, Prepared, Recipe
 from sandbox_runtime.gateway.passage import GatewayPassage
 from tests.sandbox_runtime.client.repositories import commit

@@ -18,9 +18,9 @@ import typer
 
 from gepa_client.journal.run_events import FleetChanged, Progress
 from gepa_client.run import control_messages
-from gepa_client.run.config import RunConfig
 from gepa_client.sandboxing.session import sandboxed
 from gepa_client.sandboxing.session_thread import Capped, Said, Told
+from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import NotReady, Unavailable
 from sandbox_runtime.gateway import ModelCall, Refusal, Tokens
 from sandbox_runtime.pool import Member

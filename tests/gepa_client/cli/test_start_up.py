@@ -79,7 +79,7 @@ from pathlib import Path
 from gepa_client.cli.commands.optimize import new_run
 from gepa_client.transport.cancel_token import Halt
 from gepa_client.journal.store_factory import open_store
-from gepa_client.run.config import RunConfig
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway import GatewayRecord
 from gepa_client.run.job import Job

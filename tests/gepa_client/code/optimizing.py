@@ -9,8 +9,8 @@ import gepa
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
-from gepa_client.run.config import RunConfig
 from gepa_client.run.evolution import Evolution
+from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
 
 

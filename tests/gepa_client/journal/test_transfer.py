@@ -13,9 +13,9 @@ import pytest
 from gepa_client.errors import JournalError, NoSuchRun, RunExists
 from gepa_client.journal import Claim, Store, export_run, import_run, open_store
 from gepa_client.journal.entries import SEARCH, Row
-from gepa_client.run.config import RunConfig
 from gepa_client.run.imported_settings import STAY
 from gepa_client.run.run_names import new_id
+from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 from tests.gepa_client.stored_run import DISCOVERY, IDENTITY
 

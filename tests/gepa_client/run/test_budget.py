@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_client.run.budget import metric_calls
-from gepa_client.run.settings import SettingsError, load
+from gepa_client.settings.loading import SettingsError, load
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.words import Script, rows
 

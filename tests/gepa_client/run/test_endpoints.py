@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import Refused
-from gepa_client.run.config import RunConfig
 from gepa_client.run.endpoints import endpoints, scorers
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import RunConfig
 
 FIRST, SECOND, THIRD = (f"http://127.0.0.1:{port}" for port in (1, 2, 3))
 

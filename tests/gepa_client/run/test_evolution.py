@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gepa_client.run.config import RunConfig
 from gepa_client.run.evolution_target import evolve_of
 from gepa_client.run.identity import differences, identity_of
-from gepa_client.run.settings import SettingsError, load
+from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.run_config import RunConfig
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 

@@ -10,9 +10,9 @@ from gepa_client.gepa.failures import Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
-from gepa_client.run.config import RunConfig
 from gepa_client.run.guard import FailureGuard, PriceGuard
 from gepa_client.run.run_watch import Loud
+from gepa_client.settings.run_config import RunConfig
 from protocol.errors import ProgramFailed
 
 

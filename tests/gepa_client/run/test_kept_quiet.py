@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gepa_client.journal.redact import Secrets
 from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
-from gepa_client.run.config import RunConfig
 from gepa_client.run.known_secrets import known_secrets
 from gepa_client.run.redacted_events import without
+from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN, failed

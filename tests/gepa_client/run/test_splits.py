@@ -7,8 +7,8 @@ import pytest
 
 from gepa_client.gepa.rows import AnyRow, HeldRow
 from gepa_client.run import splits
-from gepa_client.run.config import RunConfig
-from gepa_client.run.settings import SettingsError
+from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.run_config import RunConfig
 
 
 def config(**given: str) -> RunConfig:

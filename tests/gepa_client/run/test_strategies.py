@@ -13,9 +13,9 @@ from gepa.strategies.proposal_sampling import (
 )
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
-from gepa_client.run.config import RunConfig
-from gepa_client.run.notation import STOPPERS
 from gepa_client.run.strategies import ExternalStop, arguments, external_stops, sampling, selection, stoppers
+from gepa_client.settings.notation import STOPPERS
+from gepa_client.settings.run_config import RunConfig
 
 URL = ("http://127.0.0.1:1",)
 CONFIG = RunConfig(url=URL, max_metric_calls=5)

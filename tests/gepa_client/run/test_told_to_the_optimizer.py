@@ -22,10 +22,10 @@ from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import abandoned_calls
 from gepa_client.run.abandoned_calls import Abandoning
-from gepa_client.run.config import RunConfig
 from gepa_client.run.gateway import GatewayRecord
 from gepa_client.run.job import Job
 from gepa_client.run.supervise import OptimizerProcess
+from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import recording, watched

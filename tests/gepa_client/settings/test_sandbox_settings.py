@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gepa_client.run.config import RunConfig
 from gepa_client.run.imported_settings import taken_in
-from gepa_client.run.sandbox_settings import SANDBOX_ONLY, SandboxSettings
-from gepa_client.run.settings import SettingsError, from_record, load
+from gepa_client.settings.loading import SettingsError, from_record, load
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.sandbox_settings import SANDBOX_ONLY, SandboxSettings
 
 URL = "http://127.0.0.1:1"
 

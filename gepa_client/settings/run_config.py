@@ -7,11 +7,11 @@ from pydantic import Field, model_validator
 
 from gepa_client.evolution import Evolve
 from gepa_client.evolution.template import missing_marks
-from gepa_client.run.group import Group, NumberOrText, PositiveFloat, PositiveInt, Texts
-from gepa_client.run.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
-from gepa_client.run.paths import rooted
-from gepa_client.run.sandbox_settings import SANDBOX_ONLY, SandboxSettings, contradiction
-from gepa_client.run.secrets import without_secrets
+from gepa_client.settings.group import Group, NumberOrText, PositiveFloat, PositiveInt, Texts
+from gepa_client.settings.notation import SAMPLING, SELECTION, parse_stopper, sampling_of
+from gepa_client.settings.paths import rooted
+from gepa_client.settings.sandbox_settings import SANDBOX_ONLY, SandboxSettings, contradiction
+from gepa_client.settings.secrets import without_secrets
 
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` states it",

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gepa_client.run.config import CALL_BUDGETS, DEPENDS, MODEL_ONLY, REPLACED, RunConfig
-from gepa_client.run.paths import rooted
-from gepa_client.run.sandbox_settings import SANDBOX_ONLY
-from gepa_client.run.secrets import NOT_RECORDED, left_out
+from gepa_client.settings.paths import rooted
+from gepa_client.settings.run_config import CALL_BUDGETS, DEPENDS, MODEL_ONLY, REPLACED, RunConfig
+from gepa_client.settings.sandbox_settings import SANDBOX_ONLY
+from gepa_client.settings.secrets import NOT_RECORDED, left_out
 from gepa_client.transport.error_format import unreadable
 
 NO_SERVER = (

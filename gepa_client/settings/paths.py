@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gepa_client.run.sandbox_settings import is_remote
+from gepa_client.settings.sandbox_settings import is_remote
 
 PATHS = ("token_file", "fleet", "score_token_file", "output", "git_token_file", "github_app_key_file")
 ROWS = ("trainset", "valset", "testset")

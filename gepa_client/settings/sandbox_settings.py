@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from gepa_client.run.group import Group, NumberOrText, PositiveFloat, PositiveInt, Texts
+from gepa_client.settings.group import Group, NumberOrText, PositiveFloat, PositiveInt, Texts
 
 SandboxKind = Literal["bubblewrap", "process", "modal"]
 

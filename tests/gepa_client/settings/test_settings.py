@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from gepa.api import optimize
 
-from gepa_client.run.config import REPLACED, RunConfig
 from gepa_client.run.fingerprint import IDENTITY, MAY_CHANGE, identity_settings
-from gepa_client.run.settings import SettingsError, from_record, load
 from gepa_client.run.strategies import BUILT, ENFORCED, PASSED
+from gepa_client.settings.loading import SettingsError, from_record, load
+from gepa_client.settings.run_config import REPLACED, RunConfig
 
 URL = "http://127.0.0.1:1"
 

@@ -1,0 +1,1 @@
+"""Settings of the optimizer: every flag, key and variable, and how they are read."""
