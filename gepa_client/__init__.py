@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gepa_client.extras import missing as _missing
+from evolverpc_common.extras import missing_packages as _missing_packages
 
 if TYPE_CHECKING:
     from gepa_client.analysis.result import load_result
@@ -66,7 +66,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if (absent := _missing()) is not None:
+    if (absent := _missing_packages("client")) is not None:
         raise ModuleNotFoundError(absent)
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

@@ -2,14 +2,14 @@
 
 import sys
 
-from gepa_client.extras import missing
+from evolverpc_common.extras import missing_packages
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Entry point of the console script."""
-    absent = missing()
+    absent = missing_packages("client")
     if absent is not None:
         sys.stderr.write(f"gepa-client: {absent}\n")
         sys.exit(2)

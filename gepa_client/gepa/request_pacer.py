@@ -3,6 +3,7 @@
 import threading
 import time
 
+from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.transport.cancel_token import Halt
 
 
@@ -13,9 +14,7 @@ class Pace:
     """
 
     def __init__(self, per_minute: float | None = None, halt: Halt | None = None) -> None:
-        self._interval_s = 0.0 if per_minute is None else 60.0 / per_minute
-        self._lock = threading.Lock()
-        self._free_at = time.monotonic()
+        self._limiter = None if per_minute is None else RateLimiter(1, 60.0 / per_minute)
         self._halt = Halt() if halt is None else halt
         self._halted = threading.Event()
         self._halt.listen(lambda _: self._halted.set())
@@ -26,10 +25,7 @@ class Pace:
         Raises:
             Interrupted: the run must stop.
         """
-        with self._lock:
-            at = max(time.monotonic(), self._free_at)
-            self._free_at = at + self._interval_s
-        self._wait_until(at)
+        self._wait_until(time.monotonic() + (0.0 if self._limiter is None else self._limiter.reserve()))
 
     def pause(self, seconds: float) -> None:
         """Wait before a request is repeated; it needs a turn of its own afterwards. Raises as `turn`."""

@@ -1,19 +1,17 @@
 """Rows of data: read from a file or held by the server, and the loaders GEPA draws them from."""
 
-import csv
 import functools
 import hashlib
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from evolverpc_common.rows import RowFileError, read_rows
 from gepa_client.errors import RowsError
 from gepa_client.journal.requests import digest_of
-from gepa_client.transport.error_format import unreadable
 from protocol import JsonValue
 
 
@@ -73,72 +71,16 @@ def as_row(row: Any) -> AnyRow:
 
 
 def load_rows(path: Path | str) -> list[Row]:
-    """Rows from `.json` (an array), `.jsonl` or `.csv` (with a header; all values strings), ids "0", "1", ...
+    """Return the rows of a `.json` (an array), `.jsonl` or `.csv` file (with a header), with ids "0", "1", ...
 
     Raises:
-        RowsError: no such file, another format, malformed, or a row that is not a JSON object; the place is named.
+        RowsError: no such file, another format, malformed, or a row that is not a JSON object; the message says where.
     """
-    path = Path(path)
-    readers = {".json": _from_json, ".jsonl": _from_jsonl, ".csv": _from_csv}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise RowsError(f"{path}: rows are read from .jsonl, .json or .csv")
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RowsError(unreadable(path, error)) from error
-    rows = reader(path, text)
-    if not rows:
-        raise RowsError(f"{path}: holds no rows")
+        rows = read_rows(Path(path))
+    except RowFileError as error:
+        raise RowsError(str(error)) from error
     return [Row(str(index), data) for index, data in enumerate(rows)]
-
-
-def _from_json(path: Path, text: str) -> list[dict[str, JsonValue]]:
-    values = _parsed(str(path), text)
-    if not isinstance(values, list):
-        raise RowsError(f"{path}: not an array of rows")
-    return [_as_object(f"{path}: row {index}", value) for index, value in enumerate(values)]
-
-
-def _from_jsonl(path: Path, text: str) -> list[dict[str, JsonValue]]:
-    rows = []
-    # by line feed alone: str.splitlines would also cut inside a string that holds U+2028
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            place = f"{path}: line {number}"
-            rows.append(_as_object(place, _parsed(place, line)))
-    return rows
-
-
-def _from_csv(path: Path, text: str) -> list[dict[str, JsonValue]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[dict[str, JsonValue]] = []
-    try:
-        header = next(reader, [])
-        if len(set(header)) != len(header) or not all(header):
-            raise RowsError(f"{path}: the header has empty or repeated names: {header}")
-        for values in reader:
-            if not values:
-                continue
-            if len(values) != len(header):
-                raise RowsError(f"{path}: line {reader.line_num} has {len(values)} values for {len(header)} columns")
-            rows.append(dict(zip(header, values, strict=True)))
-    except csv.Error as error:
-        raise RowsError(f"{path}: line {reader.line_num}: {error}") from error
-    return rows
-
-
-def _parsed(place: str, text: str) -> JsonValue:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise RowsError(f"{place}: {error}") from error
-
-
-def _as_object(place: str, value: JsonValue) -> dict[str, JsonValue]:
-    if not isinstance(value, Mapping):
-        raise RowsError(f"{place} is not a JSON object")
-    return dict(value)
 
 
 class RowLoader:

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from evolverpc_common.printed_commands import command
+from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted, InterruptStatus, JournalMismatch, RecordedFailure
 from gepa_client.journal.buffer import NoTape, Tape
 from gepa_client.journal.entries import (
@@ -31,7 +32,6 @@ from gepa_client.journal.entries import (
     Kept,
     Sent,
 )
-from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request
 from gepa_client.journal.usage import Spend
 from gepa_client.transport.cancel_token import Halt

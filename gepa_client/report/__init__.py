@@ -2,16 +2,17 @@
 
 from pathlib import Path
 
+from evolverpc_common.atomic_files import replace_file
 from gepa_client.report.markdown import markdown
 from gepa_client.report.page import html
 from gepa_client.report.record import RunRecord
-from gepa_client.run.folder import REPORT, REPORT_PAGE, write_text
+from gepa_client.run.folder import REPORT, REPORT_PAGE
 
 __all__ = ["RunRecord", "html", "markdown", "write"]
 
 
 def write(output: Path, record: RunRecord) -> list[str]:
     """Write both reports; returns their names."""
-    write_text(output / REPORT, markdown(record))
-    write_text(output / REPORT_PAGE, html(record))
+    replace_file(output / REPORT, markdown(record))
+    replace_file(output / REPORT_PAGE, html(record))
     return [REPORT, REPORT_PAGE]

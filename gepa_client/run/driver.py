@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from evolverpc_common.display_text import plain
+from evolverpc_common.redaction import Secrets
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
 from gepa_client.evolution.labels import texts_of
@@ -20,7 +21,6 @@ from gepa_client.journal.entries import SEARCH, STOP, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import Heartbeat, take
-from gepa_client.journal.redact import Secrets
 from gepa_client.journal.run_events import CallRefused, Emit, Finished, FleetChanged, ModelCalls, Phase, Started, Warned
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store

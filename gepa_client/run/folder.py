@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.atomic_files import replace_file
+
 BEST_CANDIDATE = "best_candidate.json"
 RESULT = "result.json"
 CONFIG = "config.json"
@@ -61,13 +63,6 @@ def create_default(run_id: str) -> Path:
     return path.resolve()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-    draft.replace(path)
-
-
 def write_json(path: Path, value: Any, default: Callable[[object], Any] | None = None) -> None:
-    """Write JSON as `write_text` does; keys keep their order. `default`: as of `json.dumps`."""
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")
+    """Write JSON as a complete file; keys keep their order. `default`: as of `json.dumps`."""
+    replace_file(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")

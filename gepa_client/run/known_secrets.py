@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from evolverpc_common.redaction import secrets_of
 from gepa_client.errors import Refused
 from gepa_client.fleet import Address
-from gepa_client.journal.redact import secrets_of
 from gepa_client.run.endpoints import endpoints, scorers
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import without_secrets

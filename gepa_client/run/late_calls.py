@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from evolverpc_common.redaction import Secrets
 from gepa_client.errors import JournalError
 from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.redact import Secrets
 from gepa_client.journal.run_events import Event
 from gepa_client.journal.store_factory import open_store
 from gepa_client.journal.usage import Spend

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gepa_client.journal.redact import Secrets
+from evolverpc_common.redaction import Secrets
 from gepa_client.journal.run_events import Emit, Event
 
 

@@ -1,10 +1,10 @@
 """Where a server is and what proves that we may talk to it: URL and token, checked before anything is sent."""
 
-import ipaddress
 import os
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
+from evolverpc_common.network_addresses import is_loopback
 from gepa_client.errors import Refused
 from gepa_client.transport.error_format import unreadable
 
@@ -71,16 +71,6 @@ def _without_query(parts: SplitResult) -> None:
 def _rpc_path(parts: SplitResult) -> str:
     path = parts.path.rstrip("/")
     return path if path.endswith(RPC_PATH) else path + RPC_PATH
-
-
-def is_loopback(host: str) -> bool:
-    """Whether packets to this host never leave this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def find_token(token: str | None = None, token_file: Path | str | None = None) -> str | None:

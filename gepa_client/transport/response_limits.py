@@ -6,14 +6,10 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.json_bounds import MAX_READABLE_NESTING, MAX_RESULT_NESTING, is_nested_deeper
 from gepa_client.errors import AnswerTooLarge, BadResponse
 from protocol import JsonValue, Usage
 from protocol.errors import LimitExceeded
-
-MAX_RESULT_NESTING = 200
-"""Levels of arrays and objects in the result of an example, itself included.
-
-orjson reads 1,024 levels and writes 254; what is recorded and sent on has a few more around it."""
 
 MAX_ANSWER_NESTING = 220
 """Levels of the answer to any other call: a record may quote a result, which puts a few levels around it."""
@@ -21,12 +17,10 @@ MAX_ANSWER_NESTING = 220
 MAX_NUMBER = 1e15
 """No score, cost, time or count is larger, so that sums of them stay finite, and exact where they are whole."""
 
-_READABLE = 1024
-_WRITABLE = 254
 _AROUND_RESULT = 3  # the message, its `result`, the list of results
 _ORDINARY = MAX_RESULT_NESTING + _AROUND_RESULT
-_BEFORE = b"[" * (_READABLE - _ORDINARY)
-_AFTER = b"]" * (_READABLE - _ORDINARY)
+_BEFORE = b"[" * (MAX_READABLE_NESTING - _ORDINARY)
+_AFTER = b"]" * (MAX_READABLE_NESTING - _ORDINARY)
 _CUT_AT = MAX_ANSWER_NESTING + 10  # still too deep after the cut
 
 # A string may lack its end: each byte is looked at once, whatever the body is.
@@ -107,22 +101,13 @@ def shallow(answer: JsonValue) -> JsonValue:
         BadResponse: it is not the results of examples that nest too deep.
     """
     if isinstance(answer, dict) and isinstance(answer.get("results"), list):
-        results = [_too_deep(given) if _nests(given, MAX_RESULT_NESTING) else given for given in answer["results"]]
+        results = [
+            _too_deep(given) if is_nested_deeper(given, MAX_RESULT_NESTING) else given for given in answer["results"]
+        ]
         answer = {**answer, "results": results}
-    if _nests(answer, MAX_ANSWER_NESTING):
+    if is_nested_deeper(answer, MAX_ANSWER_NESTING):
         raise BadResponse(f"the answer nests deeper than {MAX_ANSWER_NESTING} levels")
     return answer
-
-
-def _nests(value: JsonValue, levels: int) -> bool:
-    """Whether the value has more than `levels` levels: whether it cannot be written within as many as remain."""
-    for _ in range(_WRITABLE - levels):
-        value = [value]
-    try:
-        orjson.dumps(value)
-    except TypeError:  # it came from JSON: it can only be too deep
-        return True
-    return False
 
 
 def _too_deep(given: JsonValue) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 import sys
 
-from rpc_server.cli.extras import missing
+from evolverpc_common.extras import missing_packages
 from rpc_server.cli.isolation import isolate, misplaced_package
 
 
 def main() -> None:
     """Run the command and exit with its status."""
     isolate()
-    trouble = misplaced_package() or missing()
+    trouble = misplaced_package() or missing_packages("server")
     if trouble is not None:
         sys.stderr.write(f"gepa-server: {trouble}\n")
         sys.exit(2)

@@ -1,12 +1,12 @@
 """Where to listen: as the settings say, or the process that starts the server, by `GEPA_LISTEN`."""
 
-import re
 import socket
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+from evolverpc_common.network_addresses import parse_host_port, url_host
 from rpc_server.cli.isolation import TOKEN_VARIABLE
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
@@ -65,8 +65,7 @@ def url_of(settings: Settings, sock: socket.socket) -> str:
     """The URL of the methods on this socket."""
     if _is_unix(sock):
         return f"http+unix://{quote(sock.getsockname(), safe='')}/rpc"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{sock.getsockname()[1]}/rpc"
+    return f"http://{url_host(settings.host)}:{sock.getsockname()[1]}/rpc"
 
 
 def _inherited(where: str) -> socket.socket:
@@ -97,10 +96,10 @@ def _is_unix(sock: socket.socket) -> bool:
 
 
 def _address(where: str) -> tuple[str, int]:
-    parts = re.fullmatch(r"(?:\[([^]]+)\]|([^:]+)):([0-9]{1,5})", where)
-    if parts is None or int(parts[3]) > 65535:
+    parts = parse_host_port(where)
+    if parts is None:
         raise SettingsError(f"{LISTEN_VARIABLE}={where}: write fd:3, HOST:PORT or [HOST]:PORT")
-    return parts[1] or parts[2], int(parts[3])
+    return parts
 
 
 def _bound(settings: Settings) -> socket.socket:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.rows import RowFileError, read_rows
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.listen_address import bound, url_of
 from rpc_server.cli.tokens import Token, token_for
-from rpc_server.datasets.datasets import DatasetError, Datasets, Row, read_rows
+from rpc_server.datasets.datasets import Datasets, Row
 from rpc_server.datasets.program_rows import rows_of
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import Jail, check, keep_to_oneself, open_jail
@@ -58,7 +59,7 @@ async def serve(
                     await _answer(opened, settings, datasets, token, sock, signals, announce)
             finally:
                 await opened.program.close()
-    except (SettingsError, DatasetError) as error:
+    except (SettingsError, RowFileError) as error:
         announce.failed(str(error))
         return CANNOT_START
     except ProgramFailed as error:

@@ -1,6 +1,5 @@
 """The bearer token: given by file or environment, or made up, in a file that is kept or for this run alone."""
 
-import ipaddress
 import os
 import secrets
 import shutil
@@ -10,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.network_addresses import is_loopback
 from rpc_server.cli.isolation import TOKEN_VARIABLE
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
@@ -42,7 +42,7 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
         yield Token(_usable(_read(path), str(path)), given=True, file=path)
     elif from_environment is not None:
         yield Token(_usable(from_environment, TOKEN_VARIABLE), given=True, file=None)
-    elif not _is_loopback(settings.host):
+    elif not is_loopback(settings.host):
         raise SettingsError(
             f"host {settings.host} can be reached by others: give a token by `token_file` or {TOKEN_VARIABLE}"
         )
@@ -94,10 +94,3 @@ def _usable(text: str, source: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError(f"{source}: a token is one word of printable ASCII")
     return token
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,13 +1,8 @@
-"""Rows the server holds, read from `.json`, `.jsonl` or `.csv`, so that examples can be named instead of sent."""
+"""Rows that the server holds, so that calls can name examples instead of sending them."""
 
-import csv
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import orjson
 
 from protocol import DatasetInfo, Example, ListedExample, ListExamplesResult
 from protocol.errors import UnknownExample
@@ -15,10 +10,6 @@ from rpc_server.rpc import wire
 
 Row = dict[str, Any]
 """One example's `data`: a JSON object."""
-
-
-class DatasetError(ValueError):
-    """A file of rows cannot be used; the message names the file, and the line where there is one."""
 
 
 class Datasets:
@@ -67,72 +58,6 @@ class Datasets:
             unknown = [example.id for example in named if example.split == split and not _is_position(example.id, size)]
             if unknown:
                 raise UnknownExample(split=split, ids=unknown)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of one file, by its ending; raises `DatasetError`."""
-    readers = {".json": _json_rows, ".jsonl": _jsonl_rows, ".csv": _csv_rows}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise DatasetError(f"{path}: rows are read from .json, .jsonl or .csv")
-    try:
-        rows = reader(path, path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise DatasetError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: not UTF-8 (byte {error.start})") from None
-    if not rows:
-        raise DatasetError(f"{path}: holds no rows")
-    return rows
-
-
-def _json_rows(path: Path, text: str) -> list[Row]:
-    try:
-        rows = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise DatasetError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from None
-    if not isinstance(rows, list):
-        raise DatasetError(f"{path}: a .json file of rows is an array of objects")
-    for position, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise DatasetError(f"{path}, row {position}: not a JSON object")
-    return rows
-
-
-def _jsonl_rows(path: Path, text: str) -> list[Row]:
-    rows = []
-    # Not splitlines(): JSON strings may hold U+2028 and its like as they are.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise DatasetError(f"{path}, line {number}: not JSON: {error.msg}") from None
-        if not isinstance(row, dict):
-            raise DatasetError(f"{path}, line {number}: not a JSON object")
-        rows.append(row)
-    return rows
-
-
-def _csv_rows(path: Path, text: str) -> list[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[Row] = []
-    try:
-        header = next(reader, [])
-        if len(set(header)) != len(header):
-            raise DatasetError(f"{path}, line 1: a column name appears twice")
-        for cells in reader:
-            if not cells:
-                continue
-            if len(cells) != len(header):
-                raise DatasetError(
-                    f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names"
-                )
-            rows.append(dict(zip(header, cells, strict=True)))
-    except csv.Error as error:
-        raise DatasetError(f"{path}, line {reader.line_num}: {error}") from None
-    return rows
 
 
 def _is_position(row_id: str, size: int) -> bool:

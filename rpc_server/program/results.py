@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from evolverpc_common.json_bounds import MAX_RESULT_NESTING, is_nested_deeper
 from protocol import ExampleResult, Usage
 from protocol.errors import LimitExceeded
 from rpc_server.program.frames import unwritable
@@ -94,8 +95,8 @@ def _problem(given: Any, *, lenient: bool) -> str | None:
     """What is wrong with it, in words; None where nothing is."""
     if not isinstance(given, dict):
         return f"the result is {_named(given)}, not an object"
-    if wire.nests_too_deep(given):
-        return f"the result is nested more than {wire.MAX_RESULT_NESTING} levels deep"
+    if is_nested_deeper(given, MAX_RESULT_NESTING):
+        return f"the result is nested more than {MAX_RESULT_NESTING} levels deep"
     if given.get("status") == "ok":
         problem = _score_problem(given)
         if problem is not None:

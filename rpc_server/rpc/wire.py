@@ -1,7 +1,6 @@
 """JSON as it travels: strict when read, and written whole or not at all."""
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -9,21 +8,12 @@ import orjson
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, ParseError
 
-MAX_NESTING = 1024
-"""Levels of arrays and objects a body may hold (orjson's own bound)."""
-
-MAX_RESULT_NESTING = 200
-"""Levels a program's result may hold, as many as clients take: fewer than they can write, for it travels inside other
-things."""
-
-_WRITABLE = 254  # levels
-
 
 def read(body: bytes | bytearray) -> Any:
     """The JSON value in `body`.
 
     Raises:
-        ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested beyond `MAX_NESTING`.
+        ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested deeper than orjson reads.
     """
     try:
         return orjson.loads(body)
@@ -53,31 +43,12 @@ def write_to_keep(value: JsonValue) -> bytes:
     return bytes(memoryview(write(value)))
 
 
-def nests_too_deep(result: JsonValue) -> bool:
-    """Whether arrays and objects are nested in each other more than `MAX_RESULT_NESTING` times."""
-    wrapped = result
-    for _ in range(_WRITABLE - MAX_RESULT_NESTING):
-        wrapped = [wrapped]
-    try:
-        orjson.dumps(wrapped)
-    except TypeError:  # too deep, or an integer of more than 64 bits: to be counted
-        layer = [result]
-        for _ in range(MAX_RESULT_NESTING):
-            layer = [member for value in layer for member in _members(value)]
-        return any(isinstance(value, list | dict) for value in layer)
-    return False
-
-
 def canonical(value: JsonValue) -> bytes:
     """The same bytes for equal values, whatever the order of their keys; for digests. Raises as `write` does."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         return _write_deep(value, sort_keys=True)
-
-
-def _members(value: JsonValue) -> Iterable[JsonValue]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _write_deep(value: JsonValue, *, sort_keys: bool = False) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from evolverpc_common.atomic_files import replace_file
 from evolverpc_common.process_identity import Owner
 from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import Found
@@ -245,6 +246,4 @@ def _write(record: Record, folder: Path) -> None:
         sockets=str(record.sockets),
         resources=dict(record.resources),
     )
-    new = folder / f".{secrets.token_hex(4)}"
-    new.write_text(json.dumps(told.model_dump(), indent=1))
-    new.replace(folder / "record.json")
+    replace_file(folder / "record.json", json.dumps(told.model_dump(), indent=1))

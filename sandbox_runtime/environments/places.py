@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from evolverpc_common.atomic_files import replace_file
 from evolverpc_common.file_lock import lock_if_free
 from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.environments.built import Record
@@ -47,9 +48,7 @@ def _mark_used(record: Record, cache: Path) -> None:
 
 def finish(place: Path, record: Record) -> None:
     """From now on it is whole."""
-    written = place / "written"
-    written.write_text(record.written(), encoding="utf-8")
-    written.replace(place / _COMPLETE)
+    replace_file(place / _COMPLETE, record.written())
 
 
 def discard(folder: Path) -> None:

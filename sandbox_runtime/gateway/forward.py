@@ -11,12 +11,12 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from aiohttp import web
 
+from evolverpc_common.redaction import StreamRedactor
 from sandbox_runtime.gateway.asks import Ask
 from sandbox_runtime.gateway.calls import ModelCall
 from sandbox_runtime.gateway.front import failure
 from sandbox_runtime.gateway.prices import Price
 from sandbox_runtime.gateway.providers import Provider
-from sandbox_runtime.gateway.redact import Redactor
 from sandbox_runtime.gateway.spend import Charge
 from sandbox_runtime.gateway.usage import Events, Whole
 
@@ -108,7 +108,7 @@ class _UnderWay:
                 self._status = answer.status
                 if 300 <= answer.status < 400:
                     return failure(502, "api_error", "the provider answered with a redirect, which is not followed")
-                redactor = Redactor(provider.key)
+                redactor = StreamRedactor(provider.key)
                 response = web.StreamResponse(status=answer.status, headers=_passed_on(answer.headers, redactor))
                 await self._stream(request, response, answer, redactor)
                 return response
@@ -126,7 +126,11 @@ class _UnderWay:
             return failure(502, "api_error", "the provider broke off")
 
     async def _stream(
-        self, request: web.BaseRequest, response: web.StreamResponse, answer: aiohttp.ClientResponse, redactor: Redactor
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        answer: aiohttp.ClientResponse,
+        redactor: StreamRedactor,
     ) -> None:
         events = answer.content_type == "text/event-stream"
         ask = self._call.ask
@@ -182,9 +186,9 @@ def _cut(request: web.BaseRequest, response: web.StreamResponse | None) -> web.S
     return response if response is not None else web.Response(status=502)
 
 
-def _passed_on(headers: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
+def _passed_on(headers: Mapping[str, str], redactor: StreamRedactor) -> dict[str, str]:
     return {
-        name: redactor.text(value)
+        name: redactor.redact_text(value)
         for name, value in headers.items()
         if name.lower() in _ANSWERED or name.lower().startswith(_ANSWERED_LIKE)
     }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
+from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
 from sandbox_runtime.gateway.asks import Ask, FieldRefused, NotAsked, ask
 from sandbox_runtime.gateway.forward import Call, Forward
 from sandbox_runtime.gateway.front import failure
@@ -14,7 +15,6 @@ from sandbox_runtime.gateway.passage import BODIES, GatewayPassage
 from sandbox_runtime.gateway.policy import Policy
 from sandbox_runtime.gateway.prices import Price, Prices
 from sandbox_runtime.gateway.providers import PATHS, Provider
-from sandbox_runtime.gateway.rate import Rate, TooFast
 from sandbox_runtime.gateway.refusals import shown
 from sandbox_runtime.gateway.spend import Spend
 
@@ -52,7 +52,7 @@ class Models:
         self._policy = policy
         self._prices = prices
         self._spend = spend
-        self._rate = Rate(policy.calls_per_minute, policy.rate_wait_s)
+        self._rate = RateLimiter(policy.calls_per_minute)
         self._forward = forward
 
     async def answer(self, request: web.BaseRequest, passage: GatewayPassage) -> web.StreamResponse:
@@ -69,13 +69,13 @@ class Models:
                 call = Call(passage.sandbox, provider, asked, where, query, price)
                 async with self._spend.charge(most_usd) as charge:
                     charge.counted_usd = 0.0  # until it goes out
-                    await self._rate.turn()
+                    await self._rate.wait(self._policy.rate_wait_s)
                     return await self._forward(request, call, charge)
         except _Refused as refused:
             if refused.reason is not None:
                 passage.refusals.add(refused.what, refused.reason)
             return refused.response
-        except TooFast as fast:
+        except RateExceeded as fast:
             passage.refusals.add("a model", "more calls per minute than are allowed")
             headers = {"Retry-After": str(math.ceil(fast.retry_after_s))}
             return failure(429, "rate_limit_error", "more calls per minute than this run may make", headers)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from evolverpc_common.network_addresses import parse_networks
 from sandbox_runtime.api.egress import Allow, Egress, Open
-from sandbox_runtime.gateway.addresses import networks
 from sandbox_runtime.gateway.listener import Listener
 from sandbox_runtime.gateway.providers import Provider
 from sandbox_runtime.gateway.refusals import Refusals
@@ -45,7 +45,7 @@ class GatewayPassage:
     ) -> None:
         self.sandbox = sandbox
         self.egress = egress
-        self.named = networks(egress.cidrs) if isinstance(egress, Allow) else ()
+        self.named = parse_networks(egress.cidrs) if isinstance(egress, Allow) else ()
         self.refusals = refusals
         self.opened_by = opened_by
         self.lookups = asyncio.Semaphore(LOOKUPS)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.egress import Allow, Closed
-from sandbox_runtime.gateway.addresses import Address, read, why_not
 from sandbox_runtime.gateway.front import STRANGER_S, Find
 from sandbox_runtime.gateway.passage import TUNNELS, GatewayPassage
 from sandbox_runtime.gateway.resolving import Resolve
@@ -134,7 +134,7 @@ class Tunnel:
             raise _Answered(403, NOT_ALLOWED)
         addresses = await self._resolved(head, passage)
         for address in addresses:
-            if reason := why_not(address, passage.named):
+            if reason := refusal_reason(address, passage.named):
                 passage.refusals.add(what, f"{reason} ({passage.opened_by})")
                 raise _Answered(502, NOT_REACHED)
         for address in addresses[:ADDRESSES]:
@@ -150,7 +150,7 @@ class Tunnel:
         egress = passage.egress
         if isinstance(egress, Closed) or (self._ports is not None and head.port not in self._ports):
             return False
-        address = read(head.host)
+        address = parse_address(head.host)
         if address is None and not _NAME.fullmatch(head.host):
             return False
         if not isinstance(egress, Allow):
@@ -160,7 +160,7 @@ class Tunnel:
         return any(_fits(head.host, domain.lower()) for domain in egress.domains)
 
     async def _resolved(self, head: _Head, passage: GatewayPassage) -> list[Address]:
-        if (address := read(head.host)) is not None:
+        if (address := parse_address(head.host)) is not None:
             return [address]
         try:
             async with asyncio.timeout(RESOLVE_S):
@@ -170,7 +170,7 @@ class Tunnel:
                 found = await asyncio.shield(lookup)  # a thread that hangs still counts
         except (OSError, UnicodeError, TimeoutError):
             raise _Answered(502, NOT_REACHED) from None
-        addresses = [address for text in found if (address := read(text)) is not None]
+        addresses = [address for text in found if (address := parse_address(text)) is not None]
         if not addresses:
             raise _Answered(502, NOT_REACHED)
         return addresses

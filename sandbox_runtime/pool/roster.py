@@ -1,8 +1,8 @@
 """The fleet file that a pool keeps: a line for each sandbox that is up, its tokens in files of their own."""
 
-import os
 from pathlib import Path
 
+from evolverpc_common.atomic_files import replace_file
 from sandbox_runtime.api.endpoint import Endpoint
 
 OWN = 0o600
@@ -27,7 +27,7 @@ class RosterFile:
             return
         for path, token in ((self._token(key), endpoint.token), (self._proxy_token(key), endpoint.proxy_token)):
             if token is not None:
-                _replace(path, token + "\n")
+                replace_file(path, token + "\n", mode=OWN)
         line = f"{endpoint.url} token-file={self._token(key).name}"
         if endpoint.proxy_token is not None:
             line += f" proxy-token-file={self._proxy_token(key).name}"
@@ -44,18 +44,10 @@ class RosterFile:
             path.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        _replace(self.path, "".join(f"{line}\n" for line, _ in self._members.values()))
+        replace_file(self.path, "".join(f"{line}\n" for line, _ in self._members.values()), mode=OWN)
 
     def _token(self, key: str) -> Path:
         return self._folder / f"{key}.token"
 
     def _proxy_token(self, key: str) -> Path:
         return self._folder / f"{key}.proxy-token"
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWN), "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(path)

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
+
+from evolverpc_common.rate_limiter import RateLimiter
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -19,12 +20,9 @@ class Starts:
     def __init__(self, per_s: float, *, first_pause_s: float = FIRST_PAUSE_S) -> None:
         self.in_a_row = 0
         self.first_error: Exception | None = None
-        self._per_s = per_s
         self._first_pause_s = first_pause_s
-        self._tokens = self._most = max(1.0, per_s)
-        self._filled = time.monotonic()
-        self._not_before = 0.0
-        self._turn = asyncio.Lock()
+        count = max(1, int(per_s))
+        self._limiter = RateLimiter(count, count / per_s)
         self._alone = asyncio.Lock()
 
     @contextlib.asynccontextmanager
@@ -33,26 +31,14 @@ class Starts:
         while True:
             failures = self.in_a_row
             async with self._alone if failures else contextlib.nullcontext():
-                await self._budget()
+                await self._limiter.wait()
                 if failures == self.in_a_row:
                     yield failures
                     return
 
-    async def _budget(self) -> None:
-        async with self._turn:
-            while True:
-                now = time.monotonic()
-                self._tokens = min(self._most, self._tokens + (now - self._filled) * self._per_s)
-                self._filled = now
-                wait_s = max(self._not_before - now, (1 - self._tokens) / self._per_s)
-                if wait_s <= 0:
-                    self._tokens -= 1
-                    return
-                await asyncio.sleep(wait_s)
-
     def hold(self, seconds: float) -> None:
         """Begin no further one for so long."""
-        self._not_before = max(self._not_before, time.monotonic() + seconds)
+        self._limiter.hold(seconds)
 
     def succeeded(self) -> None:
         """One has become ready."""
@@ -70,4 +56,4 @@ class Starts:
     @property
     def pause_s(self) -> float:
         """Seconds until the next may begin."""
-        return max(0.0, self._not_before - time.monotonic())
+        return self._limiter.held_s

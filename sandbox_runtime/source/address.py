@@ -1,11 +1,12 @@
 """Where a program's repository is: a folder of this machine, or a URL; and which folder of it the program is in."""
 
-import ipaddress
 import posixpath
 import re
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
+
+from evolverpc_common.network_addresses import is_loopback
 
 _SCP = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/:][^:]*)")
 _SCHEMES = ("https", "ssh", "file")
@@ -57,14 +58,6 @@ def address(text: str) -> Local | Remote:
     if parts.scheme != "file" and not parts.hostname:
         raise ValueError(f"{url} names no host")
     return Remote(url, _folder(folder))
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether it is this machine, so that nobody else hears what is said in plain http."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _folder(text: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.api.sandbox import SandboxError
-from sandbox_runtime.source.address import is_loopback
 
 TOKEN_USER = "x-access-token"  # noqa: S105  a user's name
 """GitHub's user for tokens; GitLab and others take any."""

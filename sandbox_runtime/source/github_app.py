@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import jwt
 
-from sandbox_runtime.source.address import is_loopback
+from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.source.credentials import TOKEN_USER, CredentialsFailed, is_for
 
 EARLY_S = 300.0

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted
 from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.entries import Row
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.redact import Secrets
 from gepa_client.journal.requests import Request, other_request
 from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.usage import Spend

@@ -5,7 +5,6 @@ from pathlib import Path
 import orjson
 
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.redact import Secrets, secrets_of
 from protocol.errors import ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.taped import asking, recording, replaying, watched
@@ -35,21 +34,3 @@ def test_a_secret_in_a_failure_is_not_written(tmp_path: Path) -> None:
         [entry] = store.entries(RUN.id, SEARCH)
     assert b"hush" not in entry.answer
     assert entry.answer.count(b"[redacted]") >= 2
-
-
-def test_the_longer_of_two_secrets_goes_as_a_whole_and_short_ones_are_words() -> None:
-    secrets = Secrets(["password", "pass-1234", "pass-1234-5678", "short"])
-    text = "pass-1234-5678 pass-1234 password short"
-    assert secrets.written(text) == b'"[redacted] [redacted] password short"'
-
-
-def test_secrets_are_found_by_the_names_of_variables() -> None:
-    environment = {
-        "OPENAI_API_KEY": "a" * 9,
-        "GEPA_TOKEN": "b" * 9,
-        "db_password": "c" * 9,
-        "AWS_SECRET": "d" * 9,
-        "KEYBOARD": "e" * 9,
-        "TOKENIZERS_PARALLELISM": "f" * 9,
-    }
-    assert {value[0] for value in secrets_of(environment)} == {"a", "b", "c", "d"}

@@ -4,7 +4,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from gepa_client.journal.redact import Secrets
+from evolverpc_common.redaction import Secrets
 from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
 from gepa_client.run.known_secrets import known_secrets
 from gepa_client.run.redacted_events import without

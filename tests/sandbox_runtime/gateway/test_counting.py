@@ -9,7 +9,6 @@ from sandbox_runtime.gateway.asks import NotAsked, ask
 from sandbox_runtime.gateway.calls import Tokens
 from sandbox_runtime.gateway.prices import Prices, bundled
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
-from sandbox_runtime.gateway.redact import Redactor
 from sandbox_runtime.gateway.usage import Events, Whole
 
 TABLE = {
@@ -185,16 +184,6 @@ def test_a_stream_whose_provider_counts_none_is_left_as_it_is() -> None:
     assert not asked.usage_added and b"stream_options" not in asked.sent
     with pytest.raises(NotAsked):
         ask(provider, "/chat/completions", b'{"stream": true}')
-
-
-def test_a_key_is_taken_out_however_it_is_cut() -> None:
-    key = "sk-sk-sk-abc"
-    text = f"a {key}{key} sk-sk-sk-sk-abc sk-".encode()
-    for size in range(1, len(text) + 1):
-        redactor = Redactor(key)
-        passed = b"".join(redactor.feed(text[place : place + size]) for place in range(0, len(text), size))
-        assert passed + redactor.rest() == b"a [key][key] sk-[key] sk-"
-    assert Redactor("x").feed(b"xyz") == b"xyz"
 
 
 def test_providers_are_read_from_the_environment() -> None:

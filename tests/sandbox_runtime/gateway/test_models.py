@@ -28,7 +28,7 @@ async def test_the_key_is_seen_by_the_provider_alone(
             content += await response.text()
         everything = repr((gateway, vars(gateway), one.passage, told))
     assert provider.seen[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert content.startswith('{"your key": "[key]"}') and "of [key]" in headers
+    assert content.startswith('{"your key": "[redacted]"}') and "of [redacted]" in headers
     for shown in (content, headers, everything, caplog.text):
         assert KEY not in shown
 
@@ -46,7 +46,7 @@ async def test_a_key_across_two_chunks_is_taken_out(
                 between.release()
                 content += await response.content.readany()
             content += await response.content.read()
-    assert content == b"data: sk-th[key] sk-the-rest\n\n"
+    assert content == b"data: sk-th[redacted] sk-the-rest\n\n"
 
 
 async def test_what_the_provider_sees_is_the_gateways_and_not_the_sandboxs(

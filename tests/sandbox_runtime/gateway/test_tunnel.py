@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from evolverpc_common.network_addresses import is_public, parse_address
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import Listen, Policy
-from sandbox_runtime.gateway.addresses import public, read
 from sandbox_runtime.gateway.passage import TUNNELS
 from tests.sandbox_runtime.gateway.conftest import Opens, Sandbox, Told, sandbox
 
@@ -186,14 +186,14 @@ async def test_a_refusal_names_the_setting_that_would_open_the_host(opened: Open
     ],
 )
 def test_addresses_that_are_not_public(address: str) -> None:
-    found = read(address)
-    assert found is not None and not public(found)
+    found = parse_address(address)
+    assert found is not None and not is_public(found)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"])
 def test_addresses_that_are(address: str) -> None:
-    found = read(address)
-    assert found is not None and public(found)
+    found = parse_address(address)
+    assert found is not None and is_public(found)
 
 
 async def test_refusals_say_the_same_whether_the_host_exists_or_not(opened: Opens) -> None:

@@ -42,7 +42,7 @@ async def test_starts_keep_to_their_budget(tmp_path: Path) -> None:
     yard = Yard(lambda _: times.append(loop.time()))
     times.clear()
     async with pool_of(yard, 6, tmp_path, starts_per_s=2.0) as (pool, watched):
-        await watched.until(lambda: pool.ready == 3)
+        await watched.until(lambda: pool.ready >= 3)
     assert times[1] - times[0] < 0.4 <= times[2] - times[1]
 
 

@@ -1,0 +1,87 @@
+"""Read rows of data from `.json`, `.jsonl` and `.csv` files."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+
+class RowFileError(ValueError):
+    """A file of rows cannot be used; the message names the file, and the line or row if there is one."""
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a `.json` file (an array of objects), a `.jsonl` file or a `.csv` file with a header.
+
+    Values of a `.csv` file are strings. A byte order mark and empty lines are skipped.
+
+    Raises:
+        RowFileError: there is no such file, it has another suffix, is not UTF-8, is malformed, or holds no rows.
+    """
+    readers = {".json": _json_rows, ".jsonl": _jsonl_rows, ".csv": _csv_rows}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise RowFileError(f"{path}: rows are read from .jsonl, .json or .csv")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise RowFileError(f"{path}: no such file") from None
+    except OSError as error:
+        raise RowFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise RowFileError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    rows = reader(path, text)
+    if not rows:
+        raise RowFileError(f"{path}: holds no rows")
+    return rows
+
+
+def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    try:
+        rows = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise RowFileError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
+    if not isinstance(rows, list):
+        raise RowFileError(f"{path}: not an array of rows")
+    return [_checked_object(f"{path}: row {index}", row) for index, row in enumerate(rows)]
+
+
+def _jsonl_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    rows = []
+    # Split at line feeds only: str.splitlines would also cut inside a string that holds U+2028.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        place = f"{path}: line {number}"
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise RowFileError(f"{place}: not JSON: {error.msg}") from None
+        rows.append(_checked_object(place, row))
+    return rows
+
+
+def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[dict[str, Any]] = []
+    try:
+        header = next(reader, [])
+        if len(set(header)) != len(header):
+            raise RowFileError(f"{path}: the header has repeated names: {header}")
+        for values in reader:
+            if not values:
+                continue
+            if len(values) != len(header):
+                raise RowFileError(f"{path}: line {reader.line_num} has {len(values)} values for {len(header)} columns")
+            rows.append(dict(zip(header, values, strict=True)))
+    except csv.Error as error:
+        raise RowFileError(f"{path}: line {reader.line_num}: {error}") from None
+    return rows
+
+
+def _checked_object(place: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RowFileError(f"{place} is not a JSON object")
+    return value
