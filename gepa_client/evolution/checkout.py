@@ -7,13 +7,13 @@ without hooks, filters, fsmonitor, textconv, external diffs, submodules and netw
 
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.git import GitError, filters_off, run_git
 from gepa_client.evolution.git_hazards import run_unasked
 
 BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
@@ -23,33 +23,6 @@ ANSWERS = "refs/evolverpc/"
 """Where a server notes, under RUN/NUMBER, how it answered the mutation that made the branch."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-TIMEOUT_S = 300.0
-
-_SETTINGS = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.quotePath": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "submodule.recurse": "false",
-    "diff.submodule": "short",
-    "safe.bareRepository": "explicit",
-}
-"""Under these git starts no program that the repository, its files or its configuration name, beside filters."""
-
-_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
-
-_ENVIRONMENT = {
-    "LC_ALL": "C.UTF-8",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "",  # a partial clone would fetch by commands that its configuration names
-    "GIT_ASKPASS": "true",
-    "GIT_EDITOR": "true",
-    "GIT_PAGER": "cat",
-}
 
 
 class CheckoutError(Exception):
@@ -75,6 +48,7 @@ class Repository:
         if not folder.is_dir():
             raise CheckoutError(f"{folder}: no such folder")
         self._folder = folder
+        self._variables: dict[str, str] = {}
         try:
             self.top = Path(self._git("rev-parse", "--show-toplevel").rstrip("\n"))
         except CheckoutError as error:
@@ -174,9 +148,8 @@ class Repository:
         return [file.relative_to(top).as_posix() for file in inside]
 
     def _no_filters(self) -> dict[str, str]:
-        """Settings that turn off every configured filter: each is a command that may run files of the working tree."""
-        names = {name.rpartition(".")[0] for name, _ in self._configuration() if name.startswith("filter.")}
-        return {f"{name}.{what}": value for name in names for what, value in _NO_FILTER.items()}
+        """Return settings that turn off every configured filter."""
+        return filters_off(name for name, _ in self._configuration())
 
     def diff(self, before: str, after: str, bundles: Sequence[Bundle]) -> str:
         """The unified diff between two commits, which the bundles bring for as long as it takes."""
@@ -266,34 +239,14 @@ class Repository:
             self._git("update-ref", "--stdin", given="".join(f"{command}\n" for command in commands).encode())
 
     def _git(self, *arguments: str, given: bytes | None = None, settings: Mapping[str, str] | None = None) -> str:
-        """What git prints, run with these settings besides `_SETTINGS`."""
+        """Return what git prints, run with these settings in addition to the common ones."""
         try:
-            ended = subprocess.run(  # noqa: S603  git itself; what others wrote is checked above
-                ["git", *arguments],  # noqa: S607  the user's git
-                cwd=self._folder,
-                env=self._environment(settings or {}),
-                input=given,
-                stdin=subprocess.DEVNULL if given is None else None,
-                capture_output=True,
-                timeout=TIMEOUT_S,
-                check=False,
+            printed = run_git(
+                *arguments, folder=self._folder, stdin=given or b"", settings=settings, variables=self._variables
             )
-        except FileNotFoundError as error:
-            raise CheckoutError("there is no git: install it, and try again") from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CheckoutError(f"git {arguments[0]} cannot be run: {error}") from error
-        if ended.returncode != 0:
-            said = ended.stderr.decode("utf-8", "replace").strip() or f"it ended with status {ended.returncode}"
-            raise CheckoutError(f"git {arguments[0]}: {said}")
-        return ended.stdout.decode("utf-8", "surrogateescape")
-
-    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Without what would point git at another repository; English, as errors are shown beside our own words."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        variables = {"GIT_CONFIG_COUNT": str(len(_SETTINGS) + len(settings))}
-        for number, (key, value) in enumerate([*_SETTINGS.items(), *settings.items()]):
-            variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return {**kept, **_ENVIRONMENT, **variables}
+        except GitError as error:
+            raise CheckoutError(f"git {arguments[0]}: {error.stderr or error}") from error
+        return printed.decode("utf-8", "surrogateescape")
 
 
 class _Aside(Repository):
@@ -301,10 +254,7 @@ class _Aside(Repository):
 
     def __init__(self, top: Path, objects: str) -> None:
         self._folder = self.top = top
-        self._objects = objects
-
-    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
-        return {**super()._environment(settings), "GIT_OBJECT_DIRECTORY": self._objects}
+        self._variables = {"GIT_OBJECT_DIRECTORY": objects}
 
 
 def holds(folder: Path, commit: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from evolverpc_common.git import GitError
 from evolverpc_common.shielded import to_the_end
 from protocol.code import branch_of
 from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
@@ -18,7 +19,6 @@ from rpc_server.mutations.rejection import Attempt, rejected
 from rpc_server.mutations.workbench import Before, Told, Workbench
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.draft import Draft
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.repository import Repository
 
 _NOTES = ("AGENTS.md", "CLAUDE.md")

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from evolverpc_common.git import GitError
 from evolverpc_common.shielded import to_the_end
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
@@ -16,7 +17,6 @@ from rpc_server.mutations.rules import Rules
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.draft import Draft
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.ready import Trees
 from rpc_server.worktrees.repository import Repository
 from rpc_server.worktrees.tree import Tree, environment_in

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from evolverpc_common.git import GitError, GitTimeout
 from evolverpc_common.shielded import to_the_end
 from protocol.errors import MutationRejected, ProgramFailed
 from rpc_server.mutations.rejection import rejected
-from rpc_server.worktrees.git import GitError, GitTimeout
 from rpc_server.worktrees.repository import Repository
 
 logger = logging.getLogger(__name__)

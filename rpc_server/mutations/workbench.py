@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.git import GitError
 from evolverpc_common.shielded import to_the_end
 from protocol import Candidate
 from protocol.errors import ProgramFailed
@@ -16,7 +17,6 @@ from rpc_server.program.program import WRITE_TEXTS
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.draft import Draft
 from rpc_server.worktrees.environments import Environment
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.lent import LentFiles, Untakeable
 from rpc_server.worktrees.tree import Tree, environment_in, furnish, settings_in
 

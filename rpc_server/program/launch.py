@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+from evolverpc_common.git import REPOSITORY_VARIABLES
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Cell
 from rpc_server.program.child import Pipes, SpawnedChild
@@ -17,16 +18,6 @@ _DIE_WITH_SERVER = WORKER_FOLDER / "parent.py"
 
 SECRETS = ("GEPA_TOKEN", "GEPA_LISTEN", "GEPA_ALLOWED_HOSTS")
 """What the server keeps from its program."""
-
-OF_ONE_REPOSITORY = (
-    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
-    *("GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE"),
-    *("GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
-    *("GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_QUARANTINE_PATH"),
-    *("GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_ATTR_SOURCE"),
-)
-"""Variables of whoever started the server, a hook for instance, that are about the repository they were in. A program
-whose code evolves is kept from them too: it runs elsewhere."""
 
 STDIO_VARIABLE = "GEPA_STDIO"
 """Tells a command that it is talked to over stdio: one that would rather listen on HTTP can say so at once."""
@@ -50,7 +41,8 @@ class Launcher(Protocol):
 
 def environment(settings: Settings) -> dict[str, str]:
     """What the program's processes get: the server's own environment without its secrets, and `settings.env`."""
-    withheld = (*SECRETS, *OF_ONE_REPOSITORY) if settings.has_trees else SECRETS
+    # A program whose code evolves runs elsewhere than in the repository that such a variable names.
+    withheld = (*SECRETS, *REPOSITORY_VARIABLES) if settings.has_trees else SECRETS
     return {**{name: value for name, value in os.environ.items() if name not in withheld}, **settings.env}
 
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from rpc_server.worktrees.git import GitError
+from evolverpc_common.git import GitError
 
 _SIGNATURES = (b"# v2 git bundle", b"# v3 git bundle")
 _NEEDED = re.compile(r"-([0-9a-f]{40}|[0-9a-f]{64})( .*)?")

@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from evolverpc_common.git import GitError
 from rpc_server.worktrees.changes import LINK, NOTHING, SUBMODULE, Changes, Diff, changes_of, diff_of
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.lent import LentFiles
 from rpc_server.worktrees.quarantine import Quarantine
 from rpc_server.worktrees.repository import Repository, commit_ref

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from evolverpc_common.git import GitError
 from rpc_server.worktrees.changes import HEADER_BYTES
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.quarantine import Quarantine
 from rpc_server.worktrees.removal import remove_folder
 

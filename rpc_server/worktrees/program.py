@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from evolverpc_common.git import GitError
 from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.program.program import ResultDict
@@ -11,7 +12,6 @@ from rpc_server.program.starting import NoProcess
 from rpc_server.settings.limits import within
 from rpc_server.traces.refs import KeptByProgram
 from rpc_server.worktrees.candidates import given_to, named_commit, told
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.outline import outline_of
 from rpc_server.worktrees.places import Places
 from rpc_server.worktrees.ready import Ready, Trees

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.git import GitError
 from evolverpc_common.shielded import all_of, to_the_end
 from protocol import Candidate
 from protocol.errors import ProgramFailed, UnknownCandidate
@@ -17,7 +18,6 @@ from rpc_server.program.starting import StartTimedOut
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import check_names
 from rpc_server.worktrees.environments import Environment, Environments
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.leases import Closed, Leases
 from rpc_server.worktrees.repository import Repository
 from rpc_server.worktrees.state import State

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.git import GitError
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.worktrees.bundle import read_bundle
-from rpc_server.worktrees.git import Git, GitError, without_programs
+from rpc_server.worktrees.git import Git, without_programs
 
 BRANCHES = "evolve/"
 """What the names of branches that mutations make begin with."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.git import LOCAL_TIMEOUT_S
 from evolverpc_common.shielded import to_the_end
 from sandbox_runtime.api.sandbox import SandboxError
-from sandbox_runtime.source.git import LOCAL_S, GitFailed, git
+from sandbox_runtime.source.git import GitFailed, git
 
 PACK_S = 600.0
 
@@ -99,7 +100,7 @@ class Commit:
             raise GitFailed(f"commit {self.id[:12]}: an object is not there: {missing}")
         return [*map(int, lines)]
 
-    async def _git(self, *arguments: str, stdin: bytes = b"", timeout_s: float = LOCAL_S) -> bytes:
+    async def _git(self, *arguments: str, stdin: bytes = b"", timeout_s: float = LOCAL_TIMEOUT_S) -> bytes:
         return await git(*arguments, folder=self.folder, bare=self.bare, stdin=stdin, timeout_s=timeout_s)
 
     def _write(self, branch: str, stem: Path, tar: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.git import filters_off
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.address import Local, Remote
 from sandbox_runtime.source.commits import Commit
@@ -122,7 +123,7 @@ async def _asking(
     credentials = Credentials(where.url, *pair) if pair is not None else None
     try:
         return await git(
-            *arguments, folder=mirror, bare=True, elsewhere=True, credentials=credentials, timeout_s=timeout_s
+            *arguments, folder=mirror, bare=True, network=True, credentials=credentials, timeout_s=timeout_s
         )
     except GitFailed as error:
         hint = "" if credentials is not None else "; if it is private, give a token or a GitHub App for its host"
@@ -154,9 +155,7 @@ async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
 async def _no_filters(top: Path) -> dict[str, str]:
     """Settings by which no filter that is configured there is run: each is a command of somebody's."""
     listed = (await git("config", "--list", "--null", "--name-only", folder=top)).decode("utf-8", "surrogateescape")
-    filters = {name.rpartition(".")[0] for name in listed.split("\0") if name.startswith("filter.")}
-    off = {"clean": "", "smudge": "", "process": "", "required": "false"}
-    return {f"{name}.{what}": value for name in filters for what, value in off.items()}
+    return filters_off(listed.split("\0"))
 
 
 async def _said(*arguments: str, folder: Path, bare: bool = False) -> str:

@@ -97,7 +97,7 @@ def test_hooks_of_the_repository_do_not_run_for_what_the_user_did_not_ask_for(co
 
 def test_a_machine_without_git_is_told_so(code: StoredCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with pytest.raises(CheckoutError, match="there is no git: install it"):
+    with pytest.raises(CheckoutError, match="git is not installed"):
         Repository(code.user)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.git import GitError
 from rpc_server.worktrees.draft import Draft
-from rpc_server.worktrees.git import GitError
 from rpc_server.worktrees.lent import Untakeable
 from rpc_server.worktrees.repository import Repository
 from tests.rpc_server.mutation.project import Project

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.worktrees.git import GitError
+from evolverpc_common.git import GitError
 from rpc_server.worktrees.repository import BranchTaken, NoRepository, Repository
 from tests.rpc_server.mutation.project import Project
 
@@ -189,7 +189,7 @@ def bare(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "said"),
-    [(nothing, "git init, git add, git commit"), (no_commit, "no commit yet"), (bare, "run in a work tree")],
+    [(nothing, "git init, git add, git commit"), (no_commit, "no commit yet"), (bare, "bare repository")],
 )
 def test_without_a_commit_to_start_from_it_is_told_what_to_do(
     tmp_path: Path, make: Callable[[Path], None], said: str

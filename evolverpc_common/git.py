@@ -1,0 +1,232 @@
+"""Run git so that it starts no hook, filter or helper, asks no question and touches only what its arguments name."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from evolverpc_common.shielded import all_of
+
+LOCAL_TIMEOUT_S = 300.0
+"""Seconds for a command that reaches no other machine."""
+
+REPOSITORY_VARIABLES = (
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE"),
+    *("GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
+    *("GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_QUARANTINE_PATH"),
+    *("GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_ATTR_SOURCE"),
+)
+"""Variables about one repository, which a process inherits if a hook started it."""
+
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",  # a hook may be a file that an agent wrote
+    "core.fsmonitor": "false",
+    "core.quotePath": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "fetch.recurseSubmodules": "false",
+    "submodule.recurse": "false",
+    "protocol.ext.allow": "never",
+    "diff.submodule": "short",
+    "log.showSignature": "false",  # the signature would stand between the lines that are read
+    "safe.bareRepository": "explicit",  # a bare repository that was committed as files is not one
+}
+
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "true",  # an empty answer to every question
+    "GIT_EDITOR": "true",
+    "GIT_PAGER": "cat",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+}
+
+_NO_NETWORK = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",  # a partial clone would fetch by commands that its configuration names
+}
+
+_INHERITED = frozenset(
+    {
+        *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES"),
+        *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+    }
+)
+"""The user's `GIT_` variables that git keeps: where it is installed and configured, and how it reaches other hosts."""
+
+_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+class GitError(Exception):
+    """Git failed. The message is git's own, on one line. `stderr`: all of it. `output`: what git wrote to stdout."""
+
+    def __init__(self, message: str, *, stderr: str = "", output: bytes = b"") -> None:
+        super().__init__(message)
+        self.stderr = stderr
+        self.output = output
+
+
+class GitTimeout(GitError):
+    """Git was killed because it took too long. Whether it had an effect is unknown."""
+
+
+def filters_off(names: Iterable[str]) -> dict[str, str]:
+    """Return settings that turn off every filter among configured settings, given by their full names.
+
+    A filter is a command that may run files of the working tree.
+    """
+    drivers = {name.rpartition(".")[0] for name in names if name.startswith("filter.")}
+    return {f"{driver}.{key}": value for driver in drivers for key, value in _NO_FILTER.items()}
+
+
+def config_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings as variables for git, which allow any character in a name. Later settings win."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
+    for number, (name, value) in enumerate(settings.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+def git_variables(settings: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
+    """Return the variables that restrict git. `settings` are for this command, in addition to the common ones.
+
+    `network`: git may reach other repositories.
+    """
+    restricted = {} if network else _NO_NETWORK
+    return {**_ENVIRONMENT, **restricted, **config_variables({**_SETTINGS, **(settings or {})})}
+
+
+def unwanted_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of inherited variables that git must not see: those of one repository, and trace files."""
+    return [name for name in environ if name.startswith("GIT_") and name not in _INHERITED]
+
+
+def git_environment(
+    settings: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None, *, network: bool = False
+) -> dict[str, str]:
+    """Return a whole environment for git: this process's, restricted, with `variables` added."""
+    unwanted = {*unwanted_variables(os.environ), "SSH_ASKPASS"}
+    inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
+    inherited.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=20")
+    return {**inherited, **git_variables(settings, network=network), **(variables or {})}
+
+
+def failure(command: str, status: int, stderr: bytes, output: bytes = b"") -> GitError:
+    """Return the error for a command that exited with another status than 0; passwords in URLs are replaced."""
+    text = _USERINFO.sub("***@", stderr.decode("utf-8", "replace").strip())
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("hint:", "From "))]
+    message = "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in lines)
+    return GitError(message or f"git {command} exited with status {status}", stderr=text, output=output)
+
+
+def run_git(
+    *arguments: str,
+    folder: Path,
+    stdin: bytes = b"",
+    settings: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = LOCAL_TIMEOUT_S,
+) -> bytes:
+    """Run git in a folder, without network, and return what it writes to stdout. Blocks.
+
+    Raises:
+        GitTimeout: it took longer than `timeout_s` seconds; it was killed with everything that it started.
+        GitError: it failed, or is not installed.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603  git itself, no shell
+            ["git", *arguments],  # noqa: S607  the user's git
+            cwd=folder,
+            env=git_environment(settings, variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _not_run(error) from None
+    with process:
+        try:
+            output, stderr = process.communicate(stdin, timeout_s)
+        except subprocess.TimeoutExpired:
+            raise _too_slow(arguments[0], timeout_s) from None
+        finally:
+            _kill_session(process.pid)
+    if process.returncode != 0:
+        raise failure(arguments[0], process.returncode, stderr, output)
+    return output
+
+
+async def run_git_async(
+    *arguments: str,
+    folder: Path,
+    stdin: bytes = b"",
+    settings: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
+    network: bool = False,
+    timeout_s: float = LOCAL_TIMEOUT_S,
+) -> bytes:
+    """Run git as `run_git` does, without blocking; a cancellation kills git first. Raises as `run_git`."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            "git",
+            *arguments,
+            cwd=folder,
+            env=git_environment(settings, variables, network=network),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    )
+    try:
+        process = await asyncio.shield(starting)
+    except OSError as error:
+        raise _not_run(error) from None
+    except asyncio.CancelledError:  # a cancelled start would leave what git has started already
+        await all_of(_end_started(starting))
+        raise
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, stderr = await process.communicate(stdin)
+    except TimeoutError:
+        raise _too_slow(arguments[0], timeout_s) from None
+    finally:
+        await all_of(_end(process))
+    if process.returncode:
+        raise failure(arguments[0], process.returncode, stderr, output)
+    return output
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    _kill_session(process.pid)
+    await process.wait()
+
+
+async def _end_started(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    await asyncio.wait([starting])
+    if starting.exception() is None:
+        await _end(starting.result())
+
+
+def _kill_session(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _not_run(error: OSError) -> GitError:
+    if isinstance(error, FileNotFoundError) and error.filename == "git":
+        return GitError("git is not installed, or not on the PATH: install it, and try again")
+    return GitError(f"git cannot be run: {error}")
+
+
+def _too_slow(command: str, timeout_s: float) -> GitTimeout:
+    return GitTimeout(f"git {command} took longer than {timeout_s:g} s")
