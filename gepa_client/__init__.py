@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from evolverpc_common.extras import missing_packages as _missing_packages
 
 if TYPE_CHECKING:
-    from gepa_client.analysis.result import load_result
+    from gepa_client.analysis.gepa_result import load_result
     from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, Refused, RowsError
     from gepa_client.fleet import FleetEvent
     from gepa_client.gepa.adapter import RemoteAdapter
@@ -53,7 +53,7 @@ _HOMES = {
     "journal.usage": ("Tally",),
     "gepa.litellm_model": ("LiteLLMModel",),
     "gepa.reflection": ("ConcurrentReflection", "ProgramReflection"),
-    "analysis.result": ("load_result",),
+    "analysis.gepa_result": ("load_result",),
     "gepa.rows": ("HeldRow", "Row", "RowLoader", "load_rows"),
     "transport.rpc": ("RpcClient",),
     "gepa.batch_evaluator": ("ExampleDone",),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gepa_client.conformance import CheckOutcome, Report, Verdict, run_conformance
+from gepa_client.conformance import CheckOutcome, ConformanceReport, Verdict, run_conformance
 from rpc_server.program import conformance_program
 from sandbox_runtime import Endpoint, ServerFailed, running_server
 
@@ -77,7 +77,7 @@ def _told(outcome: CheckOutcome) -> None:
         print(f"  {outcome.verdict.value}: {outcome.check.id}: {outcome.check.title}\n    {outcome.reason}", flush=True)
 
 
-def _run(name: str, endpoint: Endpoint) -> Report:
+def _run(name: str, endpoint: Endpoint) -> ConformanceReport:
     print(f"{name}: {' '.join(SERVERS[name])}", flush=True)
     report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_told))
     print(

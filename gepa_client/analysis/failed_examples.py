@@ -38,8 +38,8 @@ def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
     Only the answers of failed examples are read, page by page. A fork has no attempts for the entries it begins with:
     all of those are read.
     """
-    found: dict[tuple[str, str], _Group] = {}
-    names: _Names | None = None
+    found: dict[tuple[str, str], _FailureCount] = {}
+    names: _EntryNames | None = None
     inherited = _inherited(store, run_id)
     evaluated = sum(
         spent.examples for spent in store.spending(run_id) if spent.kind == EVALUATE and spent.outcome in ANSWERED
@@ -51,13 +51,13 @@ def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
         result = orjson.loads(entry.answer)
         if result["status"] not in FAILED:
             continue
-        names = names or _Names(store.candidates(run_id), selection_rows(store, run_id))
+        names = names or _EntryNames(store.candidates(run_id), selection_rows(store, run_id))
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:
             kind = OTHER_TYPES
         row, candidate = names.row_and_candidate(entry)
-        group = found.setdefault((status, kind), _Group(kind, status, error, row, candidate))
+        group = found.setdefault((status, kind), _FailureCount(kind, status, error, row, candidate))
         group.add(row, candidate)
     if not found:
         return None
@@ -66,7 +66,7 @@ def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
 
 
 @dataclass
-class _Group:
+class _FailureCount:
     type: str
     status: str
     error: dict[str, Any]
@@ -131,7 +131,7 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
             yield from store.entries_at(run_id, part, own[start : start + PAGE])
 
 
-class _Names:
+class _EntryNames:
     """Finds the row and the candidate of an entry."""
 
     def __init__(self, candidates: Sequence[Kept], splits: Mapping[str, Sequence[RecordedRow]]) -> None:

@@ -5,20 +5,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import orjson
+
 from gepa_client.analysis import pareto_fronts
-from gepa_client.analysis.recorded_mutations import RecordedMutation, recorded_mutations
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import Bundle
 from gepa_client.evolution.commits import Commits
 from gepa_client.evolution.patches import totals
-from gepa_client.journal.entries import Kept
+from gepa_client.journal.entries import MUTATION, SEARCH, Kept
+from gepa_client.journal.history import entries
+from gepa_client.journal.mutation_entry import MutationEntry
 from gepa_client.journal.store import Store
 from protocol import ApplyMutationResult
 from protocol.code import code_at
 
 
 @dataclass(frozen=True)
-class Fate:
+class RecordedMutation:
+    """A change of code, made or refused. `number`: in the journal, and in its branch `evolve/<run>/<number>`."""
+
+    number: int
+    entry: MutationEntry
+
+
+@dataclass(frozen=True)
+class MutationOutcome:
     """A mutation and what came of it.
 
     `parents`: the mutations that made the commits it starts from, by number; None for the seed's. `kept`: the
@@ -60,23 +71,23 @@ class Fate:
 
 
 @dataclass(frozen=True)
-class CodeRecord:
+class CodeHistory:
     """The code of a run. `fates` in the order GEPA asked; `best`: the best candidate, `seed` the first."""
 
-    fates: tuple[Fate, ...]
+    fates: tuple[MutationOutcome, ...]
     seed: Kept | None
     best: Kept | None
 
-    def fate(self, number: int) -> Fate | None:
+    def fate(self, number: int) -> MutationOutcome | None:
         """The mutation of this number."""
         return next((fate for fate in self.fates if fate.number == number), None)
 
-    def making(self, commit: str | None) -> Fate | None:
+    def making(self, commit: str | None) -> MutationOutcome | None:
         """The mutation that made a commit; None for the seed's."""
         return next((fate for fate in self.fates if fate.made is not None and fate.made.commit == commit), None)
 
     @property
-    def best_fate(self) -> Fate | None:
+    def best_fate(self) -> MutationOutcome | None:
         """The mutation that made the best candidate's code; None where it runs the seed's."""
         return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
 
@@ -99,7 +110,7 @@ class CodeRecord:
         return found
 
 
-def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRecord:
+def code_history(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeHistory:
     """The record of a run's code; without fates where its code did not change."""
     recorded = recorded_mutations(store, run_id)
     makers: dict[str, int] = {}
@@ -111,23 +122,32 @@ def code_record(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeRe
         commit = code_at(kept.texts)[1]
         if commit is not None:
             users.setdefault(commit, []).append(kept)
-    return CodeRecord(
-        tuple(_fate(mutation, makers, users) for mutation in recorded),
+    return CodeHistory(
+        tuple(_outcome_of(mutation, makers, users) for mutation in recorded),
         seed=candidates[0] if candidates else None,
         best=pareto_fronts.best(candidates),
     )
 
 
-def _fate(mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[Kept]]) -> Fate:
+def _outcome_of(mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[Kept]]) -> MutationOutcome:
     entry = mutation.entry
     starts = [entry.parent, *([entry.other] if entry.other is not None else [])]
     made = entry.applied
     first = made is not None and makers[made.commit] == mutation.number  # the same change may have been made twice
     added, removed = totals(made.diff) if made is not None else (0, 0)
-    return Fate(
+    return MutationOutcome(
         mutation=mutation,
         parents=tuple(makers.get(commit) for commit in starts),
         kept=tuple(users.get(made.commit, ())) if made is not None and first else (),
         added=added,
         removed=removed,
     )
+
+
+def recorded_mutations(store: Store, run_id: str) -> list[RecordedMutation]:
+    """Every mutation of the run, in the order GEPA asked."""
+    return [
+        RecordedMutation(entry.number, MutationEntry.model_validate(orjson.loads(entry.answer)))
+        for entry in entries(store, run_id, SEARCH)
+        if entry.kind == MUTATION
+    ]

@@ -32,7 +32,7 @@ SENT = ("output",)
 
 
 @dataclass(frozen=True)
-class Scorer:
+class ScorerAddress:
     """The server that scores; see `RpcClient`."""
 
     url: str
@@ -76,7 +76,7 @@ class RescoredCandidate:
 
 
 @dataclass
-class Rescored:
+class RescoringResult:
     """What came of it. `reasons`: why the scorer failed on outputs, one text for each of them."""
 
     run: str
@@ -119,16 +119,16 @@ class Rescored:
 
 
 @dataclass(frozen=True)
-class _Output:
+class _RecordedOutput:
     """An output to be scored, once for all candidates that gave it on this row."""
 
     row: RecordedRow
     result: dict[str, Any]
 
 
-async def rescored(
-    store: Store, run: StoredRun, scorer: Scorer, on_progress: Callable[[int, int], None] | None = None
-) -> Rescored:
+async def rescore_run(
+    store: Store, run: StoredRun, scorer: ScorerAddress, on_progress: Callable[[int, int], None] | None = None
+) -> RescoringResult:
     """Score every recorded validation output; an output that several candidates gave on a row is scored once.
 
     A row on which the program failed keeps the run's failure score, and so does an output the scorer fails on.
@@ -144,18 +144,18 @@ async def rescored(
             f"run {run.id} is {run.status} and has nothing to score: no candidate was evaluated on its validation rows"
         )
     recorded = results(store, run.id, candidates, rows)
-    outputs: dict[bytes, _Output] = {}
+    outputs: dict[bytes, _RecordedOutput] = {}
     keys: dict[tuple[int, int], bytes] = {}
     for kept, row in itertools.product(candidates, rows):
         result = recorded.get((kept.index, row.row_id))
         if result is not None and result["status"] in ("ok", "rollout"):
             key = orjson.dumps([row.row_id, [result.get(name) for name in SENT]], option=orjson.OPT_SORT_KEYS)
-            outputs.setdefault(key, _Output(row, result))
+            outputs.setdefault(key, _RecordedOutput(row, result))
             keys[kept.index, row.row_id] = key
     answers = await _scored(scorer, outputs, on_progress or (lambda _done, _all: None))
     best = pareto_fronts.best(candidates)
     failure_score = float(run.config.get("failure_score") or 0.0)
-    return Rescored(
+    return RescoringResult(
         run=run.id,
         scorer=scorer.url,
         failure_score=failure_score,
@@ -192,7 +192,7 @@ def _row_score(
 
 
 async def _scored(
-    scorer: Scorer, outputs: dict[bytes, _Output], on_progress: Callable[[int, int], None]
+    scorer: ScorerAddress, outputs: dict[bytes, _RecordedOutput], on_progress: Callable[[int, int], None]
 ) -> dict[bytes, dict[str, Any]]:
     """The scorer's answer to each output, one example a call, as many at once as it bears."""
     answers: dict[bytes, dict[str, Any]] = {}
@@ -204,7 +204,7 @@ async def _scored(
             raise Refused(f"{scorer.url} does not score (it lacks the capability `scoring`): name a server that does")
         slots = journal.ask([other_request(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
 
-        def work(key: bytes, output: _Output, attempts: Attempts) -> Job:
+        def work(key: bytes, output: _RecordedOutput, attempts: Attempts) -> Job:
             async def run(_job: Job) -> None:
                 answers[key] = await _verdict(fleet, output, attempts)
                 on_progress(len(answers), len(outputs))
@@ -220,7 +220,7 @@ async def _scored(
     return answers
 
 
-async def _verdict(fleet: Fleet, output: _Output, attempts: Attempts) -> dict[str, Any]:
+async def _verdict(fleet: Fleet, output: _RecordedOutput, attempts: Attempts) -> dict[str, Any]:
     """`ok`, or a failure that is the output's own."""
     row = _as_row(output.row)
     sent = {name: output.result[name] for name in SENT if output.result.get(name) is not None}

@@ -4,28 +4,28 @@ import asyncio
 from pathlib import Path
 
 from gepa_client.errors import ClientError
-from gepa_client.run.folder import refuse_results
+from gepa_client.run.output_folder import refuse_results
 from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import NOBODY_PROPOSES, RunConfig
 from gepa_client.transport.address import rpc_url
 from protocol.errors import RpcError
 
 
-def look_ahead(settings: RunConfig, *, output: Path | None) -> None:
+def preflight(settings: RunConfig, *, output: Path | None) -> None:
     """One `discover` at each server, and no metric call.
 
     Raises:
         SettingsError: the folder for the results is in use, the reflection model can never answer, or nobody proposes.
         ClientError, RpcError: no server can be used; what the first one answered.
     """
-    look_at_output(output)
-    look_at_model(settings)
+    preflight_output(output)
+    preflight_model(settings)
     offered = asyncio.run(_capabilities(settings))
     if settings.reflection_lm is None and "proposals" not in offered:
         raise SettingsError(NOBODY_PROPOSES)
 
 
-def look_at_output(output: Path | None) -> None:
+def preflight_output(output: Path | None) -> None:
     """Raises SettingsError where the folder for the results is in use."""
     if output is not None:
         try:
@@ -34,7 +34,7 @@ def look_at_output(output: Path | None) -> None:
             raise SettingsError(f"no folder for the results: {error}") from error
 
 
-def look_at_model(settings: RunConfig) -> None:
+def preflight_model(settings: RunConfig) -> None:
     """Raises SettingsError where no call to the reflection model can succeed; loads litellm only where one is named."""
     if settings.reflection_lm is None:
         return
@@ -47,7 +47,7 @@ def look_at_model(settings: RunConfig) -> None:
 async def _capabilities(settings: RunConfig) -> list[str]:
     """What the servers that answer offer, all of them together; raises what kept the first one, where none answers."""
     from gepa_client.fleet.endpoints_file import Address
-    from gepa_client.run.endpoints import endpoints
+    from gepa_client.run.named_endpoints import endpoints
     from gepa_client.transport.rpc import RESENDS, RpcClient  # aiohttp comes with it, which `--help` does not need
 
     addresses = endpoints(settings)

@@ -16,7 +16,7 @@ class CaseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Bounds(CaseModel):
+class ElapsedBounds(CaseModel):
     """Seconds from sending to the whole answer; `at_most` also bounds how long the step waits."""
 
     at_least: float | None = None
@@ -46,10 +46,10 @@ class Expectation(CaseModel):
     body: Matcher = None
     empty: bool = False
     or_lost: bool = False
-    elapsed: Bounds = Bounds()
+    elapsed: ElapsedBounds = ElapsedBounds()
 
 
-class Http(CaseModel):
+class HttpOverrides(CaseModel):
     """What differs from `POST /rpc` with the token and `Content-Type: application/json`.
 
     `path` is the server's, in place of the RPC path. `headers`: added or replaced; null leaves one out,
@@ -84,7 +84,7 @@ class Step(CaseModel):
     with_: Matcher = Field(default=None, alias="with")
     times: int = 1
     after_s: float = 0.0
-    http: Http = Http()
+    http: HttpOverrides = HttpOverrides()
     disconnect_after_s: float | None = None
     save: dict[str, str] = {}
     expect: Expectation | None = None

@@ -4,17 +4,17 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 from pydantic import ValidationError
 
-from gepa_client.conformance.applies import reason_to_skip
+from gepa_client.conformance.case_language import ABSENT, UnknownName, lookup, mismatches, shown
 from gepa_client.conformance.cases import Check, load_checks
-from gepa_client.conformance.matching import ABSENT, shown
-from gepa_client.conformance.messages import NotJson, read
-from gepa_client.conformance.outcomes import CheckOutcome, Report, Verdict
-from gepa_client.conformance.steps import CheckFailed, Run
-from gepa_client.conformance.template import Unknown, lookup
-from gepa_client.conformance.transport import Lost, Transport, Unconnected
+from gepa_client.conformance.contract_checks import NotJson, read
+from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawTransport
+from gepa_client.conformance.steps import CheckFailed, CheckRun
 from gepa_client.errors import ConnectionLost
 from gepa_client.transport.address import refused
 from protocol import DiscoverResult, JsonValue
@@ -25,6 +25,70 @@ HTTP_UNAUTHORIZED = 401
 NO_DISCOVERY = "`discover` had no answer that fits the contract"
 
 
+class Verdict(StrEnum):
+    """`warned`: a SHOULD does not hold. `skipped`: the check does not apply to this endpoint."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    WARNED = "warned"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """One check's verdict; `reason` says why it failed, warned or was skipped."""
+
+    check: Check
+    verdict: Verdict
+    reason: str = ""
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome as `--json` prints it."""
+        return {
+            "id": self.check.id,
+            "title": self.check.title,
+            "level": self.check.level,
+            "section": self.check.section,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """All outcomes for one endpoint. `endpoint`: server and program as `discover` names them."""
+
+    url: str
+    endpoint: str
+    outcomes: tuple[CheckOutcome, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many checks ended so."""
+        return sum(outcome.verdict is verdict for outcome in self.outcomes)
+
+    @property
+    def conforms(self) -> bool:
+        """No MUST is broken, and something was checked."""
+        return self.count(Verdict.FAILED) == 0 and self.count(Verdict.PASSED) > 0
+
+    @property
+    def last_line(self) -> str:
+        """`N passed, M failed`."""
+        return f"{self.count(Verdict.PASSED)} passed, {self.count(Verdict.FAILED)} failed"
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as `--json` prints it."""
+        return {
+            "url": self.url,
+            "endpoint": self.endpoint,
+            "conforms": self.conforms,
+            **{verdict.value: self.count(verdict) for verdict in Verdict},
+            "checks": [outcome.as_json() for outcome in self.outcomes],
+        }
+
+
 async def run_conformance(
     url: str,
     token: str | None = None,
@@ -32,7 +96,7 @@ async def run_conformance(
     checks: Iterable[Check] | None = None,
     on_outcome: Callable[[CheckOutcome], None] | None = None,
     allow_insecure: bool = False,
-) -> Report:
+) -> ConformanceReport:
     """Run `checks` (all when not given) that apply to the endpoint; `on_outcome` hears of each as it ends.
 
     `token`: else from the environment (`GEPA_TOKEN`).
@@ -43,17 +107,17 @@ async def run_conformance(
     """
     chosen = tuple(load_checks() if checks is None else checks)
     outcomes: list[CheckOutcome] = []
-    async with Transport(url, token, allow_insecure=allow_insecure) as transport:
+    async with RawTransport(url, token, allow_insecure=allow_insecure) as transport:
         discovery, complaint = await _discover(transport)
         for check in chosen:
             outcome = await _outcome(check, transport, discovery, complaint)
             outcomes.append(outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
-        return Report(url=transport.url, endpoint=_described(discovery), outcomes=tuple(outcomes))
+        return ConformanceReport(url=transport.url, endpoint=_described(discovery), outcomes=tuple(outcomes))
 
 
-async def _discover(transport: Transport) -> tuple[JsonValue, str]:
+async def _discover(transport: RawTransport) -> tuple[JsonValue, str]:
     """What the endpoint says of itself, or None and why that cannot be used; the checks judge its envelope."""
     request = {"jsonrpc": "2.0", "id": "discover", "method": "discover", "params": {}}
     try:
@@ -61,9 +125,9 @@ async def _discover(transport: Transport) -> tuple[JsonValue, str]:
         if answer.status == HTTP_UNAUTHORIZED:
             raise Unauthorized(refused(transport.token))
         message = read(answer.body)
-    except Unconnected as error:
+    except NotConnected as error:
         raise ConnectionLost(str(error), sent=False) from error
-    except (Lost, NotJson) as error:
+    except (NoAnswer, NotJson) as error:
         return None, f"{NO_DISCOVERY}: {error}"
     result = lookup(message, "result")
     try:
@@ -75,7 +139,7 @@ async def _discover(transport: Transport) -> tuple[JsonValue, str]:
     return result, ""
 
 
-async def _outcome(check: Check, transport: Transport, discovery: JsonValue, complaint: str) -> CheckOutcome:
+async def _outcome(check: Check, transport: RawTransport, discovery: JsonValue, complaint: str) -> CheckOutcome:
     if discovery is None:
         first_of_all = check.id == "core.discover.complete"
         verdict = Verdict.FAILED if first_of_all else Verdict.SKIPPED
@@ -84,19 +148,19 @@ async def _outcome(check: Check, transport: Transport, discovery: JsonValue, com
     if skip is not None:
         return CheckOutcome(check, Verdict.SKIPPED, skip)
     started = time.monotonic()
-    reason = await _failure(check, Run(transport, discovery))
+    reason = await _failure(check, CheckRun(transport, discovery))
     failed = Verdict.FAILED if check.level == "must" else Verdict.WARNED
     return CheckOutcome(check, failed if reason else Verdict.PASSED, reason, time.monotonic() - started)
 
 
-async def _failure(check: Check, run: Run) -> str:
+async def _failure(check: Check, run: CheckRun) -> str:
     """Why the check does not hold; empty where it does."""
     try:
         async with asyncio.timeout(check.timeout_s):
             for number, step in enumerate(check.steps, 1):
                 try:
                     await run.step(step)
-                except (CheckFailed, Unknown) as failure:
+                except (CheckFailed, UnknownName) as failure:
                     return f"step {number}: {failure}" if len(check.steps) > 1 else str(failure)
     except RecursionError:
         return "an answer nests too deep to be read"
@@ -110,3 +174,24 @@ def _described(discovery: JsonValue) -> str:
         return "unknown"
     server, program = discovery["server"], discovery["program"]
     return f"{server['name']} {server['version']} ({server['language']}), program {program['name']}"
+
+
+def reason_to_skip(check: Check, discovery: JsonValue, *, has_token: bool) -> str | None:
+    """Why the check does not apply, or None where it does."""
+    offered = set(discovery.get("capabilities", ()))
+    absent = [name for name in check.requires if name not in offered]
+    if absent:
+        return f"not offered: {', '.join(absent)}"
+    present = [name for name in check.lacks if name in offered]
+    if present:
+        return f"offered: {', '.join(present)}"
+    served = discovery["program"]["name"]
+    if check.program is not None and served != check.program:
+        return f"needs the {check.program} program; this endpoint serves {served}"
+    if check.needs_token and not has_token:
+        return "needs a token to vary, and none was given"
+    for path, matcher in check.when.items():
+        value = lookup(discovery, path)
+        if mismatches(value, matcher):
+            return f"{path} is {'not stated' if value is ABSENT else shown(value)}"
+    return None

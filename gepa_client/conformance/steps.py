@@ -6,11 +6,10 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gepa_client.conformance.cases import ErrorExpectation, Expectation, Http, Step
-from gepa_client.conformance.matching import mismatches, shown
-from gepa_client.conformance.messages import NotJson, problems, read
-from gepa_client.conformance.template import as_bytes, lookup, render
-from gepa_client.conformance.transport import Answer, Lost, Transport, chunked, endless, withheld
+from gepa_client.conformance.case_language import as_bytes, lookup, mismatches, render, shown
+from gepa_client.conformance.cases import ErrorExpectation, Expectation, HttpOverrides, Step
+from gepa_client.conformance.contract_checks import NotJson, problems, read
+from gepa_client.conformance.raw_transport import NoAnswer, RawAnswer, RawTransport, chunked, endless, withheld
 from protocol import JsonValue
 
 STEP_TIMEOUT_S = 45.0
@@ -24,7 +23,7 @@ class CheckFailed(Exception):
     """The endpoint did something else than the check expects."""
 
 
-class Fresh(dict[str, str]):
+class FreshNames(dict[str, str]):
     """Names that nobody used before, the same one for the same key within a check."""
 
     def __missing__(self, key: str) -> str:
@@ -32,10 +31,10 @@ class Fresh(dict[str, str]):
         return self[key]
 
 
-class Run:
+class CheckRun:
     """One check being run: the values saved so far, and the calls made under a `call_id`."""
 
-    def __init__(self, transport: Transport, discovery: JsonValue) -> None:
+    def __init__(self, transport: RawTransport, discovery: JsonValue) -> None:
         self._transport = transport
         self._methods: dict[str, str] = {}
         self._ids = 0
@@ -45,7 +44,7 @@ class Run:
             "seed": discovery["program"]["seed_candidate"],
             "token": token,
             "truncated_token": token[:-1],
-            "fresh": Fresh(),
+            "fresh": FreshNames(),
         }
 
     async def step(self, step: Step) -> None:
@@ -75,7 +74,7 @@ class Run:
         timeout_s = step.expect.elapsed.at_most if step.expect and step.expect.elapsed.at_most else STEP_TIMEOUT_S
         try:
             answer = await self._post(step, body, scope, timeout_s)
-        except Lost as lost:
+        except NoAnswer as lost:
             if step.disconnect_after_s is not None or (step.expect is not None and step.expect.or_lost):
                 return
             raise CheckFailed(str(lost)) from lost
@@ -107,7 +106,7 @@ class Run:
             if isinstance(call_id, str):
                 self._methods.setdefault(call_id, request["method"])
 
-    async def _post(self, step: Step, body: bytes, scope: dict[str, Any], timeout_s: float) -> Answer:
+    async def _post(self, step: Step, body: bytes, scope: dict[str, Any], timeout_s: float) -> RawAnswer:
         http = step.http
         headers: dict[str, Any] = {name: render(value, scope) for name, value in http.headers.items()}
         content: bytes | AsyncIterator[bytes] = body
@@ -123,7 +122,7 @@ class Run:
             headers=headers,
         )
 
-    def _upload(self, http: Http, body: bytes) -> tuple[AsyncIterator[bytes], dict[str, str]]:
+    def _upload(self, http: HttpOverrides, body: bytes) -> tuple[AsyncIterator[bytes], dict[str, str]]:
         limit = self._scope["discover"]["limits"]["max_request_bytes"]
         if http.upload == "withheld":
             return withheld(body), {"Content-Length": str(limit + 1)}
@@ -131,7 +130,7 @@ class Run:
             return endless(body, 2 * limit), {}
         return chunked(body), {}
 
-    def _checked(self, step: Step, answer: Answer, request: Any, scope: dict[str, Any]) -> Any:
+    def _checked(self, step: Step, answer: RawAnswer, request: Any, scope: dict[str, Any]) -> Any:
         """The answer as JSON (None where there is no body) after every check of it."""
         expect = step.expect if step.expect is not None else Expectation(result={})
         given = expect.model_fields_set
@@ -164,7 +163,7 @@ class Run:
         return message
 
 
-def _check_http(expect: Expectation, answer: Answer, *, answers_rpc: bool) -> None:
+def _check_http(expect: Expectation, answer: RawAnswer, *, answers_rpc: bool) -> None:
     allowed = set(expect.status or ())
     if not allowed and expect.empty:
         allowed = set(SILENT)
@@ -200,7 +199,7 @@ def _insist(lines: list[str]) -> None:
         raise CheckFailed("; ".join(lines[:3]))
 
 
-def _excerpt(answer: Answer) -> str:
+def _excerpt(answer: RawAnswer) -> str:
     return shown(answer.body[:400].decode("utf-8", "replace")) if answer.body else "an empty body"
 
 

@@ -39,7 +39,7 @@ Many = Annotated[int, Field(ge=0, le=2**31)]
 Amount = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,119}\z")]
-"""Names a folder: `gepa_client.run.run_names` makes no others."""
+"""Names a folder: `gepa_client.run.output_folder` makes no others."""
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,200}\z")]
 """A part, a kind, a digest, an outcome."""

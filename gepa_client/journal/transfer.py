@@ -13,7 +13,7 @@ from gepa_client.journal.entries import Claim, Ended, Entry, Kept, Row, Sent, St
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.records import ENDED_FIELDS, SENT_FIELDS
 from gepa_client.journal.store import Store
-from gepa_client.run.imported_settings import taken_in
+from gepa_client.run.imported_settings import imported_settings
 from gepa_client.settings.loading import SettingsError
 
 FORMAT = "evolverpc-run"
@@ -74,7 +74,7 @@ def import_run(store: Store, document: object) -> StoredRun:
         )
     try:
         read = Document.model_validate(document)
-        config = taken_in(read.run.config)
+        config = imported_settings(read.run.config)
     except ValidationError as error:
         raise JournalError(f"this exported run is malformed: {mistakes(error, 'the document')}") from None
     except SettingsError as error:

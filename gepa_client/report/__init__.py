@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from evolverpc_common.atomic_files import replace_file
+from gepa_client.report.html_page import html
 from gepa_client.report.markdown import markdown
-from gepa_client.report.page import html
 from gepa_client.report.record import RunRecord
-from gepa_client.run.folder import REPORT, REPORT_PAGE
+from gepa_client.run.output_folder import REPORT, REPORT_PAGE
 
 __all__ = ["RunRecord", "html", "markdown", "write"]
 

@@ -3,28 +3,34 @@
 from evolverpc_common.display_text import line, plain
 from gepa_client.evolution.labels import texts_of
 from gepa_client.journal.run_events import Mutated, MutationRejected
-from gepa_client.report import failure_lines
-from gepa_client.report.code_section import (
+from gepa_client.report.record import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
     REFUSED_SHOWN,
-    all_of_it,
+    RunRecord,
     change_of,
-    left_out,
-    not_kept,
-    origin,
-    outcome,
+    change_origin,
+    change_outcome,
+    changes_not_kept,
+    full_diff_command,
+    omitted_changes,
 )
-from gepa_client.report.failure_lines import first, where
-from gepa_client.report.model_calls import COLUMNS, refusal, rows
-from gepa_client.report.record import RunRecord
-from gepa_client.report.summary_fields import changes, facts
+from gepa_client.report.summary_fields import (
+    MODEL_CALL_COLUMNS,
+    failure_name,
+    failure_places,
+    first_failure,
+    model_call_rows,
+    refusal_text,
+    summary_facts,
+    text_changes,
+)
 
 
 def markdown(record: RunRecord) -> str:
     """The report as Markdown; texts from elsewhere stand in code blocks they cannot end."""
     parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip(), ""]
-    for label, text in facts(record):
+    for label, text in summary_facts(record):
         parts += [f"- {label}: {_code(text)}"] if "\n" not in text else _long(label, text)
     if record.finalized is not None:
         said = record.finalized.error or record.finalized.message or "nothing"
@@ -33,11 +39,17 @@ def markdown(record: RunRecord) -> str:
         )
     if record.warnings:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
-    if calls := rows(record):
-        parts += ["", "## Model calls", "", f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}"]
+    if calls := model_call_rows(record):
+        parts += [
+            "",
+            "## Model calls",
+            "",
+            f"| {' | '.join(MODEL_CALL_COLUMNS)} |",
+            f"|---|{'---:|' * (len(MODEL_CALL_COLUMNS) - 1)}",
+        ]
         parts += [f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in calls]
     if record.refusals:
-        parts += ["", "## Refused", "", *(f"- {_code(refusal(event))}" for event in record.refusals)]
+        parts += ["", "## Refused", "", *(f"- {_code(refusal_text(event))}" for event in record.refusals)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
         for component, text in texts_of(record.best.texts).items():
@@ -59,20 +71,25 @@ def markdown(record: RunRecord) -> str:
         parts += ["", f"### Candidate {candidate.index}, score {candidate.score:.4g}"]
         if (change := change_of(record, candidate)) is not None:
             parts += _change(record, change, DIFF_SHOWN)
-        for component, parent, lines in changes(record, candidate.index):
+        for component, parent, lines in text_changes(record, candidate.index):
             parts += ["", f"{_code(line(component, 200))} against candidate {parent}:", "", *_block(lines, "diff")]
-    if refused := not_kept(record):
+    if refused := changes_not_kept(record):
         parts += ["", "## What was tried and refused"]
-        if (more := left_out(record)) is not None:
+        if (more := omitted_changes(record)) is not None:
             parts += ["", more]
         for mutation in refused[-REFUSED_SHOWN:]:
-            parts += ["", f"### Change {mutation.number}, of {origin(mutation)}", "", _code(line(outcome(mutation)))]
+            parts += [
+                "",
+                f"### Change {mutation.number}, of {change_origin(mutation)}",
+                "",
+                _code(line(change_outcome(mutation))),
+            ]
             parts += _change(record, mutation, REFUSED_DIFF_SHOWN)
     if record.failed_examples is not None:
         parts += ["", "## Failed examples"]
         for group in record.failed_examples.groups:
-            parts += ["", f"### {_code(line(failure_lines.name(group), 200))}", "", _code(where(group)), ""]
-            parts += _block(plain(first(group)).splitlines(), "text")
+            parts += ["", f"### {_code(line(failure_name(group), 200))}", "", _code(failure_places(group)), ""]
+            parts += _block(plain(first_failure(group)).splitlines(), "text")
     if record.failures:
         parts += ["", "## Failed iterations"]
         for failure in record.failures[:20]:
@@ -95,7 +112,7 @@ def _change(record: RunRecord, mutation: Mutated | MutationRejected, most: int) 
         lines = [plain(text) for text in mutation.diff.removesuffix("\n").split("\n")]
         parts += ["", *_block(lines[:most], "diff")]
         if len(lines) > most:
-            parts += ["", f"... and {len(lines) - most} lines more: `{all_of_it(record, mutation)}`"]
+            parts += ["", f"... and {len(lines) - most} lines more: `{full_diff_command(record, mutation)}`"]
     return parts
 
 

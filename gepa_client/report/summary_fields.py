@@ -4,32 +4,41 @@ import difflib
 
 from evolverpc_common.display_text import line, plain
 from gepa_client.evolution.labels import code_of, texts_of
-from gepa_client.journal.run_events import Mutated
-from gepa_client.report import failure_lines, model_calls
+from gepa_client.journal.run_events import CallRefused, FailedExamples, FailureGroup, ModelTally, Mutated
 from gepa_client.report.record import RunRecord
 
 ENDED_SHOWN = 4000
 """Characters of why a run ended."""
 
 
-def diff(before: str, after: str) -> list[str]:
+LONGEST_FAILURE = 20_000
+
+
+FAILURES_NAMED = 10
+"""Rows and candidates of a group that are named."""
+
+
+MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
+
+
+def text_diff(before: str, after: str) -> list[str]:
     """The lines of a unified diff, without its two lines of file names; empty where nothing changed."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
     return [plain(text) for text in list(lines)[2:]]
 
 
-def changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str]]]:
+def text_changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str]]]:
     """`(component, parent, diff)` for every text in which a candidate differs from a parent; its code is told apart."""
     candidate = record.candidates[index]
     return [
         (component, parent, lines)
         for parent in candidate.parents
         for component, text in texts_of(candidate.texts).items()
-        if (lines := diff(texts_of(record.candidates[parent].texts).get(component, ""), text))
+        if (lines := text_diff(texts_of(record.candidates[parent].texts).get(component, ""), text))
     ]
 
 
-def facts(record: RunRecord) -> list[tuple[str, str]]:
+def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     """What a reader wants to know first, as label and plain text; why the run ended may take several lines."""
     started, finished = record.started, record.finished
     found: list[tuple[str, str]] = []
@@ -58,11 +67,11 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
         )
     )
     if record.failed_examples is not None:
-        found.append(("failed examples", failure_lines.fact(record.failed_examples)))
+        found.append(("failed examples", failure_summary(record.failed_examples)))
     if record.mutations:
         made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
         found.append(("changes of code", f"{made} made, {len(record.mutations) - made} refused"))
-    for label, text in (("model calls", model_calls.fact(record)), ("refused", model_calls.refused(record))):
+    for label, text in (("model calls", model_call_summary(record)), ("refused", refusal_summary(record))):
         if text is not None:
             found.append((label, text))
     if started is not None:
@@ -86,3 +95,90 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
 
 def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def failure_summary(failed: FailedExamples) -> str:
+    """`6 of 60 evaluations: 5 KeyError, 1 timeout`; texts as they are."""
+    groups = ", ".join(f"{group.count:,} {failure_name(group)}" for group in failed.groups[:FAILURES_NAMED])
+    return line(f"{failed.failed:,} of {failed.evaluated:,} evaluations: {groups}")
+
+
+def failure_name(group: FailureGroup) -> str:
+    """The exception's type; a timeout is called that, with its type if it has another."""
+    if group.status == "program_error":
+        return group.type
+    return "timeout" if group.type.lower() in ("timeout", "timeouterror") else f"timeout ({group.type})"
+
+
+def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
+    """`5 examples; on 3 rows: val 1, val 4, train 1; by candidates: 0 (4 times), 2 (once)`."""
+    rows = ", ".join(group.rows[:named]) + (", ..." if group.row_count > min(named, len(group.rows)) else "")
+    times = [
+        f"{candidate} ({'once' if count == 1 else f'{count:,} times'})" for candidate, count in group.candidates.items()
+    ]
+    by = ", ".join(times[:named]) + (", ..." if len(times) > named else "")
+    return line(
+        f"{_counted(group.count, 'example')}; on {_counted(group.row_count, 'row')}: {rows}; "
+        f"by {'candidate' if len(times) == 1 else 'candidates'}: {by}",
+        LONGEST_FAILURE,
+    )
+
+
+def first_failure(group: FailureGroup) -> str:
+    """The first one: row, candidate and message, with its traceback on further lines."""
+    told = f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"
+    return f"{told}\n{group.traceback.rstrip()}" if group.traceback else told
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def model_call_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """A row for each model, the dearest first, and with more than one their sum; texts as they are."""
+    if record.model_calls is None:
+        return []
+    by_model = sorted(record.model_calls.by_model.items(), key=lambda named: (-named[1].cost_usd, named[0]))
+    drawn = [_row(line(name, 200), tally) for name, tally in by_model]
+    return [*drawn, _row("in all", record.model_calls.total)] if len(drawn) > 1 else drawn
+
+
+def model_call_summary(record: RunRecord) -> str | None:
+    """Calls and money in one line; None where nothing was called."""
+    if record.model_calls is None or not record.model_calls.total.calls:
+        return None
+    total = record.model_calls.total
+    failed = f" ({total.failed:,} failed)" if total.failed else ""
+    tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
+    return f"{total.calls:,}{failed}, {tokens}, {model_cost(total)}"
+
+
+def refusal_summary(record: RunRecord) -> str | None:
+    """How much was refused; None where nothing was."""
+    times = refusal_count(record)
+    return f"{times:,} {'time' if times == 1 else 'times'}" if times else None
+
+
+def refusal_count(record: RunRecord) -> int:
+    """As the totals say, or the events where those came after them."""
+    told = sum(refusal.times for refusal in record.refusals)
+    return max(told, record.model_calls.refused if record.model_calls is not None else 0)
+
+
+def refusal_text(event: CallRefused) -> str:
+    """One refusal in a line, its texts as they are."""
+    again = f" ({event.times:,} times)" if event.times > 1 else ""
+    return line(f"{event.what} for {event.sandbox}: {event.reason}{again}")
+
+
+def model_cost(tally: ModelTally) -> str:
+    """`$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)`: what is not known is said, and never zero."""
+    if not tally.unpriced:
+        return f"${tally.cost_usd:.4f}"
+    unpriced = f"{tally.unpriced:,} unpriced"
+    return f"${tally.cost_usd:.4f} + {unpriced}" if tally.cost_usd else f"unknown ({unpriced})"
+
+
+def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
+    figures = (tally.calls, tally.failed, tally.input_tokens, tally.output_tokens)
+    return (name, *(f"{figure:,}" for figure in figures), model_cost(tally))

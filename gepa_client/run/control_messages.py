@@ -1,6 +1,7 @@
 """What whoever started the optimizer's process tells it while it runs: a line of JSON each."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
@@ -8,11 +9,11 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[FiniteFloat, Field(ge=0, le=1e15)]
 
 
-class _Line(BaseModel):
+class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class ModelCall(_Line):
+class ModelCallMessage(_Message):
     """A program called a model through the gateway. What nobody said is None.
 
     `sandbox`: its name. `status`: HTTP's, None where no answer came. `seconds`: until its end.
@@ -46,7 +47,7 @@ class ModelCall(_Line):
         return self.outcome != "ok" and self.usage is None
 
 
-class Refusal(_Line):
+class RefusalMessage(_Message):
     """The gateway did not let something through: `what` was asked for in `sandbox`, so many `times`, and why not."""
 
     sandbox: str
@@ -55,33 +56,33 @@ class Refusal(_Line):
     times: Annotated[int, Field(ge=1, le=2**53)] = 1
 
 
-class Stop(_Line):
+class StopMessage(_Message):
     """Come to an end; what is in flight is finished. `reason`: None where somebody did it by hand."""
 
     reason: str | None = None
 
 
-class Cap(_Line):
+class CapMessage(_Message):
     """The gateway lets nothing more through, as the money is spent: what still needs a model never ends."""
 
     reason: str
 
 
-class _Tagged(BaseModel):
+class _TaggedMessage(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model_call: ModelCall | None = None
-    refusal: Refusal | None = None
-    stop: Stop | None = None
-    cap: Cap | None = None
+    model_call: ModelCallMessage | None = None
+    refusal: RefusalMessage | None = None
+    stop: StopMessage | None = None
+    cap: CapMessage | None = None
 
 
-Line = ModelCall | Refusal | Stop | Cap
+ControlMessage = ModelCallMessage | RefusalMessage | StopMessage | CapMessage
 
-_ADAPTER = TypeAdapter(_Tagged)
+_ADAPTER = TypeAdapter(_TaggedMessage)
 
 
-def from_line(text: str) -> Line:
+def parse_message(text: str) -> ControlMessage:
     """What a line says: it is an object with one key, which says what it is.
 
     Raises:
@@ -96,3 +97,27 @@ def from_line(text: str) -> Line:
     if len(found) != 1:
         raise ValueError("a line says one thing")
     return found[0]
+
+
+class DriverJob(BaseModel):
+    """`owner`: the claim it takes the run with. `config`: the settings, secrets included; it travels over a pipe.
+
+    `output`: the folder for results; None writes none. `replays`: tell the recorded run again, without server or model,
+    and only up to `until` where that is given. `seen_beat`: of the
+    run's claim when this command read it. `wish`: what had been asked of whoever drove the run before this command
+    began, which is over. `gateway`: whoever starts this has one, and tells of the models that programs call:
+    what those say of their costs is not counted then.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str
+    run_id: str
+    owner: str
+    config: dict[str, Any]
+    output: Path | None
+    replays: bool = False
+    until: int | None = None
+    wish: str | None = None
+    seen_beat: int = 0
+    gateway: bool = False

@@ -26,23 +26,20 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import named_store, open_store
 from gepa_client.journal.usage import Spend
-from gepa_client.run import folder as files
 from gepa_client.run import initial_state as beginnings
+from gepa_client.run import output_folder as files
 from gepa_client.run import splits as rows_of
-from gepa_client.run.abandoned_calls import Abandoning
-from gepa_client.run.budget import resolved
-from gepa_client.run.counters import Counters
-from gepa_client.run.evolution_target import evolve_of
-from gepa_client.run.gateway import REFUSALS_TOLD, GatewayRecord, recorded
-from gepa_client.run.identity import AnotherRun, check_same, identity_of
-from gepa_client.run.initial_state import Beginning
-from gepa_client.run.job import Job
-from gepa_client.run.known_secrets import known_secrets
-from gepa_client.run.optimizer import Optimization, further, reason_of
+from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.event_writer import redacting
+from gepa_client.run.fingerprint import RunMismatch, check_fingerprint, fingerprint_of
+from gepa_client.run.gateway_record import REFUSALS_TOLD, GatewayRecord, recorded_gateway_events
+from gepa_client.run.initial_state import InitialState
+from gepa_client.run.named_endpoints import known_secrets
+from gepa_client.run.optimizer import Optimization, error_details, stop_reason
 from gepa_client.run.os_errors import stop_for
-from gepa_client.run.progress import Pulse
-from gepa_client.run.redacted_events import without
-from gepa_client.run.stop_conditions import BetweenExamples, FailureStop
+from gepa_client.run.progress import ProgressReporter, RunCounters
+from gepa_client.run.resolved_settings import evolve_of, with_resolved_budget
+from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, HeldCallAbandoner
 from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import RunConfig, TrackingSettings
 from gepa_client.transport.cancel_token import Halt
@@ -54,18 +51,18 @@ Drainable = Callable[[], None]
 """Told when a stop must let the work come to its end: what is in flight, and then the record."""
 
 
-def drive(job: Job, emit: Emit, halt: Halt, drainable: Drainable, gateway: GatewayRecord) -> None:
+def drive(job: DriverJob, emit: Emit, halt: Halt, drainable: Drainable, gateway: GatewayRecord) -> None:
     """Do what the job says; the last event is always `finished`. `gateway`: hears of what a gateway does meanwhile."""
     finished: Finished | None = None
     try:
         secrets = Secrets() if job.replays else Secrets(known_secrets(RunConfig(**job.config), job.store))
-        emit = without(secrets, emit)
+        emit = redacting(secrets, emit)
         store = open_store(job.store)
         try:
             if job.replays:
                 finished = _replay(job, store, emit, halt)
             else:
-                finished = _Drive(job, store, emit, halt, drainable, secrets, gateway).go()
+                finished = _DriverRun(job, store, emit, halt, drainable, secrets, gateway).go()
         finally:
             drainable()
             store.close()
@@ -88,25 +85,25 @@ def _not_begun(error: Exception) -> Finished:
     A program that fails by itself has failed, and says more of it.
     """
     if isinstance(error, ProgramFailed):
-        return Finished(status="failed", reason=reason_of(error), details=further(error), metric_calls=0)
+        return Finished(status="failed", reason=stop_reason(error), details=error_details(error), metric_calls=0)
     later = isinstance(error, ConnectionLost | StoreUnavailable) or (isinstance(error, RpcError) and error.retryable)
-    return Finished(status="paused" if later else "refused", reason=reason_of(error), metric_calls=0)
+    return Finished(status="paused" if later else "refused", reason=stop_reason(error), metric_calls=0)
 
 
 def _ended_by(error: OSError) -> Finished:
     stop = stop_for(error)
     if stop.status == "paused":
         return _interrupted(stop)
-    return Finished(status="failed", reason=reason_of(error), details=details(error), metric_calls=0)
+    return Finished(status="failed", reason=stop_reason(error), details=details(error), metric_calls=0)
 
 
-TAKEN = "another process drives this run now; this one has let go of it and wrote nothing over its results"
+TAKEN_OVER = "another process drives this run now; this one has let go of it and wrote nothing over its results"
 
 
-class _Drive:
+class _DriverRun:
     def __init__(
         self,
-        job: Job,
+        job: DriverJob,
         store: Store,
         emit: Emit,
         halt: Halt,
@@ -143,7 +140,7 @@ class _Drive:
         if run.status == "running":  # whoever drove it is dead
             before |= {"status": "paused", "reason": "whoever drove it gave no sign of life any more"}
         spend = Spend(self.store.spending(job.run_id))
-        counters = Counters(run.counters, spend)
+        counters = RunCounters(run.counters, spend)
         finished: Finished | None = None
         try:
             self._heed(run)
@@ -154,16 +151,16 @@ class _Drive:
             finished = finished or _interrupted(interrupted)
         except OSError as error:
             finished = _ended_by(error)
-        except AnotherRun:
+        except RunMismatch:
             self._leave(counters, **before)
             raise
         except (SettingsError, ClientError, RpcError) as error:
             ended = _not_begun(error).status
-            status = {"status": ended if ended == "paused" else "failed", "reason": reason_of(error)}
+            status = {"status": ended if ended == "paused" else "failed", "reason": stop_reason(error)}
             self._leave(counters, **(before if resumed else status))
             raise
         if self._is_taken():
-            return Finished(status="refused", reason=TAKEN, metric_calls=0)
+            return Finished(status="refused", reason=TAKEN_OVER, metric_calls=0)
         over = {"wish": None} if finished.status == "cancelled" else {}
         self._leave(counters, status=finished.status, reason=finished.reason, **over)
         emit_failed_examples(self.store, job.run_id, self.emit)
@@ -178,7 +175,7 @@ class _Drive:
 
     def _owned(self) -> None:
         if self._is_taken():
-            raise Interrupted("paused", TAKEN)
+            raise Interrupted("paused", TAKEN_OVER)
 
     def _heed(self, run: StoredRun) -> None:
         """Stop at once where somebody asked for it since this command began: while the claim was waited for.
@@ -186,11 +183,11 @@ class _Drive:
         A claim that grew by more than our taking it was somebody else's in between: who cancelled then, meant us.
         """
         if run.status == "cancelled" and run.claim.beat > self.job.seen_beat + 1:
-            raise _wished("cancel")
+            raise _requested("cancel")
         if run.wish is not None and run.wish != self.job.wish:
-            raise _wished(run.wish)
+            raise _requested(run.wish)
 
-    def _mark_running(self, run: StoredRun, counters: Counters) -> None:
+    def _mark_running(self, run: StoredRun, counters: RunCounters) -> None:
         """Say that the run goes on."""
         budget = {"max_metric_calls": self.config.max_metric_calls}
         counters.set(**budget)
@@ -200,7 +197,7 @@ class _Drive:
         folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
         self.store.update(run.id, {**changes, **over, **folder, **counters.changes()}, owner=self.job.owner)
 
-    def _leave(self, counters: Counters, **last: Any) -> None:
+    def _leave(self, counters: RunCounters, **last: Any) -> None:
         """Write the last of it and let go; say so where the run is somebody else's by now, or the store is gone."""
         self.drainable()
         if last["reason"] is not None:
@@ -209,17 +206,17 @@ class _Drive:
             self.store.update(self.job.run_id, {**counters.changes(), **last}, owner=self.job.owner)
             self.store.release(self.job.run_id, self.job.owner)
         except JournalError as error:
-            self.emit(Warned(message=f"the run's last state could not be written: {reason_of(error)}"))
+            self.emit(Warned(message=f"the run's last state could not be written: {stop_reason(error)}"))
 
     def _wish(self, wish: str) -> None:
-        self.halt.pull(_wished(wish))
+        self.halt.pull(_requested(wish))
 
     def _lost(self, error: JournalError) -> None:
-        self.halt.pull(Interrupted("paused", reason_of(error)))
+        self.halt.pull(Interrupted("paused", stop_reason(error)))
 
     # --- with everything in place ------------------------------------------------------------------------------------
 
-    def _with_journal(self, run: StoredRun, spend: Spend, counters: Counters, *, resumed: bool) -> Finished:
+    def _with_journal(self, run: StoredRun, spend: Spend, counters: RunCounters, *, resumed: bool) -> Finished:
         if resumed:
             check_sound(self.store, run.id)
         tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
@@ -232,8 +229,8 @@ class _Drive:
         try:
             with (
                 self._adapter(journal, failure_stop.done) as adapter,
-                Pulse(adapter, self.emit, self.gateway),
-                Abandoning(adapter, self.gateway) as abandoning,
+                ProgressReporter(adapter, self.emit, self.gateway),
+                HeldCallAbandoner(adapter, self.gateway) as abandoning,
                 BetweenExamples(
                     self.config, journal, counters, abandoning.spent if self.job.gateway else lambda: None
                 ) as between,
@@ -296,21 +293,23 @@ class _Drive:
             journal=journal,
         )
 
-    def _begin(self, run: StoredRun, journal: Journal, adapter: RemoteAdapter) -> Beginning:
+    def _begin(self, run: StoredRun, journal: Journal, adapter: RemoteAdapter) -> InitialState:
         """The run's rows, and that they and everything else are those it was recorded with."""
-        before = beginnings.recorded(journal)
+        before = beginnings.recorded_initial_state(journal)
         if before is None:
-            beginning = beginnings.begin(journal, self.config, adapter)
+            beginning = beginnings.record_initial_state(journal, self.config, adapter)
         else:
-            beginning = beginnings.go_on(self.config, adapter, before, (run.identity or {}).get("data", {}))
+            beginning = beginnings.resume_initial_state(
+                self.config, adapter, before, (run.identity or {}).get("data", {})
+            )
         scorer = adapter.scorers.discovery if adapter.scorers is not None else None
         seed = orjson.loads(self.secrets.written(beginning.discovery.program.seed_candidate))
-        found = identity_of(self.config, beginning.discovery, seed, scorer, beginning.data)
+        found = fingerprint_of(self.config, beginning.discovery, seed, scorer, beginning.data)
         if run.identity is None:
             self.store.update(run.id, {"identity": found}, owner=self.job.owner)
         else:
             end = end_of(self.store, run.id, SEARCH)
-            check_same(run.id, named_store(self.job.store), run.identity, found, end)
+            check_fingerprint(run.id, named_store(self.job.store), run.identity, found, end)
             self.store.drop(run.id, SEARCH, STOP)  # it goes on from before whatever had ended it
         for message in [*rows_of.warnings(beginning.splits), *budget_warnings(self.config, beginning)]:
             self.emit(Warned(message=message))
@@ -324,12 +323,12 @@ class _Drive:
             )
         return beginning
 
-    def _resolve_budget(self, run: StoredRun, beginning: Beginning, counters: Counters) -> None:
+    def _resolve_budget(self, run: StoredRun, beginning: InitialState, counters: RunCounters) -> None:
         """Turn a budget in words into a number of metric calls, which is what the record keeps."""
         if self.config.auto is None and self.config.max_full_evals is None:
             return
         rows = beginning.splits
-        config = resolved(
+        config = with_resolved_budget(
             self.config,
             texts=len(texts_of(beginning.seed_candidate)),
             train=len(rows.train),
@@ -352,11 +351,11 @@ def _inherited(run: StoredRun) -> int:
     return at if isinstance(at, int) else 0
 
 
-def _wished(wish: str) -> Interrupted:
+def _requested(wish: str) -> Interrupted:
     return Interrupted("cancelled", f"somebody asked to {wish} the run")
 
 
-def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
+def _replay(job: DriverJob, store: Store, emit: Emit, halt: Halt) -> Finished:
     """Tell a recorded run again, from its record alone."""
     run = store.run(job.run_id)
     check_sound(store, run.id)
@@ -366,16 +365,16 @@ def _replay(job: Job, store: Store, emit: Emit, halt: Halt) -> Finished:
     spend = Spend(store.spending(run.id))
     journal = Journal(run.id, tape, spend, halt, Secrets(), replays=True, until=job.until, inherited=_inherited(run))
     journal.store = named_store(job.store)
-    beginning = beginnings.recorded(journal)
+    beginning = beginnings.recorded_initial_state(journal)
     if beginning is None or run.identity is None:
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
     scorer = run.identity["scorer"]
-    found = identity_of(config, beginning.discovery, beginning.seed_candidate, None, run.identity["data"]) | {
+    found = fingerprint_of(config, beginning.discovery, beginning.seed_candidate, None, run.identity["data"]) | {
         "scorer": scorer
     }
-    check_same(run.id, named_store(job.store), run.identity, found, end_of(store, run.id, SEARCH))
+    check_fingerprint(run.id, named_store(job.store), run.identity, found, end_of(store, run.id, SEARCH))
     with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=beginning.discovery) as adapter:
-        optimization = Optimization(config, job.output, emit, adapter, beginning, Counters({}, spend))
+        optimization = Optimization(config, job.output, emit, adapter, beginning, RunCounters({}, spend))
         reflection = optimization.reflection()
         emit_started(emit, job, store, config, optimization, resumed=True)
         for told in _of_gateway(store, run.id):
@@ -403,15 +402,15 @@ def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
                 flush=True,
             )
     except (JournalError, OSError) as error:
-        emit(Warned(message=f"the failed examples could not be reported: {reason_of(error)}"))
+        emit(Warned(message=f"the failed examples could not be reported: {stop_reason(error)}"))
 
 
 def _of_gateway(store: Store, run_id: str) -> list[ModelCalls | CallRefused]:
-    calls, refusals = recorded(store, run_id)
+    calls, refusals = recorded_gateway_events(store, run_id)
     return [*([calls] if calls != ModelCalls() else []), *refusals[:REFUSALS_TOLD]]
 
 
-def budget_warnings(config: RunConfig, beginning: Beginning) -> list[str]:
+def budget_warnings(config: RunConfig, beginning: InitialState) -> list[str]:
     """What the reader should know of the budget beside these rows."""
     budget, rows = config.max_metric_calls, len(beginning.splits.val)
     if budget is not None and budget <= rows:
@@ -423,7 +422,7 @@ def budget_warnings(config: RunConfig, beginning: Beginning) -> list[str]:
 
 
 def emit_started(
-    emit: Emit, job: Job, store: Store, config: RunConfig, optimization: Optimization, *, resumed: bool
+    emit: Emit, job: DriverJob, store: Store, config: RunConfig, optimization: Optimization, *, resumed: bool
 ) -> None:
     """Tell what the run consists of, and write its settings beside its results."""
     if job.output is not None:

@@ -5,8 +5,12 @@ import queue
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from gepa_client.journal.run_events import Event, Finished, Started, Warned
+from pydantic import BaseModel
+
+from evolverpc_common.redaction import Secrets
+from gepa_client.journal.run_events import Emit, Event, Finished, Started, Warned
 from gepa_client.transport.error_format import unreadable
 
 
@@ -19,7 +23,7 @@ class EventWriter:
 
     def __init__(self, descriptor: int, path: Path | None) -> None:
         self._descriptor = descriptor
-        self._story = _Story(path) if path is not None else None
+        self._story = _EventsFile(path) if path is not None else None
         self._began = time.monotonic()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="events", daemon=True)
@@ -61,7 +65,7 @@ class EventWriter:
         return True
 
 
-class _Story:
+class _EventsFile:
     """The file. Lines before the beginning wait for it, as they may be of a process that never drives the run."""
 
     def __init__(self, path: Path) -> None:
@@ -77,3 +81,24 @@ class _Story:
         with self._path.open(mode) as file:
             file.write(b"".join([*self._before, line]))
         self._begun, self._before = True, []
+
+
+def redacting(secrets: Secrets, emit: Emit) -> Emit:
+    """The same `emit`, with every secret in the texts of an event replaced."""
+
+    def told(event: Event) -> None:
+        emit(event.model_copy(update={name: _clean(secrets, value) for name, value in event if name != "event"}))
+
+    return told
+
+
+def _clean(secrets: Secrets, value: Any) -> Any:
+    if isinstance(value, str):
+        return secrets.redact_text(value)
+    if isinstance(value, dict):
+        return {key: _clean(secrets, part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_clean(secrets, part) for part in value]
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _clean(secrets, part) for name, part in value})
+    return value

@@ -8,7 +8,7 @@ from gepa_client.settings.run_config import ServerSettings, TrackingSettings
 from gepa_client.settings.sandbox_settings import SandboxSettings
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
-STAY = frozenset(
+MACHINE_SETTINGS = frozenset(
     {
         # whoever is named here gets this user's token and rows
         *(key for key in ServerSettings.model_fields if key not in ("max_attempts", "max_outage_s")),
@@ -35,7 +35,7 @@ Any other one may redirect the request and its key (`api_base`, `azure_endpoint`
 """
 
 
-def taken_in(recorded: Mapping[str, Any]) -> dict[str, Any]:
+def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as another machine recorded them, as they may be recorded here.
 
     Settings that name servers, secrets or files are left out. Arguments of the reflection model that are not in
@@ -44,7 +44,7 @@ def taken_in(recorded: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SettingsError: a setting is unknown, or is none of its kind.
     """
-    kept: dict[str, Any] = {key: value for key, value in recorded.items() if key not in STAY}
+    kept: dict[str, Any] = {key: value for key, value in recorded.items() if key not in MACHINE_SETTINGS}
     stops = kept.get("stop_callbacks")
     if isinstance(stops, list):
         kept["stop_callbacks"] = [stop for stop in stops if not (isinstance(stop, str) and stop.startswith("file:"))]
@@ -52,7 +52,7 @@ def taken_in(recorded: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(arguments, dict):
         kept["reflection_lm_kwargs"] = {key: _harmless(key, value) for key, value in arguments.items()}
     config = from_record(kept, {}, must_end=False, calls=False)
-    read = {key: value for key, value in config.recorded().items() if key not in STAY}
+    read = {key: value for key, value in config.recorded().items() if key not in MACHINE_SETTINGS}
     return read | {key: value for key, value in kept.items() if left_out(key, value)}
 
 

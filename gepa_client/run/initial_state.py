@@ -20,7 +20,7 @@ NAMES = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitialState:
     """What GEPA starts from.
 
     `seed_candidate`: as it was recorded. `data`: per split what tells its rows from others, for the run's identity.
@@ -34,13 +34,13 @@ class Beginning:
     missing: list[str]
 
 
-def recorded(journal: Journal) -> Beginning | None:
+def recorded_initial_state(journal: Journal) -> InitialState | None:
     """What the record says; None where nothing was recorded yet."""
     slots = _slots(journal.line(START))
     return _from_record([slot.answer for slot in slots], {}) if all(slot.recorded for slot in slots) else None
 
 
-def begin(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> Beginning:
+def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> InitialState:
     """Fetch the rows that the settings name and record them with what the server says of itself."""
     discovery = adapter.discovery
     held = {name: info.size for name, info in discovery.datasets.items()}
@@ -60,7 +60,9 @@ def begin(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> Beginn
     return replace(_from_record(seen, _data(config, discovery.datasets, _digest_of_rows(splits))), discovery=discovery)
 
 
-def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning, recorded_data: Mapping[str, Any]) -> Beginning:
+def resume_initial_state(
+    config: RunConfig, adapter: RemoteAdapter, before: InitialState, recorded_data: Mapping[str, Any]
+) -> InitialState:
     """The recorded rows with what the server says today; `data` tells what the settings name today."""
     missing: list[str] = []
 
@@ -75,12 +77,12 @@ def go_on(config: RunConfig, adapter: RemoteAdapter, before: Beginning, recorded
     return replace(before, discovery=adapter.discovery, data=data, missing=missing)
 
 
-def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> Beginning:
+def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> InitialState:
     discovery = DiscoverResult.model_validate(answers[0])
     train, val, test = (_rows(answer) for answer in answers[1:])
     if train is None:
         raise ValueError("a run has training rows")
-    return Beginning(
+    return InitialState(
         discovery, dict(discovery.program.seed_candidate), rows_of.loaders(train, val, test), data, missing=[]
     )
 

@@ -20,14 +20,14 @@ from gepa_client.gepa.rows import AnyRow, RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, Kept
 from gepa_client.journal.recorded_output import named
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
-from gepa_client.run import folder as files
+from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.counters import Counters
-from gepa_client.run.evolution import Evolution
-from gepa_client.run.guard import FailureGuard, PriceGuard, ScorerGuard
-from gepa_client.run.initial_state import Beginning
+from gepa_client.run.evolution_setup import EvolutionSetup
+from gepa_client.run.guards import FailureGuard, PriceGuard, ScorerGuard
+from gepa_client.run.initial_state import InitialState
 from gepa_client.run.os_errors import stop_for
-from gepa_client.run.run_watch import Loud, RunWatcher, merge_trap
+from gepa_client.run.progress import RunCounters
+from gepa_client.run.run_watcher import FailFastCallback, RunWatcher, merge_unusable
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
 from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import NOBODY_PROPOSES, RunConfig
@@ -35,7 +35,7 @@ from gepa_client.transport.error_format import details, summary
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 
-CUT_SHORT = (
+TEST_SKIPPED = (
     "the limit that ended the run holds for the test rows too: they were not scored, and the program was not told of "
     "the best candidate; resume with a higher limit for both"
 )
@@ -43,7 +43,7 @@ CUT_SHORT = (
 
 
 @dataclass(frozen=True)
-class _Ending:
+class _SearchEnd:
     """How the search ended, with what it had found by then.
 
     `search_complete`: GEPA ended it between two iterations; `stopped_by`: why, None for its limit of metric calls.
@@ -59,7 +59,7 @@ class _Ending:
     stopped_by: str | None = None
 
 
-class _Log:
+class _GepaLog:
     """GEPA's log, to the stream that is the run's log; it repeats texts from elsewhere."""
 
     def log(self, message: str) -> None:
@@ -82,8 +82,8 @@ class Optimization:
     output: Path | None
     emit: Emit
     adapter: RemoteAdapter
-    beginning: Beginning
-    counters: Counters
+    beginning: InitialState
+    counters: RunCounters
     kept: Mapping[int, Kept] = field(default_factory=dict)
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
@@ -104,7 +104,7 @@ class Optimization:
             if ending.status == "completed" and ending.result is not None and not self.adapter.journal.replays:
                 self._finalize(ending.result)
         elif ending.status == "completed" and ending.result is not None and splits.test is not None:
-            self.emit(Warned(message=CUT_SHORT))
+            self.emit(Warned(message=TEST_SKIPPED))
         self.settled()
         spend = self.adapter.journal.spend
         return Finished(
@@ -161,7 +161,7 @@ class Optimization:
             model, template, config.reflection_workers, failures=adapter.failures, journal=adapter.journal
         )
 
-    def _natural_end(self, ending: _Ending) -> str | None:
+    def _natural_end(self, ending: _SearchEnd) -> str | None:
         """Why GEPA ended the search: a stopper's reason, else the limit of metric calls."""
         if ending.stopped_by is not None:
             return ending.stopped_by
@@ -171,7 +171,7 @@ class Optimization:
             return None
         return f"max_metric_calls of {budget:,} is reached"
 
-    def _search(self, reflection: Any) -> _Ending:
+    def _search(self, reflection: Any) -> _SearchEnd:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
         config, journal, splits = self.config, self.adapter.journal, self.beginning.splits
         guard = FailureGuard(
@@ -192,7 +192,7 @@ class Optimization:
         prices = PriceGuard(config, journal, self.emit)
         asked = ScorerGuard(config, journal, self.emit)
         arguments = strategies.arguments(config)
-        evolution = Evolution.of(config, self.adapter, reflection, self.emit)
+        evolution = EvolutionSetup.of(config, self.adapter, reflection, self.emit)
         arguments |= evolution.strategies(arguments["selection_strategy"])
         between = BetweenIterations(journal, between_iterations(config, journal.spend, self.counters))
         stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
@@ -204,10 +204,13 @@ class Optimization:
                 valset=splits.val,
                 adapter=cast("GEPAAdapter[AnyRow, Any, Any]", evolution.adapter),
                 reflection_strategy=evolution.reflection,
-                logger=_Log(),
+                logger=_GepaLog(),
                 callbacks=cast(
                     "list[GEPACallback]",
-                    [*self.adapter.callbacks, *map(Loud, [*evolution.callbacks, watcher, guard, prices, asked])],
+                    [
+                        *self.adapter.callbacks,
+                        *map(FailFastCallback, [*evolution.callbacks, watcher, guard, prices, asked]),
+                    ],
                 ),
                 **arguments,
             )
@@ -216,17 +219,17 @@ class Optimization:
             interrupted = self._recorded(stopped)
             cause = guard.cause if interrupted.status == "failed" else None
             told = cause.details if cause is not None else None
-            return _Ending(
+            return _SearchEnd(
                 interrupted.status, watcher.result(), interrupted.reason, told, lacks_limit=prices.lacks_limit
             )
         except OSError as error:
             stop = stop_for(error)
-            told = further(error) if stop.status == "failed" else None
-            return _Ending(stop.status, watcher.result(), stop.reason, told)
+            told = error_details(error) if stop.status == "failed" else None
+            return _SearchEnd(stop.status, watcher.result(), stop.reason, told)
         except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
-            return _Ending("failed", watcher.result(), reason_of(error), further(error))
+            return _SearchEnd("failed", watcher.result(), stop_reason(error), error_details(error))
         reason = next((stop.reason for stop in stops if stop.reason is not None), None)
-        return _Ending("completed", result, search_complete=True, stopped_by=reason)
+        return _SearchEnd("completed", result, search_complete=True, stopped_by=reason)
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
         """The same, once a replay will know of it; or why that cannot be written."""
@@ -243,7 +246,7 @@ class Optimization:
             self.owned()
             files.write_json(self.output / files.BEST_CANDIDATE, candidate)
 
-    def _write(self, ending: _Ending, tested: dict[int, float]) -> list[str]:
+    def _write(self, ending: _SearchEnd, tested: dict[int, float]) -> list[str]:
         """Write the result; `val_rows` gives the row behind each id that GEPA's scores are kept by."""
         result, output, val = ending.result, self.output, self.beginning.splits.val
         if result is None or output is None:
@@ -269,8 +272,8 @@ class Optimization:
         return [files.BEST_CANDIDATE, files.RESULT]
 
     def _test(
-        self, ending: _Ending, result: GEPAResult[Any, int], test: RowLoader, tested: dict[int, float]
-    ) -> _Ending:
+        self, ending: _SearchEnd, result: GEPAResult[Any, int], test: RowLoader, tested: dict[int, float]
+    ) -> _SearchEnd:
         """Score seed and best on rows nothing was selected on; returns how the run ends after it."""
         self.emit(Phase(phase="testing"))
         rows = test.fetch(test.all_ids())
@@ -281,7 +284,7 @@ class Optimization:
                 reason = f"{interrupted.reason} (while the test rows were scored)"
                 return replace(ending, status=interrupted.status, reason=reason)
             except (ClientError, RpcError) as error:
-                self.emit(Warned(message=f"the test rows could not be scored: {reason_of(error)}"))
+                self.emit(Warned(message=f"the test rows could not be scored: {stop_reason(error)}"))
                 return ending
             tested[index] = sum(batch.scores) / len(batch.scores)
             self.emit(Tested(index=index, score=tested[index], rows=len(rows)))
@@ -308,26 +311,26 @@ class Optimization:
         except TimeoutError:
             self.emit(Finalized(error=f"no answer within {limit_s:g} s"))
         except (Interrupted, ClientError, RpcError) as error:
-            self.emit(Finalized(error=reason_of(error)))
+            self.emit(Finalized(error=stop_reason(error)))
         else:
             if message is not None and self.config.repo is not None:
                 message += " (in its sandbox, which ends with the run)"
             self.emit(Finalized(message=message))
 
 
-def further(error: BaseException) -> str | None:
+def error_details(error: BaseException) -> str | None:
     """What to tell beside the reason: a server's own words, or the traceback of what nobody foresaw."""
     if isinstance(error, SettingsError | ClientError):
         return None
     return details(error) or None
 
 
-def reason_of(error: BaseException) -> str:
+def stop_reason(error: BaseException) -> str:
     """Why a run ended, in words."""
     if isinstance(error, SettingsError):
         return str(error)
     if isinstance(error, Interrupted):
         return error.reason
     if isinstance(error, ValueError) and "Total of weights must be greater than zero" in str(error):
-        return merge_trap("a common ancestor of two candidates scores 0 or less")
+        return merge_unusable("a common ancestor of two candidates scores 0 or less")
     return summary(error)

@@ -1,17 +1,20 @@
 """Tells how many examples are done and in flight, read at regular moments rather than when something happens."""
 
 import threading
+import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.run_events import Emit, Progress
-from gepa_client.run.gateway import GatewayRecord
+from gepa_client.journal.usage import Spend
+from gepa_client.run.gateway_record import GatewayRecord
 
-EVERY_S = 0.1
+REPORT_EVERY_S = 0.1
 
 
-class Pulse:
+class ProgressReporter:
     """Emits a `progress` event a few times a second, as long as the figures change; none after its `with` block.
 
     A reading taken as examples finish would be of the one moment when their places in the window are empty. `gateway`:
@@ -39,7 +42,7 @@ class Pulse:
         told = Progress(evaluated=0, in_flight=0)
         over = False
         while not over:
-            over = self._over.wait(EVERY_S)  # the last reading comes after everything has ended
+            over = self._over.wait(REPORT_EVERY_S)  # the last reading comes after everything has ended
             endpoints = self._adapter.fleet.endpoints
             reading = Progress(
                 evaluated=self._adapter.tally.examples,
@@ -55,3 +58,44 @@ class Pulse:
                 self._emit(reading)
             if (news := self._gateway.news(at_once=over)) is not None:
                 self._emit(news)
+
+
+class RunCounters:
+    """Written by the run, read by its heartbeat; may be used from any thread.
+
+    `before`: what the store had. Active seconds go on from there, on a clock that knows no jumps.
+    """
+
+    def __init__(self, before: Mapping[str, Any], spend: Spend) -> None:
+        self._lock = threading.Lock()
+        self._figures = dict(before)
+        self._best: dict[str, Any] | None = None
+        self._spend = spend
+        self._active_before = float(before.get("active_seconds") or 0.0)
+        self._began = time.monotonic()
+
+    @property
+    def active_seconds(self) -> float:
+        """Seconds that processes have driven this run, pauses left out."""
+        return self._active_before + time.monotonic() - self._began
+
+    def set(self, **figures: Any) -> None:
+        """Note figures by their names: iteration, metric_calls, candidates, ..."""
+        with self._lock:
+            self._figures.update(figures)
+
+    def found_best(self, index: int, score: float, texts: Mapping[str, str]) -> None:
+        """A candidate beats all before it."""
+        with self._lock:
+            self._best = {"index": index, "score": score, "texts": dict(texts)}
+
+    def changes(self) -> dict[str, Any]:
+        """As fields of `StoredRun`."""
+        with self._lock:
+            figures = {
+                **self._figures,
+                "active_seconds": round(self.active_seconds, 3),
+                "spent_usd": self._spend.cost_usd,
+                "unpriced": self._spend.unpriced,
+            }
+            return {"counters": figures} | ({"best": self._best} if self._best is not None else {})

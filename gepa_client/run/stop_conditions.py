@@ -10,11 +10,13 @@ from typing import Any, Self
 from evolverpc_common.printed_commands import command
 from gepa_client.errors import Interrupted
 from gepa_client.evolution import Evolve
+from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.usage import Spend
-from gepa_client.run.counters import Counters
+from gepa_client.run.gateway_record import GatewayRecord
+from gepa_client.run.progress import RunCounters
 from gepa_client.run.strategies import external_stops
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.cancel_token import Halt
@@ -28,6 +30,17 @@ FAILURE_SHARE = 0.5
 
 Reason = Callable[[], str | None]
 """Why the run is over, None while it is not."""
+
+
+QUIET_S = 5.0
+"""Seconds without a call of a model that ended, after which those that are left are held."""
+
+
+LONGEST_WAIT_S = 60.0
+"""Seconds after which they are given up although calls keep ending."""
+
+
+POLL_S = 0.2
 
 
 class BetweenIterations:
@@ -59,7 +72,7 @@ class BetweenIterations:
         return False
 
 
-def between_iterations(config: RunConfig, spend: Spend, counters: Counters) -> list[Reason]:
+def between_iterations(config: RunConfig, spend: Spend, counters: RunCounters) -> list[Reason]:
     """What the settings say is to be looked at between iterations."""
     reasons: list[Reason] = []
     for stop in external_stops(config):
@@ -93,7 +106,7 @@ class BetweenExamples:
     """
 
     def __init__(
-        self, config: RunConfig, journal: Journal, counters: Counters, on_spent: Callable[[], None] = lambda: None
+        self, config: RunConfig, journal: Journal, counters: RunCounters, on_spent: Callable[[], None] = lambda: None
     ) -> None:
         self._journal = journal
         self._counters = counters
@@ -179,3 +192,42 @@ class FailureStop:
                     f"`{self._resume}`); the first: {plain_error(failures[0])}",
                 )
             )
+
+
+class HeldCallAbandoner:
+    """What needs no further model comes to its end and is recorded; then the rest is lost, and nothing of it counts.
+
+    Otherwise a program whose call is held would fail its example in time, and that failure have a score.
+    """
+
+    def __init__(self, adapter: RemoteAdapter, gateway: GatewayRecord) -> None:
+        self._adapter = adapter
+        self._gateway = gateway
+        self._spent = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="abandoning", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._spent.set()
+        self._thread.join()
+
+    def spent(self) -> None:
+        """Nothing new is begun any more, and no model is called; from any thread, and again."""
+        self._spent.set()
+
+    def _watch(self) -> None:
+        self._spent.wait()
+        waited_s = 0.0
+        while min(self._gateway.quiet_for(), waited_s) < QUIET_S and waited_s < LONGEST_WAIT_S:
+            if self._over.wait(POLL_S):
+                return
+            waited_s += POLL_S
+        if not self._over.is_set():
+            self._adapter.abandon("the money is spent, and what still needs a model never ends")

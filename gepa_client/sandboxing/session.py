@@ -13,14 +13,14 @@ import typer
 from rich.console import Console
 
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, make, safe, say
-from gepa_client.cli.views.sandboxes import Waiting, during, publishing, why
+from gepa_client.cli.views.console import fail, make_console, safe, say
+from gepa_client.cli.views.sandboxes_view import StartStatus, during, publishing, why
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
 
 if TYPE_CHECKING:
-    from gepa_client.run.control_messages import ModelCall, Refusal
+    from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
     from gepa_client.sandboxing.session_thread import OpenGround, Optimizer, SandboxThread, Told
 
 CAP_GRACE_S = 70.0
@@ -96,7 +96,7 @@ class Sandboxes:
                 words.append(f"[yellow]not let through:[/] {safe(told.what)}: {safe(told.reason)}")
         return words
 
-    def end(self) -> "list[ModelCall | Refusal]":
+    def end(self) -> "list[ModelCallMessage | RefusalMessage]":
         """End them, before the block does; what of calls and refusals the optimizer was not there to be told of."""
         if self._thread is None:
             return []
@@ -196,7 +196,7 @@ def sandboxed(
         from gepa_client.sandboxing.setup import ground
 
         open_ground = ground
-    console = make(stderr=quiet)
+    console = make_console(stderr=quiet)
     size = settings.sandboxes if count is None else count
     thread = SandboxThread(settings, run_id, open_ground, size=size)
     with _terminable():
@@ -226,7 +226,7 @@ def _first(
 
     began = time.monotonic()
     kept: list[Told] = []
-    with Waiting(console, f"starting {size} sandbox{'' if size == 1 else 'es'} ({settings.sandbox})") as waiting:
+    with StartStatus(console, f"starting {size} sandbox{'' if size == 1 else 'es'} ({settings.sandbox})") as waiting:
         while True:
             told = thread.told.get()
             match told:
@@ -239,7 +239,7 @@ def _first(
                     fail(why(told.error))
                     is_unpublished = isinstance(told.error, NotPrepared) and settings.sandbox == "modal"
                     once = "next" if is_unpublished else "once that is mended"
-                    say(make(stderr=True), f"{once}: {safe(publishing(settings) if is_unpublished else again)}")
+                    say(make_console(stderr=True), f"{once}: {safe(publishing(settings) if is_unpublished else again)}")
                     raise typer.Exit(failed)
                 case Said():
                     waiting.say(told.markup)

@@ -104,14 +104,18 @@ def line_of(told: ModelCall | Refusal) -> Mapping[str, object]:
     return {"model_call": {**asdict(told), **counted}}
 
 
-def untold(told: "queue.SimpleQueue[Told]") -> list[control_messages.ModelCall | control_messages.Refusal]:
+def untold(
+    told: "queue.SimpleQueue[Told]",
+) -> list[control_messages.ModelCallMessage | control_messages.RefusalMessage]:
     """Of what nobody has read, the calls and refusals, as the optimizer would have been told of them."""
     found = []
     while not told.empty():
         message = told.get()
         if isinstance(message, ModelCall | Refusal):
-            found.append(control_messages.from_line(json.dumps(line_of(message))))
-    return [each for each in found if isinstance(each, control_messages.ModelCall | control_messages.Refusal)]
+            found.append(control_messages.parse_message(json.dumps(line_of(message))))
+    return [
+        each for each in found if isinstance(each, control_messages.ModelCallMessage | control_messages.RefusalMessage)
+    ]
 
 
 class SandboxThread:

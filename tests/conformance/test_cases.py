@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.conformance import Step, load_areas, load_checks
-from gepa_client.conformance.matching import DEEP, FLAT
-from gepa_client.conformance.template import GENERATORS
+from gepa_client.conformance.case_language import DEEP, FLAT, GENERATORS
 from protocol import CAPABILITIES, METHODS
 from protocol.errors import BY_CODE
 

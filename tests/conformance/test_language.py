@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.conformance.matching import ABSENT, mismatches
-from gepa_client.conformance.template import Unknown, as_bytes, lookup, render
+from gepa_client.conformance.case_language import ABSENT, UnknownName, as_bytes, lookup, mismatches, render
 
 FITTING: list[tuple[Any, Any]] = [
     (1, 1.0),
@@ -100,7 +99,7 @@ def test_values_are_filled_in(node: Any, value: Any) -> None:
 
 
 def test_a_value_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownName):
         render("${discover.limits.m}", SCOPE)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.conformance import Report, Verdict, load_checks, run_conformance
+from gepa_client.conformance import ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.errors import ConnectionLost
 from protocol.errors import Unauthorized
 from tests.conformance.reference_server import TOKEN, Reference
@@ -33,7 +33,7 @@ async def command(*arguments: str, token: str | None = TOKEN) -> tuple[int, str,
     return process.returncode or 0, stdout.decode(), stderr.decode()
 
 
-async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> Report:
+async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> ConformanceReport:
     chosen = [check for check in load_checks() if check.id.startswith(prefixes)]
     return await run_conformance(server.url, token, checks=chosen)
 

@@ -11,18 +11,18 @@ import typer
 from rich.console import Console
 
 from evolverpc_common.printed_commands import ENOUGH, command
-from gepa_client.analysis.mutation_outcomes import CodeRecord, Fate, code_record
+from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli.commands.branches_by_hand import branches_by_hand
+from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, is_silent, open_cli_run, refuse
 from gepa_client.cli.exit_status import STOPPED
-from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse, silent
-from gepa_client.cli.views.code import fate_as_json, show_code
-from gepa_client.cli.views.console import make, safe_line, say
-from gepa_client.cli.views.diff import show_diff
+from gepa_client.cli.views.candidate_view import show_diff
+from gepa_client.cli.views.code_view import fate_as_json, show_code
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.errors import JournalError
 from gepa_client.evolution.branches import BY_HAND, run_in_names
 from gepa_client.evolution.checkout import CheckoutError, Repository, holds
 from gepa_client.journal.entries import StoredRun
-from gepa_client.run.folder import BEST_CANDIDATE
+from gepa_client.run.output_folder import BEST_CANDIDATE
 from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
@@ -31,7 +31,7 @@ REPOSITORY = "REPOSITORY"
 """Stands for the program's repository in a printed command, if it is not known where that is."""
 
 SPLITS = ("trainset", "valset", "testset")
-NOT_DONE = 1
+DECLINED = 1
 """Somebody was asked, and said no."""
 
 NAMED = 10
@@ -39,11 +39,11 @@ NAMED = 10
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _BranchesRequest:
     """The run in question, and how to answer."""
 
     run: StoredRun
-    record: CodeRecord
+    record: CodeHistory
     repo: Path
     store: str | None
     as_json: bool
@@ -95,11 +95,11 @@ def branches(
             refuse(f"changes made by hand are in the repository alone: use git there; {BY_HAND} takes only --delete")
         branches_by_hand(repo, delete=delete, yes=yes, as_json=as_json)
         return
-    with opened_run(store, run) as (kept, found):
-        record = code_record(kept, found.id, kept.candidates(found.id))
-    asked = _Asked(found, record, repo, store, as_json, make())
+    with open_cli_run(store, run) as (kept, found):
+        record = code_history(kept, found.id, kept.candidates(found.id))
+    asked = _BranchesRequest(found, record, repo, store, as_json, make_console())
     if not record.fates:
-        _say_nothing_there(asked, wanted=check_out or diff is not None)
+        _print_no_changes(asked, wanted=check_out or diff is not None)
         return
     try:
         if diff is not None:
@@ -114,7 +114,7 @@ def branches(
         refuse(str(error))
 
 
-def _say_nothing_there(asked: _Asked, *, wanted: bool) -> None:
+def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
     """`wanted`: a change was asked for, not only a list."""
     nothing = f"{safe_line(asked.run.id)} changed no code"
     if wanted:
@@ -126,7 +126,7 @@ def _say_nothing_there(asked: _Asked, *, wanted: bool) -> None:
     say(asked.console, f"next: {safe_line(_instead(asked), 1000)}")
 
 
-def _instead(asked: _Asked) -> str:
+def _instead(asked: _BranchesRequest) -> str:
     """What would give the run, or another one, changes of code."""
     seed, evolve = asked.record.seed, asked.run.config.get("evolve")
     code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
@@ -145,7 +145,7 @@ def _server(run: StoredRun) -> str:
     return urls if isinstance(urls, str) else str(urls[0])
 
 
-def _repo_words(asked: _Asked) -> list[str]:
+def _repo_words(asked: _BranchesRequest) -> list[str]:
     """`--repo` as it was given; also if the folder one is in is not the program's repository."""
     if asked.repo != Path():
         return ["--repo", str(asked.repo)]
@@ -153,7 +153,7 @@ def _repo_words(asked: _Asked) -> list[str]:
     return [] if seed is None or holds(Path(), seed) else ["--repo", REPOSITORY]
 
 
-def _list(asked: _Asked) -> None:
+def _list(asked: _BranchesRequest) -> None:
     record = asked.record
     if asked.as_json:
         print_json({"run": asked.run.id, "changes": [fate_as_json(record, fate) for fate in record.fates]}, indent=2)
@@ -167,8 +167,8 @@ def _list(asked: _Asked) -> None:
         asked.next("--diff", str(record.fates[-1].number))
 
 
-def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
-    fate = _named(asked.record, which)
+def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
+    fate = _outcome_named(asked.record, which)
     made, rejected = fate.made, fate.mutation.entry.rejected
     if made is None and rejected is not None and rejected.diff is None:
         refuse(f"{fate.number} was rejected at stage {rejected.stage}, and nothing was recorded of its diff")
@@ -190,13 +190,13 @@ def _diff(asked: _Asked, which: str, *, against_seed: bool) -> None:
         sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))  # for `git apply`: every byte of it
 
 
-def _check_out(asked: _Asked, *, yes: bool) -> None:
+def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
     fate = _best(asked.record)
     if fate.made is None or fate.made.branch is None:
         refuse("the record names no branch of the best candidate's code")
     repository = _repository(asked)
     if changed := repository.changed():
-        refuse(f"{repository.top} has changes that are not committed: {_some(changed)}; commit or stash them first")
+        refuse(f"{repository.top} has changes that are not committed: {_listed(changed)}; commit or stash them first")
     before = repository.way_back()
     here = ["-C", str(asked.repo)] if asked.repo != Path() else []
     back = shlex.join(["git", *here, "switch", *before]) if before != (fate.made.branch,) else None
@@ -219,7 +219,7 @@ def _check_out(asked: _Asked, *, yes: bool) -> None:
     if filtered:
         say(
             asked.console,
-            f"[yellow]git's filters were not run:[/] {safe_line(_some(sorted(filtered)), 1000)} are as the commit "
+            f"[yellow]git's filters were not run:[/] {safe_line(_listed(sorted(filtered)), 1000)} are as the commit "
             "stores them; to run the filters, delete these files, then `git checkout -- .`",
         )
     if texts is not None:
@@ -232,11 +232,11 @@ def _check_out(asked: _Asked, *, yes: bool) -> None:
     asked.next("--delete")
 
 
-def _confirm_check_out(asked: _Asked, unasked: Mapping[str, str]) -> None:
+def _confirm_check_out(asked: _BranchesRequest, unasked: Mapping[str, str]) -> None:
     """List the files of the change that run without being named, and ask."""
     how = "look at them with --diff best, then give --yes"
     if asked.as_json:
-        refuse(f"the change touches files that programs run unasked: {_some([*unasked])}; {how}")
+        refuse(f"the change touches files that programs run unasked: {_listed([*unasked])}; {how}")
     say(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
     for path, reason in unasked.items():
         say(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
@@ -246,15 +246,15 @@ def _confirm_check_out(asked: _Asked, unasked: Mapping[str, str]) -> None:
         refuse(f"nothing was checked out, as there was no answer; {how}", STOPPED)
     if not agreed:
         say(asked.console, "nothing was checked out; the branch is there")
-        raise typer.Exit(NOT_DONE)
+        raise typer.Exit(DECLINED)
 
 
-def _seed(record: CodeRecord) -> str | None:
+def _seed(record: CodeHistory) -> str | None:
     """The commit that the run starts from."""
     return code_at(record.seed.texts)[1] if record.seed is not None else None
 
 
-def _repository(asked: _Asked) -> Repository:
+def _repository(asked: _BranchesRequest) -> Repository:
     """The program's repository: that which holds the code the run starts from."""
     repository = Repository(asked.repo)
     seed = _seed(asked.record)
@@ -266,8 +266,8 @@ def _repository(asked: _Asked) -> Repository:
     return repository
 
 
-def _delete(asked: _Asked, *, yes: bool) -> None:
-    if asked.run.status == "running" and not silent(asked.run):
+def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
+    if asked.run.status == "running" and not is_silent(asked.run):
         refuse(
             f"{asked.run.id} is running, and needs its branches: `{command('cancel', asked.run.id, store=asked.store)}`"
         )
@@ -286,14 +286,14 @@ def _delete(asked: _Asked, *, yes: bool) -> None:
         return
     say(asked.console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
     if held:
-        say(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_some(held), 1000)}")
+        say(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_listed(held), 1000)}")
     if stays is not None:
         say(asked.console, f"the best stays: {safe_line(stays, 200)}")
     say(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
 
 
-def _confirm(asked: _Asked, repository: Repository, others: Sequence[str], stays: str | None) -> None:
-    say(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_some(others), 1000)}")
+def _confirm(asked: _BranchesRequest, repository: Repository, others: Sequence[str], stays: str | None) -> None:
+    say(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_listed(others), 1000)}")
     if stays is not None:
         say(asked.console, f"the best stays: {safe_line(stays, 200)}")
     try:
@@ -302,10 +302,10 @@ def _confirm(asked: _Asked, repository: Repository, others: Sequence[str], stays
         refuse("nothing was deleted: nobody answered; --yes deletes without asking", STOPPED)
     if not agreed:
         say(asked.console, "nothing was deleted")
-        raise typer.Exit(NOT_DONE)
+        raise typer.Exit(DECLINED)
 
 
-def _named(record: CodeRecord, which: str) -> Fate:
+def _outcome_named(record: CodeHistory, which: str) -> MutationOutcome:
     if which == BEST:
         return _best(record)
     fate = record.fate(int(which)) if which.isascii() and which.isdigit() else None
@@ -315,14 +315,14 @@ def _named(record: CodeRecord, which: str) -> Fate:
     return fate
 
 
-def _best(record: CodeRecord) -> Fate:
+def _best(record: CodeHistory) -> MutationOutcome:
     fate = record.best_fate
     if fate is None:
         refuse("the best candidate runs the seed's code: no change of code was better")
     return fate
 
 
-def _texts_apart(asked: _Asked) -> str | None:
+def _texts_apart(asked: _BranchesRequest) -> str | None:
     """How to get the best candidate's texts, where they are not those in its code."""
     seed, best = asked.record.seed, asked.record.best
     if seed is None or best is None or _texts(seed.texts) == _texts(best.texts):
@@ -338,5 +338,5 @@ def _texts(candidate: Candidate) -> dict[str, str]:
     return {name: text for name, text in candidate.items() if name != GIT_BRANCH}
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

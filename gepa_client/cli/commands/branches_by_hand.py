@@ -6,16 +6,16 @@ from pathlib import Path
 import typer
 
 from evolverpc_common.printed_commands import command
+from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import STOPPED
-from gepa_client.cli.store_access import print_json, refuse
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.evolution.branches import BY_HAND
 from gepa_client.evolution.checkout import CheckoutError, Repository
 
 
 def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> None:
     """List them, or delete those that are not checked out; asks before it deletes, unless `yes`."""
-    console = make()
+    console = make_console()
     words = ["--repo", str(repo)] if repo != Path() else []
     try:
         repository = Repository(repo)
@@ -55,11 +55,11 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
 def _confirm(found: list[str], *, as_json: bool) -> None:
     if as_json:
         refuse("--json asks nothing: give --yes as well")
-    say(make(), f"to be deleted: {safe_line(', '.join(found), 1000)}")
+    say(make_console(), f"to be deleted: {safe_line(', '.join(found), 1000)}")
     try:
         agreed = typer.confirm("Delete them?")
     except typer.Abort:
         refuse("nothing was deleted: there was no answer; --yes deletes without asking", STOPPED)
     if not agreed:
-        say(make(), "nothing was deleted")
+        say(make_console(), "nothing was deleted")
         raise typer.Exit(1)

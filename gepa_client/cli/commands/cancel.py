@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, open_cli_run, refuse
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 
@@ -33,8 +33,8 @@ def cancel(
 
     Ends with 0 when the run has stopped, 1 when it is still stopping after --wait, 2 when it cannot be cancelled.
     """
-    console = make()
-    with opened_run(store, run) as (kept, found):
+    console = make_console()
+    with open_cli_run(store, run) as (kept, found):
         if found.status == "completed":
             again = command("show", found.id, store=store)
             refuse(f"run {found.id} is completed: there is nothing to cancel. See `{again}`")

@@ -12,18 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.printed_commands import ENOUGH
-from gepa_client.check.preflight import look_at_model
+from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.store_access import print_json
-from gepa_client.cli.views.console import fail, make, safe, safe_line, say
+from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
 from gepa_client.sandboxing.session import sandboxed
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
 from gepa_client.transport.error_format import summary
 
 if TYPE_CHECKING:
-    from gepa_client.check.outcome import CheckedExample, CheckReport, Timing
+    from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
     from gepa_client.evolution import Evolve
 
 COMMAND = flags.SettingsCommand
@@ -43,34 +42,36 @@ MARKS = {
 }
 
 
-def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
+def check_server(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
     """Try a server on a few training rows and say what a run would meet, and take.
 
     Ends with 0 when a run may start, 1 when it should not, 2 when the server cannot be reached.
     """
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
-        look_at_model(settings)
+        preflight_model(settings)
     except SettingsError as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
     typed = flags.Typed((url,) if url else (), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
-        status = look(sandboxes.settings, typed, json_output=json_output, examples=examples)
+        status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples)
         for words in sandboxes.why_not_begun():
-            say(make(stderr=True), words)
+            say(make_console(stderr=True), words)
     raise typer.Exit(status)
 
 
-def look(
+def run_check(
     settings: RunConfig, typed: flags.Typed, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES
 ) -> int:
     """Check and show; returns the exit status. `brief`: a check that found nothing takes one line."""
-    from gepa_client.check.check import check as tried  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.check.server_check import (
+        check_server as tried,  # aiohttp comes with it, which `--help` does not need
+    )
     from gepa_client.errors import ClientError
     from protocol.errors import RpcError
 
-    console = make()
+    console = make_console()
 
     def trying(count: int) -> None:
         if not json_output:
@@ -87,7 +88,7 @@ def look(
     if json_output:
         print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
     elif brief and report.passed:
-        _show_briefly(console, report)
+        _show_brief(console, report)
     else:
         _show(console, report, settings.repo or report.url)
         if report.passed:
@@ -123,7 +124,7 @@ def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
     return settings.ends_by_money_alone and bool(report.examples) and not priced and not others
 
 
-def _show_briefly(console: Console, report: "CheckReport") -> None:
+def _show_brief(console: Console, report: "CheckReport") -> None:
     for step in report.steps:
         if step.verdict == "warning":
             say(console, f"[yellow]check:[/] {safe(step.message)}")
@@ -221,7 +222,7 @@ def _cell(value: Any, absent: str) -> Text:
     return cell
 
 
-def _timing(timing: "Timing", evolve: "Evolve") -> str:
+def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
     told = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
     if timing.budget is None or timing.run_s is None:
         return told + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
@@ -256,7 +257,7 @@ def _with_flags() -> None:
         ("json_output", False, Annotated[bool, typer.Option("--json", help="Print one JSON object.")]),
         ("examples", EXAMPLES, Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, help="Training rows to try.")]),
     ]
-    check.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    check_server.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             *(inspect.Parameter(name, keyword, default=default, annotation=kind) for name, default, kind in own),
             *flags.parameters(flags.CHECK_SETTINGS),

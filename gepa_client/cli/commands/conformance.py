@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.store_access import print_json
-from gepa_client.cli.views.console import fail, make, safe_line, say
-from gepa_client.conformance import Check, CheckOutcome, Report, Verdict, load_checks, run_conformance
+from gepa_client.cli.views.console import fail, make_console, print_json, safe_line, say
+from gepa_client.conformance import Check, CheckOutcome, ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
 from protocol.errors import Unauthorized
@@ -71,7 +70,7 @@ class _Printer:
     """One line for each check as it ends, what is wrong below it, and the counts at the end."""
 
     def __init__(self, *, show_skipped: bool) -> None:
-        self._console = make()
+        self._console = make_console()
         self._show_skipped = show_skipped
 
     def outcome(self, outcome: CheckOutcome) -> None:
@@ -82,7 +81,7 @@ class _Printer:
         if outcome.reason:
             say(self._console, f"     {_duty(check)}: {safe_line(outcome.reason, 600)}")
 
-    def end(self, report: Report) -> None:
+    def end(self, report: ConformanceReport) -> None:
         skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
         reasons: dict[str, int] = {}
         for outcome in skipped:

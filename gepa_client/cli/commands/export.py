@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from evolverpc_common.display_text import plain_json
-from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, open_cli_run, refuse
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.transfer import exported
 
 STDOUT = "-"
@@ -26,7 +26,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a run to one JSON file: its record, its journal, its candidates. Nothing is written over."""
-    with opened_run(store, run) as (kept, found):
+    with open_cli_run(store, run) as (kept, found):
         path = Path(output or f"{found.id}.json")
         if output != STDOUT and path.exists():
             refuse(f"{path} is there already, and nothing is written over: give another --output")
@@ -45,7 +45,7 @@ def export(
     if as_json:
         print_json({"run": found.id, "file": str(path), "bytes": size})
         return
-    console = make()
+    console = make_console()
     say(console, f"{safe_line(found.id)} is in {safe_line(str(path))} ({size:,} bytes); it holds your rows and outputs")
     say(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
 

@@ -8,14 +8,14 @@ import typer
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli import flags
-from gepa_client.cli.store_access import AsJson, RunName, opened_run, print_json, refuse, run_as_json
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.commands.store_access import AsJson, RunName, open_cli_run, refuse, run_as_json
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.records import begun
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
-from gepa_client.run.run_names import new_id
+from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import SettingsError, from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import left_out
@@ -32,20 +32,20 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
     Nothing that is recorded there is paid for again. The rows and the server's description are asked for anew.
     """
     store: str | None = given["store"]
-    with opened_run(store, run) as (kept, found):
+    with open_cli_run(store, run) as (kept, found):
         _refuse_beyond(kept, found, at)
         try:
             config, record = _settings(found.config, {**given, "url": url or None})
         except SettingsError as error:
             refuse(str(error))
         parent: dict[str, JsonValue] = {"run": found.id, "at": at}
-        forked = begun(new_id(config.name), name=config.name, config=record, parent=parent)
+        forked = begun(new_run_id(config.name), name=config.name, config=record, parent=parent)
         kept.create(forked, _copied(kept, found.id, at))
         taken = kept.parts(forked.id).get(SEARCH, 0)
     if as_json:
         print_json(run_as_json(forked) | {"entries": taken})
         return
-    console = make()
+    console = make_console()
     say(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
     say(console, f"next: {safe_line(command('resume', forked.id, store=store))}")
 

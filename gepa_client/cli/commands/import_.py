@@ -7,8 +7,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.store_access import AsJson, StoreUrl, opened, print_json, refuse, run_as_json
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.commands.store_access import AsJson, StoreUrl, open_cli_store, refuse, run_as_json
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.transfer import import_run
 from gepa_client.transport.error_format import unreadable
 
@@ -24,13 +24,13 @@ def import_(
     and gets a folder of its own here.
     """
     document = _read(file)
-    with opened(store, create=True) as kept:
+    with open_cli_store(store, create=True) as kept:
         run = import_run(kept, document)
         candidates = len(kept.candidates(run.id))
     if as_json:
         print_json(run_as_json(run) | {"candidates": candidates})
         return
-    console = make()
+    console = make_console()
     say(console, f"{safe_line(run.id)} is here: {safe_line(run.status)}, {candidates} candidates")
     following = (
         command("resume", run.id, "URL", store=store)

@@ -1,6 +1,7 @@
 """`gepa-client mutate URL "CHANGE REQUEST"`: one step by hand: the change, its diff, and some rows before and after."""
 
 import asyncio
+import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,22 +11,21 @@ import typer
 from rich.console import Console
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.commands.mutate_args import Wish, candidate_of, mutation_of
+from gepa_client.cli.commands.store_access import AsJson, refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
-from gepa_client.cli.store_access import AsJson, print_json, refuse
-from gepa_client.cli.views.console import fail, make, safe, safe_line, say
-from gepa_client.cli.views.mutation import Watching, rejection, show_made, show_rejection, show_rows
+from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
+from gepa_client.cli.views.mutation_view import MutationProgressView, rejection, show_made, show_rejection, show_rows
 from gepa_client.errors import ClientError, RowsError
 from gepa_client.evolution.branches import BY_HAND
 from gepa_client.evolution.labels import code_of, named
 from gepa_client.evolution.mutation_request import Step
 from gepa_client.gepa.rows import AnyRow
-from gepa_client.run.folder import write_json
+from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import HeldRows, rows_of
 from gepa_client.settings.loading import SettingsError
-from gepa_client.transport.error_format import details, summary
-from protocol import ApplyMutationResult, Candidate, DiscoverResult
-from protocol.code import GIT_BRANCH, commit_of
+from gepa_client.transport.error_format import details, summary, unreadable
+from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
+from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
 
 NOT_MADE = 1
@@ -38,11 +38,28 @@ TRAIN = "train"
 """The split that rows are taken from, where the server holds it and nobody names another."""
 
 
+@dataclass(frozen=True)
+class MutateArgs:
+    """What was asked for, read and checked. `candidate`: None for the server's seed. `output`: for the new one."""
+
+    mutation: dict[str, JsonValue]
+    candidate: Candidate | None
+    examples: str | None
+    limit: int
+    timeout_s: float
+    output: Path | None
+
+    @property
+    def kind(self) -> str:
+        """The mutation's, as the contract names it."""
+        return str(self.mutation["kind"])
+
+
 @dataclass
-class _Outcome:
+class _MutationResult:
     """The change, once it was made: kept, and told, at once."""
 
-    wish: Wish
+    wish: MutateArgs
     console: Console
     quiet: bool
     can_be_cancelled: bool = False
@@ -52,7 +69,7 @@ class _Outcome:
         """It was made."""
         self.made = made
         if self.wish.output is not None:
-            _write(self.wish.output, made.candidate)
+            _write_candidate(self.wish.output, made.candidate)
         if not self.quiet:
             show_made(self.console, made, self.wish.kind)
 
@@ -101,7 +118,7 @@ def mutate(
     """
     if output is not None and not output.resolve().parent.is_dir():
         refuse(f"--output {output}: there is no such folder")
-    wish = Wish(
+    wish = MutateArgs(
         mutation=mutation_of(request, location, patch, texts, merge),
         candidate=candidate_of(candidate, texts),
         examples=examples,
@@ -109,10 +126,10 @@ def mutate(
         timeout_s=timeout,
         output=output,
     )
-    console = make()
-    outcome = _Outcome(wish, console, quiet=as_json)
+    console = make_console()
+    outcome = _MutationResult(wish, console, quiet=as_json)
     try:
-        step = asyncio.run(_go(url, token_file, wish, outcome, allow_insecure=allow_insecure))
+        step = asyncio.run(_mutate_once(url, token_file, wish, outcome, allow_insecure=allow_insecure))
     except MutationRejected as error:
         if as_json:
             print_json({"event": "mutation", "made": False, **rejection(error)}, indent=2)
@@ -120,16 +137,16 @@ def mutate(
             show_rejection(console, error, wish.kind)
         raise typer.Exit(NOT_MADE) from error
     except RpcError as error:
-        _say_failed(error)
+        _print_failure(error)
         raise typer.Exit(NOT_MADE) from error
     except ClientError as error:
         fail(f"{summary(error)}; whether the change was made is not known")
         raise typer.Exit(PAUSED) from error
     except TimeoutError as error:
-        fail(f"the change was not made within {timeout:g} s (--timeout); {_what_is_left(outcome)}")
+        fail(f"the change was not made within {timeout:g} s (--timeout); {_state_after_stop(outcome)}")
         raise typer.Exit(PAUSED) from error
     except KeyboardInterrupt:
-        fail(f"stopped by hand; {_what_is_left(outcome)}")
+        fail(f"stopped by hand; {_state_after_stop(outcome)}")
         raise typer.Exit(STOPPED) from None
     if as_json:
         print_json(_as_json(step), indent=2)
@@ -150,7 +167,9 @@ def mutate(
         say(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
 
 
-async def _go(url: str, token_file: Path | None, wish: Wish, outcome: _Outcome, *, allow_insecure: bool) -> Step:
+async def _mutate_once(
+    url: str, token_file: Path | None, wish: MutateArgs, outcome: _MutationResult, *, allow_insecure: bool
+) -> Step:
     from gepa_client.evolution.manual_mutation import (
         make_step,  # aiohttp comes with these, which `--help` does not need
     )
@@ -164,7 +183,7 @@ async def _go(url: str, token_file: Path | None, wish: Wish, outcome: _Outcome, 
     async with opened as client:
         try:
             discovery = await client.discover()
-            candidate = _of(discovery, wish.candidate)
+            candidate = _candidate_to_change(discovery, wish.candidate)
             rows = await _rows(discovery, wish, lambda split: held_rows(client, split))
         except (SettingsError, RowsError, ClientError, RpcError) as error:
             refuse(str(error) if isinstance(error, SettingsError) else summary(error))
@@ -172,7 +191,7 @@ async def _go(url: str, token_file: Path | None, wish: Wish, outcome: _Outcome, 
         if not outcome.quiet:
             who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
             say(outcome.console, f"[bold]{safe_line(code_of(candidate) or '', 200)}[/] of {who}")
-        with Watching(outcome.console, quiet=outcome.quiet) as watching:
+        with MutationProgressView(outcome.console, quiet=outcome.quiet) as watching:
             return await make_step(
                 client,
                 candidate,
@@ -184,7 +203,7 @@ async def _go(url: str, token_file: Path | None, wish: Wish, outcome: _Outcome, 
             )
 
 
-def _of(discovery: DiscoverResult, given: Candidate | None) -> Candidate:
+def _candidate_to_change(discovery: DiscoverResult, given: Candidate | None) -> Candidate:
     """The candidate to change."""
     if "mutations" not in discovery.capabilities:
         raise SettingsError(
@@ -201,7 +220,7 @@ def _of(discovery: DiscoverResult, given: Candidate | None) -> Candidate:
     return candidate
 
 
-async def _rows(discovery: DiscoverResult, wish: Wish, held_rows: HeldRows) -> list[AnyRow]:
+async def _rows(discovery: DiscoverResult, wish: MutateArgs, held_rows: HeldRows) -> list[AnyRow]:
     """Up to `limit` rows, spread over all there are."""
     held = {split: info.size for split, info in discovery.datasets.items()}
     source = wish.examples if wish.examples is not None else (TRAIN if held.get(TRAIN) else None)
@@ -212,7 +231,7 @@ async def _rows(discovery: DiscoverResult, wish: Wish, held_rows: HeldRows) -> l
     return [rows[(number * len(rows)) // count] for number in range(count)]
 
 
-def _write(path: Path, candidate: Candidate) -> None:
+def _write_candidate(path: Path, candidate: Candidate) -> None:
     try:
         write_json(path, candidate)
     except OSError as error:
@@ -221,15 +240,15 @@ def _write(path: Path, candidate: Candidate) -> None:
         raise typer.Exit(USAGE) from error
 
 
-def _say_failed(error: RpcError) -> None:
+def _print_failure(error: RpcError) -> None:
     fail(summary(error))
     if further := details(error):
-        say(make(stderr=True), f"[dim]{safe(further.rstrip())}[/]")
+        say(make_console(stderr=True), f"[dim]{safe(further.rstrip())}[/]")
     if "commit" in error.details:
         fail("the server has no such commit: `gepa-client branches RUN --check-out` brings a run's into its repository")
 
 
-def _what_is_left(outcome: _Outcome) -> str:
+def _state_after_stop(outcome: _MutationResult) -> str:
     """What a stop by hand left behind."""
     if outcome.made is not None:
         return f"the change was made: {named(outcome.made.branch or '', outcome.made.commit)}"
@@ -250,3 +269,66 @@ def _as_json(step: Step) -> dict[str, Any]:
             for tried in step.tried
         ],
     }
+
+
+def mutation_of(
+    request: str | None, location: str | None, patch: Path | None, texts: Path | None, merge: Path | None
+) -> dict[str, JsonValue]:
+    """The mutation that was typed, exactly one."""
+    ways = {"a change request": request, "--patch": patch, "--texts": texts, "--merge": merge}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) != 1:
+        refuse(f"say one change: {', '.join(ways)}" + (f"; {' and '.join(given)} were given" if given else ""))
+    if location is not None and request is None:
+        refuse("--location is for a change request")
+    if patch is not None:
+        return {"kind": "patch", "diff": _read_text(patch)}
+    if texts is not None:
+        return {"kind": "texts", "texts": _texts(_read_texts(texts), texts)}
+    if merge is not None:
+        other = _read_texts(merge)
+        if GIT_BRANCH not in other:
+            refuse(f"{merge} names no {GIT_BRANCH}: give a whole candidate (as --output writes)")
+        return {"kind": "merge", "other": other}
+    if not request:
+        refuse("the change request is empty")
+    asked = {"kind": "change_request", "request": request}
+    return asked | ({"location": location} if location is not None else {})
+
+
+def candidate_of(candidate: Path | None, texts: Path | None) -> Candidate | None:
+    """The candidate of a file; texts that came with a commit belong to it."""
+    if candidate is not None:
+        return _read_texts(candidate)
+    if texts is not None and GIT_BRANCH in (found := _read_texts(texts)):
+        return found
+    return None
+
+
+def _texts(given: Candidate, path: Path) -> dict[str, JsonValue]:
+    """The texts of a file, those in it that code mutations added included."""
+    try:
+        added = added_to(given)
+    except ValueError as error:
+        refuse(f"{path}: {error}")
+    found: dict[str, JsonValue] = {**added, **{name: given[name] for name in given if name not in CODE_COMPONENTS}}
+    if not found:
+        refuse(f"{path}: holds no texts")
+    return found
+
+
+def _read_texts(path: Path) -> dict[str, str]:
+    try:
+        value = json.loads(_read_text(path))
+    except ValueError as error:
+        refuse(f"{path}: not JSON: {error}")
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        refuse(f"{path}: not a JSON object of texts")
+    return value
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")  # line ends stay as they are: a diff of a file with CRLF has them
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(unreadable(path, error))

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gepa_client.check.preflight import look_ahead, look_at_model, look_at_output
+from gepa_client.check.preflight import preflight, preflight_model, preflight_output
 from gepa_client.cli import flags
-from gepa_client.cli.commands.check import look
+from gepa_client.cli.commands.check import run_check
+from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.run_command import Running
-from gepa_client.cli.views.console import fail, make, say
+from gepa_client.cli.views.console import fail, make_console, say
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.records import begun
 from gepa_client.journal.store_factory import default_store, open_store
-from gepa_client.run import folder as files
-from gepa_client.run.run_names import new_id
+from gepa_client.run import output_folder as files
+from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session import Sandboxes, sandboxed
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.run_config import RunConfig
@@ -39,19 +39,19 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
     Ends with 0 when the run is complete, 1 when it failed, 2 where it was refused before it began, 3 when it paused
     because the infrastructure failed, 130 when it was stopped by hand. What was found is kept in every case.
     """
-    console = make()
+    console = make_console()
     try:
         settings = load(config, {"url": url, **given})
         for server in settings.url:
             rpc_url(server, allow_insecure=settings.allow_insecure)
         if settings.repo is not None:  # what needs no server is looked at before any is started
-            look_at_output(settings.output)
-            look_at_model(settings)
+            preflight_output(settings.output)
+            preflight_model(settings)
     except (SettingsError, ClientError) as error:
         fail(str(error) if isinstance(error, SettingsError) else summary(error))
         raise typer.Exit(USAGE) from error
     typed = flags.Typed(tuple(url or ()), config, given)
-    run_id = new_id(settings.name)
+    run_id = new_run_id(settings.name)
     with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
         status = _go(sandboxes, run_id, typed, json_events, console)
     raise typer.Exit(status)
@@ -61,7 +61,7 @@ def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool
     """Look at the servers, begin a run, and see it through; returns the exit status."""
     settings = sandboxes.settings
     try:
-        look_ahead(settings, output=settings.output)
+        preflight(settings, output=settings.output)
     except (SettingsError, ClientError, RpcError) as error:
         fail(str(error) if isinstance(error, SettingsError) else summary(error))
         return USAGE
@@ -75,10 +75,10 @@ def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool
         fail(str(error))
         return USAGE
     if not settings.no_check:
-        status = look(settings, typed, json_output=json_events, brief=True)
+        status = run_check(settings, typed, json_output=json_events, brief=True)
         if status != 0:
             for words in sandboxes.why_not_begun():
-                say(make(stderr=True), words)
+                say(make_console(stderr=True), words)
             return status
     try:
         output = files.create(settings.output) if settings.output else files.create_default(run_id)
@@ -86,7 +86,7 @@ def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool
     except (OSError, JournalError) as error:
         fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))
         return USAGE
-    running = Running(
+    running = ForegroundRun(
         settings=settings,
         store=where,
         store_typed=typed.given.get("store"),

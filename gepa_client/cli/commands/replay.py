@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.store_access import RunName, StoreUrl, open_cli_run
 from gepa_client.cli.exit_status import USAGE
-from gepa_client.cli.run_command import Running
-from gepa_client.cli.store_access import RunName, StoreUrl, opened_run
-from gepa_client.cli.views.console import fail, make
+from gepa_client.cli.views.console import fail, make_console
 from gepa_client.journal.store_factory import default_store
-from gepa_client.run import folder as files
+from gepa_client.run import output_folder as files
 from gepa_client.settings.loading import SettingsError, from_record
 
 
@@ -30,7 +30,7 @@ def replay(
     Ends with 0 when the record was told as far as it goes, 1 when it does not lead GEPA the same way, 2 when
     there is nothing to tell, or it cannot be told with what there is today.
     """
-    with opened_run(store, run) as (_, found):
+    with open_cli_run(store, run) as (_, found):
         pass
     try:
         open_part = {key: value for key, value in found.config.items() if key != "output"}
@@ -39,14 +39,14 @@ def replay(
     except (SettingsError, OSError) as error:
         fail(str(error))
         raise typer.Exit(USAGE) from error
-    running = Running(
+    running = ForegroundRun(
         settings=settings,
         store=default_store(store),
         store_typed=store,
         run_id=found.id,
         output=folder,
         json_events=json_events,
-        console=make(),
+        console=make_console(),
         replays=True,
         until=until,
         hash_seed=(found.identity or {}).get("hash_seed") or "0",

@@ -13,11 +13,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.store_access import AsJson, RunName, StoreUrl, opened_run, print_json, refuse
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, open_cli_run, refuse
+from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 
 if TYPE_CHECKING:
-    from gepa_client.analysis.rescoring import Rescored
+    from gepa_client.analysis.rescoring import RescoringResult
 
 REASONS_SHOWN = 5
 
@@ -38,15 +38,18 @@ def rescore(
     as_json: AsJson = False,
 ) -> None:
     """Score the recorded outputs of a run anew; say which candidate is best by the old and by the new scores."""
-    from gepa_client.analysis.rescoring import Scorer, rescored  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.analysis.rescoring import (  # aiohttp comes with it, which `--help` does not need
+        ScorerAddress,
+        rescore_run,
+    )
 
-    console = make()
-    with opened_run(store, run) as (kept, found):
+    console = make_console()
+    with open_cli_run(store, run) as (kept, found):
         if output is not None and output.exists():
             refuse(f"{output} is there already, and nothing is written over: give another --output")
-        scorer = Scorer(url, token_file=token_file, allow_insecure=allow_insecure)
+        scorer = ScorerAddress(url, token_file=token_file, allow_insecure=allow_insecure)
         with _progress(console, quiet=as_json) as on_progress:
-            done = asyncio.run(rescored(kept, found, scorer, on_progress))
+            done = asyncio.run(rescore_run(kept, found, scorer, on_progress))
         told = done.as_json()
         if output is not None:
             try:
@@ -73,7 +76,7 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int],
         yield lambda done, outputs: progress.update(task, completed=done, total=outputs)
 
 
-def _show(console: Console, done: "Rescored") -> None:
+def _show(console: Console, done: "RescoringResult") -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("candidate", "old mean", "new mean", "scored", "failed", "no output"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -8,15 +8,15 @@ import typer
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli import flags
+from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.store_access import RunName, open_cli_run
 from gepa_client.cli.exit_status import PAUSED, USAGE
-from gepa_client.cli.run_command import Running
-from gepa_client.cli.store_access import RunName, opened_run, print_json
-from gepa_client.cli.views.console import fail, make, safe_line, say
+from gepa_client.cli.views.console import fail, make_console, print_json, safe_line, say
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store_factory import default_store
 from gepa_client.journal.usage import Spend
-from gepa_client.run import folder as files
+from gepa_client.run import output_folder as files
 from gepa_client.sandboxing.session import sandboxed
 from gepa_client.settings.loading import SettingsError, from_record
 from gepa_client.settings.run_config import RunConfig, ServerSettings
@@ -39,7 +39,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
     Ends as `gepa-client optimize` does; with 2 where it is refused, with 3 where no server or store answers.
     """
     where = default_store(given["store"])
-    with opened_run(given["store"], run, unavailable=PAUSED) as (kept, found):
+    with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = Spend(kept.spending(found.id)).cost_usd
         end = end_of(kept, found.id, SEARCH)
     try:
@@ -54,14 +54,14 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         raise typer.Exit(USAGE) from error
     again = command("resume", found.id, store=given["store"])
     with sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes:
-        status = Running(
+        status = ForegroundRun(
             settings=sandboxes.settings,
             store=where,
             store_typed=given["store"],
             run_id=found.id,
             output=output,
             json_events=json_events,
-            console=make(),
+            console=make_console(),
             hash_seed=(found.identity or {}).get("hash_seed") or "0",
             wish=found.wish,
             seen_beat=found.claim.beat,
@@ -92,7 +92,7 @@ def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
         summary = {"event": "summary", "run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason}
         print_json({**summary, "next": more, "exit_status": 0})
         return
-    console = make()
+    console = make_console()
     say(console, f"{safe_line(run.id)}: this run is complete; a larger limit extends it")
     say(console, f"next: {safe_line(more)}")
 

@@ -13,19 +13,16 @@ from rich.table import Table
 
 from evolverpc_common.display_text import line
 from evolverpc_common.printed_commands import command, without_password
-from gepa_client.cli.store_access import (
-    TYPE_THIS_FIRST,
+from gepa_client.cli.commands.store_access import (
+    FIRST_COMMAND,
     StoreUrl,
-    absent,
+    is_absent,
+    is_silent,
     next_command,
-    opened,
-    print_json,
+    open_cli_store,
     run_as_json,
-    seconds_since,
-    silent,
-    span,
 )
-from gepa_client.cli.views.console import make, safe_line, say
+from gepa_client.cli.views.console import duration, make_console, print_json, safe_line, say, seconds_since
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import default_store
@@ -55,11 +52,11 @@ def runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List the runs of a store, the newest first."""
-    console = make()
+    console = make_console()
     found: list[StoredRun] = []
     seeds: dict[str, Any] = {}
-    if store is not None or not absent(store):  # the store that was named is there; the usual one comes with a run
-        with opened(store) as kept:
+    if store is not None or not is_absent(store):  # the store that was named is there; the usual one comes with a run
+        with open_cli_store(store) as kept:
             found = [run for run in kept.runs() if status is None or run.status == status]
             seeds = {run.id: _seed_score(kept, run) for run in found}
     if as_json:
@@ -68,9 +65,9 @@ def runs(
     elif found:
         console.print(_table(found, seeds, console), soft_wrap=not console.is_terminal)
         for run in found:
-            if silent(run):
+            if is_silent(run):
                 again = command("resume", run.id, store=store)
-                told = f"{run.id} gave no sign of life for {span(seconds_since(run.updated))}"
+                told = f"{run.id} gave no sign of life for {duration(seconds_since(run.updated))}"
                 say(console, f"[yellow]{safe_line(told)}:[/] {safe_line(again)} takes it over")
         say(console, f"next: {safe_line(_next(found[0], store))}")
     else:
@@ -79,7 +76,7 @@ def runs(
         again = (
             command("runs", store=store)
             if status
-            else TYPE_THIS_FIRST + (f" --store {shlex.quote(without_password(store))}" if store else "")
+            else FIRST_COMMAND + (f" --store {shlex.quote(without_password(store))}" if store else "")
         )
         say(console, f"next: {safe_line(again)}")
 
@@ -131,7 +128,7 @@ def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: boo
         cells += [escape(_name(run, name))] if name else []
         cells += [f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]", _score(run, seeds[run.id])]
         cells += [_number(run.counters.get("iteration"))] if iteration else []
-        cells += [_calls(run), _cost(run.counters), span(seconds_since(run.updated))]
+        cells += [_calls(run), _cost(run.counters), duration(seconds_since(run.updated))]
         table.add_row(*cells)
     return table
 

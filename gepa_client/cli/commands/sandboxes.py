@@ -16,9 +16,9 @@ from rich.table import Table
 
 from evolverpc_common.printed_commands import ENOUGH
 from gepa_client.cli import flags
+from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED
-from gepa_client.cli.store_access import print_json, refuse, span
-from gepa_client.cli.views.console import fail, make, safe, safe_line, say
+from gepa_client.cli.views.console import duration, fail, make_console, print_json, safe, safe_line, say
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.sandbox_settings import SandboxKind
 
@@ -34,7 +34,7 @@ LABEL_LENGTH = 63
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ListedSandbox:
     """A sandbox of one kind."""
 
     kind: SandboxKind
@@ -55,10 +55,10 @@ class _Seen:
 
 
 @dataclass
-class _Look:
+class _Listing:
     """What was found, and which kinds could not be looked at, with the reason."""
 
-    seen: list[_Seen]
+    seen: list[_ListedSandbox]
     out_of_reach: dict[SandboxKind, str]
     ended: dict[SandboxKind, list[str]]
 
@@ -128,7 +128,7 @@ def sandboxes(
         return
     kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())
     try:
-        look = asyncio.run(_look(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None))
+        look = asyncio.run(_list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None))
     except KeyboardInterrupt:
         fail("stopped by hand")
         raise typer.Exit(STOPPED) from None
@@ -137,7 +137,7 @@ def sandboxes(
             ended = {"ended": each.found.id in look.ended.get(each.kind, [])} if sweep else {}
             print_json(each.as_json() | ended)
     else:
-        _show(look, make(), run, sweep=sweep)
+        _show(look, make_console(), run, sweep=sweep)
     for kind, why in look.out_of_reach.items():
         fail(f"{kind}: {why}")
     if look.out_of_reach:
@@ -149,7 +149,7 @@ def _publish(given: dict[str, Any]) -> None:
     from gepa_client.sandboxing.setup import publish  # as `_look`
     from sandbox_runtime import SandboxError
 
-    console = make()
+    console = make_console()
     try:
         settings = load(None, given, must_end=False)
         asyncio.run(publish(settings, lambda text: say(console, f"[dim]{safe(text)}[/]")))
@@ -165,20 +165,20 @@ def _publish(given: dict[str, Any]) -> None:
     say(console, f"the environment is ready\nnext: {safe(following)}")
 
 
-async def _look(
+async def _list_sandboxes(
     kinds: tuple[SandboxKind, ...], run: str | None, modal_app: str | None, *, sweep: bool, orphans_only: bool
-) -> _Look:
+) -> _Listing:
     from sandbox_runtime import SandboxError  # `--help` does without
     from sandbox_runtime.backends.choose import open_runtime
     from sandbox_runtime.pool import sweep_folders
 
     labels = {RUN: run[:LABEL_LENGTH]} if run is not None else None
-    look = _Look([], {}, {})
+    look = _Listing([], {}, {})
     for kind in kinds:
         try:
             runtime = open_runtime(kind, app_name=modal_app)
             async with runtime if kind == "modal" else nullcontext():  # the others need not be there to be looked at
-                look.seen += [_Seen(kind, found) for found in await runtime.found(labels)]
+                look.seen += [_ListedSandbox(kind, found) for found in await runtime.found(labels)]
                 if sweep:
                     look.ended[kind] = await runtime.sweep(labels, orphans_only=orphans_only)
         except (SandboxError, OSError) as error:
@@ -197,7 +197,7 @@ def _has_modal() -> bool:
     return bool(os.environ.get("MODAL_TOKEN_ID")) or Path(config).expanduser().is_file()
 
 
-def _show(look: _Look, console: Console, run: str | None, *, sweep: bool) -> None:
+def _show(look: _Listing, console: Console, run: str | None, *, sweep: bool) -> None:
     if not look.seen:
         say(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
         say(console, f"next: {safe(_command('runs'))}")
@@ -214,7 +214,7 @@ def _show(look: _Look, console: Console, run: str | None, *, sweep: bool) -> Non
     say(console, f"next: {safe(following)}")
 
 
-def _table(look: _Look, *, sweep: bool) -> Table:
+def _table(look: _Listing, *, sweep: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("id", "sandbox", "run", "age", "owner", "state"):
         table.add_column(heading, no_wrap=heading != "owner", justify="right" if heading == "age" else "left")
@@ -227,7 +227,7 @@ def _table(look: _Look, *, sweep: bool) -> Table:
             safe_line(found.id, 64),
             each.kind,
             safe_line(found.labels.get(RUN, ""), LABEL_LENGTH),
-            span(max(0.0, time.time() - found.created)),
+            duration(max(0.0, time.time() - found.created)),
             safe_line(found.owner, 80),
             state,
         )

@@ -11,34 +11,28 @@ from rich.table import Table
 from evolverpc_common.printed_commands import command
 from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import failed_examples
-from gepa_client.analysis.mutation_outcomes import code_record
+from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.cli.commands.runs import COLOURS
-from gepa_client.cli.store_access import (
+from gepa_client.cli.commands.store_access import (
     AsJson,
     RunName,
     StoreUrl,
-    count,
-    money,
     next_command,
-    opened_run,
-    print_json,
+    open_cli_run,
     refuse,
     run_as_json,
 )
-from gepa_client.cli.views.candidate import show_candidate, show_changes
-from gepa_client.cli.views.candidate_tree import tree
-from gepa_client.cli.views.console import LONGEST, make, safe_line, say
-from gepa_client.cli.views.failed_examples import show_failures
-from gepa_client.cli.views.run_facts import facts
+from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes
+from gepa_client.cli.views.console import LONGEST, counted, make_console, money, print_json, safe_line, say
+from gepa_client.cli.views.run_facts import run_facts, show_failures
 from gepa_client.evolution.labels import code_of
 from gepa_client.journal.entries import Kept, Spending, StoredRun
 from gepa_client.journal.history import discovery, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
-from gepa_client.report.failure_lines import fact
-from gepa_client.report.model_calls import COLUMNS, refusal, rows
 from gepa_client.report.record import RunRecord
-from gepa_client.run.gateway import recorded
+from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
+from gepa_client.run.gateway_record import recorded_gateway_events
 
 LONGEST_FACT = 2000
 REFUSALS_SHOWN = 20
@@ -64,8 +58,8 @@ def show(
     """Show a run: its candidates as a tree, what became of its calls, what it cost, what the best one changed."""
     if failures and candidate is not None:
         refuse("one at a time: --failures and --candidate were given")
-    console = make()
-    with opened_run(store, run) as (kept, found):
+    console = make_console()
+    with open_cli_run(store, run) as (kept, found):
         candidates = kept.candidates(found.id)
         if candidate is not None and candidate >= len(candidates):
             there = f"it has 0 to {len(candidates) - 1}" if candidates else "it has none yet"
@@ -79,7 +73,7 @@ def show(
         elif candidate is None:
             _show_run(console, kept, found, candidates, failed, full=full, url=store)
         else:
-            code, rows = code_record(kept, found.id, candidates), validation_rows(kept, found.id)
+            code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
             show_candidate(console, candidates, candidate, rows, code, full=full)
         say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
@@ -87,7 +81,7 @@ def show(
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept], failed: FailedExamples | None) -> dict[str, Any]:
     front, best = _front(run, candidates), pareto_fronts.best(candidates)
     spending = store.spending(run.id)
-    calls, refused = recorded(store, run.id)
+    calls, refused = recorded_gateway_events(store, run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -121,16 +115,16 @@ def _show_run(
 ) -> None:
     colour = COLOURS.get(run.status, "default")
     say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
-    _show_facts(console, facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
+    _show_facts(console, run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
     best = pareto_fronts.best(candidates)
     if best is not None:
         say(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
-        console.print(tree(candidates, _front(run, candidates), best.index, console.width))
+        console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))
     spending = store.spending(run.id)
     if spending:
         _show_spending(console, spending, running=run.status == "running")
     if failed is not None:
-        say(console, f"\n[yellow]failed examples: {safe_line(fact(failed), LONGEST_FACT)}[/]")
+        say(console, f"\n[yellow]failed examples: {safe_line(failure_summary(failed), LONGEST_FACT)}[/]")
         say(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
     _show_gateway(console, store, run)
     if best is not None and best.index != candidates[0].index:
@@ -178,19 +172,19 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
     )
     say(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
     if unpriced:
-        say(console, f"[yellow]{count(unpriced, 'result')} came without a price: what they cost is not in the sum[/]")
+        say(console, f"[yellow]{counted(unpriced, 'result')} came without a price: what they cost is not in the sum[/]")
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
     if lost:
-        say(console, f"[yellow]{count(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
+        say(console, f"[yellow]{counted(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
 
 
 def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
     """Which models programs called, and what they were refused."""
-    calls, refused = recorded(store, run.id)
-    if called := rows(RunRecord(model_calls=calls)):
+    calls, refused = recorded_gateway_events(store, run.id)
+    if called := model_call_rows(RunRecord(model_calls=calls)):
         say(console, "\n[bold]model calls[/]")
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for at, column in enumerate(COLUMNS):
+        for at, column in enumerate(MODEL_CALL_COLUMNS):
             table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
         for name, *figures in called:
             table.add_row(safe_line(name, 80), *figures)
@@ -198,9 +192,9 @@ def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
     if refused:
         say(console, "\n[bold]refused[/]")
         for event in refused[:REFUSALS_SHOWN]:
-            say(console, safe_line(refusal(event)))
+            say(console, safe_line(refusal_text(event)))
         if len(refused) > REFUSALS_SHOWN:
-            say(console, f"[dim]... and {count(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
+            say(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
 
 
 def _outcome(outcome: str | None) -> str:

@@ -1,7 +1,7 @@
 """The events of a run as lines of markup; everything in them that others wrote is escaped."""
 
+from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
-from gepa_client.cli.views.diff import counted
 from gepa_client.evolution.labels import code_of
 from gepa_client.journal.run_events import (
     Budget,
@@ -26,8 +26,8 @@ from gepa_client.journal.run_events import (
     Tested,
     Warned,
 )
-from gepa_client.report.code_section import origin
-from gepa_client.report.model_calls import refusal
+from gepa_client.report.record import change_origin
+from gepa_client.report.summary_fields import refusal_text
 
 PHASES = {
     "connecting": "connecting",
@@ -44,7 +44,7 @@ REQUEST = 160
 """Characters of a change request that are shown."""
 
 
-def told_plainly(event: Event) -> str:
+def event_text(event: Event) -> str:
     """The event as one line of markup, everything that others wrote escaped; empty where it needs no telling."""
     match event:
         case Started():
@@ -74,13 +74,13 @@ def told_plainly(event: Event) -> str:
         case NoProposal():
             return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
         case FleetChanged():
-            return fleet(event)
+            return fleet_text(event)
         case MutationStarted():
-            return f"change {event.number}, of {origin(event)}: {safe_line(event.request, REQUEST)}"
+            return f"change {event.number}, of {change_origin(event)}: {safe_line(event.request, REQUEST)}"
         case MutationProgress():
             return f"[dim]change {event.number}: {safe_line(event.message, REQUEST)}[/]"
         case Mutated():
-            size = counted(event.lines_added, event.lines_removed, len(event.files))
+            size = diff_size(event.lines_added, event.lines_removed, len(event.files))
             return f"change {event.number} made: {size}: {safe_line(event.summary or event.request, REQUEST)}"
         case MutationRejected():
             why = f"at stage {safe_line(event.stage, 20)}: {safe_line(event.reason)}"
@@ -95,12 +95,12 @@ def told_plainly(event: Event) -> str:
         case Finalized():
             return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
         case CallRefused():
-            return f"[yellow]refused[/] {safe_line(refusal(event))}"
+            return f"[yellow]refused[/] {safe_line(refusal_text(event))}"
         case Budget() | Progress() | ModelCalls() | FailedExamples() | Finished():
             return ""
 
 
-def fleet(event: FleetChanged) -> str:
+def fleet_text(event: FleetChanged) -> str:
     """What became of a server, or of all of them, as markup."""
     where = safe_line(event.url or "", 80)
     detail = f": {safe_line(event.detail)}" if event.detail else ""

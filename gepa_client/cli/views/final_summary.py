@@ -13,9 +13,18 @@ from gepa_client.cli.views.console import fail, safe, safe_line
 from gepa_client.evolution.checkout import holds
 from gepa_client.evolution.labels import code_of
 from gepa_client.journal.run_events import Finished
-from gepa_client.report import failure_lines, model_calls
 from gepa_client.report.record import RunRecord
-from gepa_client.run import folder as files
+from gepa_client.report.summary_fields import (
+    failure_name,
+    failure_places,
+    failure_summary,
+    first_failure,
+    model_call_summary,
+    refusal_count,
+    refusal_summary,
+    refusal_text,
+)
+from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import code_at
 
@@ -39,7 +48,7 @@ LABELS = {
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunSummary:
     """A run that is over; `written` are names in `output`, `seconds` those since this command began.
 
     `store`: as it was typed. `replayed`: it was told again from its record. `by_hand`: somebody stopped it.
@@ -72,7 +81,7 @@ class Ended:
         return self.record.started is not None or not unreachable
 
 
-def as_json(ended: Ended) -> dict[str, Any]:
+def as_json(ended: RunSummary) -> dict[str, Any]:
     """The last line of `--json`."""
     headline = ended.record.headline()
     return {
@@ -87,7 +96,7 @@ def as_json(ended: Ended) -> dict[str, Any]:
         "metric_calls": ended.record.metric_calls,
         "best_code": code_of(ended.record.best.texts) if ended.record.best is not None else None,
         "model_calls": _model_calls(ended.record),
-        "refused": model_calls.times_refused(ended.record),
+        "refused": refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
         "seconds": round(ended.seconds, 3),
         "active_seconds": round(ended.record.active_seconds, 3),
@@ -97,7 +106,7 @@ def as_json(ended: Ended) -> dict[str, Any]:
     }
 
 
-def show(ended: Ended, console: Console) -> None:
+def show(ended: RunSummary, console: Console) -> None:
     """The same for people; the scores stand in the last line, or a run that was not begun has an error on stderr."""
     finished = ended.finished
     if not ended.begun:
@@ -121,7 +130,7 @@ def show(ended: Ended, console: Console) -> None:
     lines += [
         f"{label:<15} {safe_line(text)}"
         for label, text in (
-            ("model calls", model_calls.fact(ended.record)),
+            ("model calls", model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
         )
         if text is not None
@@ -132,7 +141,7 @@ def show(ended: Ended, console: Console) -> None:
         console.print(text, soft_wrap=True)
 
 
-def score_line(ended: Ended) -> str:
+def score_line(ended: RunSummary) -> str:
     """`python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
     prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
     headline = ended.record.headline()
@@ -149,7 +158,7 @@ def score_line(ended: Ended) -> str:
     )
 
 
-def _seconds(ended: Ended) -> str:
+def _seconds(ended: RunSummary) -> str:
     """The seconds that the run was driven, as in the report; of a replay, those of the replay."""
     if ended.replayed:
         return f"{ended.seconds:.1f} s"
@@ -157,15 +166,15 @@ def _seconds(ended: Ended) -> str:
     return f"{ended.record.active_seconds:.1f} s{' in all' if resumed else ''}"
 
 
-def _failed_examples(ended: Ended) -> list[str]:
+def _failed_examples(ended: RunSummary) -> list[str]:
     """How many, by type where they failed and the first of each, and how to see all of them, as markup."""
     failed = ended.record.failed_examples
     if failed is None:
         return []
-    lines = [f"[yellow]{'failed':<15} {safe_line(failure_lines.fact(failed))}[/]"]
+    lines = [f"[yellow]{'failed':<15} {safe_line(failure_summary(failed))}[/]"]
     for group in failed.groups[:TYPES_SHOWN]:
-        name, where = failure_lines.name(group), failure_lines.where(group, ROWS_SHOWN)
-        first, *traceback = failure_lines.first(group).splitlines()
+        name, where = failure_name(group), failure_places(group, ROWS_SHOWN)
+        first, *traceback = first_failure(group).splitlines()
         lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
         lines.append(f"    {safe_line(first, 1000)}")
         lines += [f"[dim]    {safe(text)}[/]" for text in traceback[-TRACEBACK_SHOWN:]]
@@ -179,8 +188,8 @@ def _model_calls(record: RunRecord) -> dict[str, Any] | None:
 
 def _refused(record: RunRecord) -> str | None:
     """How often, and the first of it."""
-    times = model_calls.refused(record)
-    first = f", the first {model_calls.refusal(record.refusals[0])}" if record.refusals else ""
+    times = refusal_summary(record)
+    first = f", the first {refusal_text(record.refusals[0])}" if record.refusals else ""
     return f"{times}{first}" if times is not None else None
 
 
@@ -189,7 +198,7 @@ def _shown(output: Path) -> Path:
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
 
 
-def _next_command(ended: Ended) -> str:
+def _next_command(ended: RunSummary) -> str:
     if ended.replayed:
         return command("show", ended.run_id, store=ended.store)
     if ended.finished.status in ("paused", "cancelled") or ended.finished.resume_with:

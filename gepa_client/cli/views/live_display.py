@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import plain_json
-from gepa_client.cli.store_access import count
-from gepa_client.cli.views.console import safe_line, say
-from gepa_client.cli.views.event_text import PHASES, clock, fleet, told_plainly
+from gepa_client.cli.views.console import counted, safe_line, say
+from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal.run_events import (
     Event,
     Finalized,
@@ -31,8 +30,8 @@ from gepa_client.journal.run_events import (
     Started,
     Warned,
 )
-from gepa_client.report.model_calls import times_refused
 from gepa_client.report.record import RunRecord
+from gepa_client.report.summary_fields import refusal_count
 
 PLAIN_EVERY_S = 10.0
 WIDEST = 110
@@ -62,7 +61,7 @@ class Display(Protocol):
         ...
 
 
-class _Quiet:
+class _Frameless:
     """What displays without a frame of their own share."""
 
     def __enter__(self) -> Self:
@@ -77,7 +76,7 @@ class _Quiet:
         """Nothing moves by itself."""
 
 
-class JsonDisplay(_Quiet):
+class JsonDisplay(_Frameless):
     """Every event as a line of JSON on stdout."""
 
     def event(self, event: Event, _record: RunRecord) -> None:
@@ -89,7 +88,7 @@ class JsonDisplay(_Quiet):
         print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
 
 
-class _Rests:
+class _KnownCooldowns:
     """Which servers are known to rest: one that is found to be worse than it seemed rests only once."""
 
     def __init__(self) -> None:
@@ -108,13 +107,13 @@ class _Rests:
         return False
 
 
-class PlainDisplay(_Quiet):
+class PlainDisplay(_Frameless):
     """One line for each thing worth telling; what goes on is told every ten seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._told_s = 0.0
-        self._rests = _Rests()
+        self._rests = _KnownCooldowns()
 
     def event(self, event: Event, record: RunRecord) -> None:
         """Print what happened, if anybody would want to read it."""
@@ -128,7 +127,7 @@ class PlainDisplay(_Quiet):
         if isinstance(event, Progress):
             told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
         else:
-            told = told_plainly(event)
+            told = event_text(event)
         if told:
             self._told_s = event.seconds
             self.note(f"{event.seconds:7.1f} s  {told}")
@@ -151,7 +150,7 @@ class LiveDisplay:
         self._console = console
         self._record = RunRecord()
         self._latest: deque[str] = deque(maxlen=self.LINES)
-        self._rests = _Rests()
+        self._rests = _KnownCooldowns()
         # Drawn by whoever prints: a thread of its own would draw in the middle of a line.
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
         self._drawn_s = 0.0
@@ -172,7 +171,7 @@ class LiveDisplay:
             self._live.transient = True  # there was nothing to see
         if self._rests.repeats(event):
             return
-        told = told_plainly(event)
+        told = event_text(event)
         if isinstance(event, Warned | Finalized):
             say(self._console, told)
         elif told and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
@@ -261,8 +260,8 @@ def _pace(record: RunRecord) -> str:
     if record.spent_usd:
         parts.append(f"${record.spent_usd:.4f}")
     if record.model_calls is not None and record.model_calls.total.calls:
-        parts.append(count(record.model_calls.total.calls, "model call"))
-    if refused := times_refused(record):
+        parts.append(counted(record.model_calls.total.calls, "model call"))
+    if refused := refusal_count(record):
         parts.append(f"{refused:,} refused")
     if rate:
         parts.append(f"{rate:,.1f} examples/s")
@@ -275,9 +274,9 @@ def _waiting(record: RunRecord) -> str:
     """An outage with what is left of the time that it may take."""
     event = record.waiting
     if event is None or event.after is None:
-        return fleet(event) if event is not None else ""
+        return fleet_text(event) if event is not None else ""
     left = max(0.0, event.after - (record.seconds - event.seconds))
-    return fleet(event.model_copy(update={"after": left}))
+    return fleet_text(event.model_copy(update={"after": left}))
 
 
 def _pool(record: RunRecord) -> str:
@@ -295,7 +294,7 @@ def _pool(record: RunRecord) -> str:
 def _code(record: RunRecord) -> str:
     """`3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
     made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
-    parts = [f"{count(made, 'change')} made", f"{len(record.mutations) - made} refused"]
+    parts = [f"{counted(made, 'change')} made", f"{len(record.mutations) - made} refused"]
     if record.mutating:
         latest = next((message for message in reversed(record.mutating.values()) if message), "")
         parts.append(f"{len(record.mutating)} being made" + (f": {safe_line(latest, WIDEST)}" if latest else ""))

@@ -5,11 +5,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
+
 from gepa_client.analysis import pareto_fronts
-from gepa_client.cli.store_access import seconds_since, span
+from gepa_client.analysis.failed_examples import ROWS_LISTED
+from gepa_client.cli.views.console import duration, safe, safe_line, say, seconds_since
 from gepa_client.journal.entries import SEARCH, Kept, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts
+from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
+from gepa_client.report.summary_fields import (
+    FAILURES_NAMED,
+    LONGEST_FAILURE,
+    failure_name,
+    failure_places,
+    failure_summary,
+    first_failure,
+)
 from gepa_client.settings.run_config import RunConfig
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
@@ -22,7 +34,7 @@ DIGEST = re.compile(r"[0-9a-f]{32}")
 DIGEST_SHOWN = 8
 
 
-def facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> list[tuple[str, str]]:
+def run_facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> list[tuple[str, str]]:
     """What is known, line by line; what is not known is left out. `full`: no value is cut."""
     lines = [
         ("reason", run.reason),
@@ -30,7 +42,7 @@ def facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: boo
         ("program", _program(discovery(store, run.id))),
         ("servers", _servers(run.config)),
         ("rows", ", ".join(f"{size} {split}" for split, size in row_counts(store, run.id).items())),
-        ("score", _score(candidates)),
+        ("score", _score_fact(candidates)),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
@@ -58,7 +70,7 @@ def _servers(config: Mapping[str, Any]) -> str:
     return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
 
 
-def _score(candidates: Sequence[Kept]) -> str | None:
+def _score_fact(candidates: Sequence[Kept]) -> str | None:
     best = pareto_fronts.best(candidates)
     if best is None:
         return None
@@ -76,8 +88,8 @@ def _calls(counters: Mapping[str, Any], budget: int | None) -> str | None:
 
 def _time(run: StoredRun) -> str:
     active = run.counters.get("active_seconds")
-    worked = f"active for {span(active)}; " if active is not None else ""
-    begun, seen = span(seconds_since(run.created)), span(seconds_since(run.updated))
+    worked = f"active for {duration(active)}; " if active is not None else ""
+    begun, seen = duration(seconds_since(run.created)), duration(seconds_since(run.updated))
     return f"{worked}begun {begun} ago, last sign of life {seen} ago"
 
 
@@ -136,3 +148,22 @@ def _value(value: Any, *, full: bool) -> str:
     if DIGEST.fullmatch(told):
         return told[:DIGEST_SHOWN]
     return told if len(told) <= SHOWN else f"{told[: SHOWN - 1]}…"
+
+
+def show_failures(console: Console, run_id: str, failed: FailedExamples | None, *, full: bool) -> None:
+    """Every type with its rows and candidates and the first traceback. `full`: all rows that are listed."""
+    if failed is None:
+        say(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
+        return
+    say(
+        console, f"[bold]{safe_line(run_id)}[/]: failed examples: {safe_line(failure_summary(failed), LONGEST_FAILURE)}"
+    )
+    for group in failed.groups:
+        say(console, f"\n[bold red]{safe_line(failure_name(group), 200)}[/]")
+        say(console, safe_line(failure_places(group, ROWS_LISTED if full else FAILURES_NAMED), LONGEST_FAILURE))
+        told, *traceback = first_failure(group).splitlines()
+        say(console, safe(told))
+        if traceback:
+            say(console, f"[dim]{safe(chr(10).join(traceback))}[/]")
+    if not full and any(group.row_count > FAILURES_NAMED for group in failed.groups):
+        say(console, "\n[dim]--full names more rows[/]")

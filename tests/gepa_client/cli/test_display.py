@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from gepa_client.cli.views.event_text import clock, told_plainly
+from gepa_client.cli.views.event_text import clock, event_text
 from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
 from gepa_client.journal.run_events import (
     FleetChanged,
@@ -105,7 +105,7 @@ def test_an_outage_counts_down_and_the_runs_own_name_comes_first() -> None:
 
 def test_a_proposal_is_left_out_for_the_reason_that_gepa_gives() -> None:
     duplicate = "Duplicate of another candidate selected this iteration"
-    left = [told_plainly(Rejected(iteration=1, old_score=1, new_score=2, reason=reason)) for reason in (duplicate, "x")]
+    left = [event_text(Rejected(iteration=1, old_score=1, new_score=2, reason=reason)) for reason in (duplicate, "x")]
     assert left == [
         f"[dim]proposal not kept: {duplicate}[/]",
         "[dim]proposal not kept: 1 -> 2, sum over its minibatch[/]",
@@ -170,6 +170,6 @@ def test_the_frame_says_what_is_being_made_where_code_evolves() -> None:
     assert "2 changes made · 1 refused · 2 being made: the agent reads a a a" in line
     assert len(line) == 110
     assert (
-        told_plainly(record.candidates[2])
+        event_text(record.candidates[2])
         == "candidate 2 from 1: 0.5 [green]best so far[/] [dim](evolve/r1/2@1111111)[/]"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gepa_client.analysis.result import load_result
+from gepa_client.analysis.gepa_result import load_result
 from gepa_client.cli.app import build
 from gepa_client.errors import Interrupted, JournalError, StoreDamaged
 from gepa_client.evolution.branches import by_hand_name
@@ -22,7 +22,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import other_request
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store_factory import open_store
-from gepa_client.run.identity import AnotherRun, check_same
+from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests import printed_commands
 from tests.gepa_client.cli.evolving import Evolving
@@ -127,8 +127,8 @@ def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path
 def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types, tmp_path: Path) -> None:
     store_file = tmp_path / STORE[1]
     put(store_file, Made())
-    with pytest.raises(AnotherRun) as other:
-        check_same(RUN_ID, STORE[1], {"gepa": "1"}, {"gepa": "2"}, 24)
+    with pytest.raises(RunMismatch) as other:
+        check_fingerprint(RUN_ID, STORE[1], {"gepa": "1"}, {"gepa": "2"}, 24)
     assert "begins with 24 entries" in types(str(other.value), "gepa-client fork").stdout
     with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
         tape = StoredTape(store, RUN_ID, "test", lambda _: None, reads_only=True)

@@ -206,8 +206,8 @@ def test_what_the_gateway_tells_goes_to_the_optimizer(ground: FakeGround) -> Non
             ground.tell(told)
         until(lambda: len(optimizer.lines) == 3 and bool(notes), lambda: sandboxes.attend(optimizer, notes.append))
         assert sandboxes.have_gateway
-    said = [control_messages.from_line(json.dumps(line)) for line in optimizer.lines]
-    assert said[0] == control_messages.ModelCall(
+    said = [control_messages.parse_message(json.dumps(line)) for line in optimizer.lines]
+    assert said[0] == control_messages.ModelCallMessage(
         sandbox="s0",
         provider="openai",
         model="m",
@@ -218,8 +218,8 @@ def test_what_the_gateway_tells_goes_to_the_optimizer(ground: FakeGround) -> Non
         output_tokens=5,
         cost_usd=0.5,
     )
-    assert said[1] == control_messages.Refusal(sandbox="s0", what="example.com", reason="not allowed")
-    assert said[2] == control_messages.Cap(reason="max_cost_usd of 2.5 is reached")
+    assert said[1] == control_messages.RefusalMessage(sandbox="s0", what="example.com", reason="not allowed")
+    assert said[2] == control_messages.CapMessage(reason="max_cost_usd of 2.5 is reached")
     assert "fetching \\[x]" in notes[-1]
 
 

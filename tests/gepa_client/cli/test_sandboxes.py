@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from gepa_client.cli.app import build
 from gepa_client.cli.commands.sandboxes import sandboxes
-from gepa_client.cli.views.sandboxes import publishing
+from gepa_client.cli.views.sandboxes_view import publishing
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime.backends.records import Records

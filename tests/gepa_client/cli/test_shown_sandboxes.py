@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client.cli.views.sandboxes import during
+from gepa_client.cli.views.sandboxes_view import during
 from sandbox_runtime.pool import PoolEvent
 
 

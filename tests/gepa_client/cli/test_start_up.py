@@ -81,8 +81,8 @@ from gepa_client.transport.cancel_token import Halt
 from gepa_client.journal.store_factory import open_store
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.run.driver import drive
-from gepa_client.run.gateway import GatewayRecord
-from gepa_client.run.job import Job
+from gepa_client.run.gateway_record import GatewayRecord
+from gepa_client.run.control_messages import Job
 events = []
 config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
 with tempfile.TemporaryDirectory() as folder:

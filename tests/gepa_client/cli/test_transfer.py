@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.run.imported_settings import STAY
+from gepa_client.run.imported_settings import MACHINE_SETTINGS
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 
@@ -26,7 +26,7 @@ def test_a_run_that_is_exported_and_imported_is_the_same(cli: Cli, tmp_path: Pat
     assert f"next: gepa-client show {RUN_ID} --store other.db" in taken.stdout
     here, there = cli("show", "first", "--json"), cli("show", "last", "--json", "--store", "other.db")
     was, now = json.loads(here.stdout), json.loads(there.stdout)
-    kept = {key: value for key, value in was["config"].items() if key not in STAY}
+    kept = {key: value for key, value in was["config"].items() if key not in MACHINE_SETTINGS}
     assert {**was, "config": kept, "updated": ""} == {**now, "updated": ""}
     again = cli("import", file, "--store", "other.db")
     assert again.status == 2

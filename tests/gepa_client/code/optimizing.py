@@ -9,7 +9,7 @@ import gepa
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
-from gepa_client.run.evolution import Evolution
+from gepa_client.run.evolution_setup import EvolutionSetup
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
 
@@ -42,7 +42,7 @@ def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[objec
     config = RunConfig(**{"skip_perfect_score": False, "proposals": "2x2", **given, **settings})
     events: list[Event] = []
     texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal)
-    evolution = Evolution.of(config, adapter, texts, events.append)
+    evolution = EvolutionSetup.of(config, adapter, texts, events.append)
     arguments = strategies.arguments(config)
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.analysis.mutation_outcomes import code_record
+from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.evolution.checkout import Bundle, CheckoutError, Repository
 from gepa_client.journal.store_factory import open_store
 from tests.gepa_client.stored_code import StoredCode, git
@@ -21,7 +21,7 @@ def bundles(code: StoredCode, number: int) -> list[Bundle]:
     code.into(code.folder / "code.db")
     store = open_store(str(code.folder / "code.db"))
     try:
-        return code_record(store, RUN_ID, store.candidates(RUN_ID)).bundles(code.commits[number])
+        return code_history(store, RUN_ID, store.candidates(RUN_ID)).bundles(code.commits[number])
     finally:
         store.close()
 

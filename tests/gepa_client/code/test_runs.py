@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter
-from gepa_client.analysis.recorded_mutations import recorded_mutations
+from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
 from gepa_client.journal.entry_schemas import check_answer
 from gepa_client.journal.journal import Journal

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gepa_client.conformance.transport import Transport, Unconnected
+from gepa_client.conformance.raw_transport import NotConnected, RawTransport
 from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.rpc import RpcClient
@@ -28,7 +28,7 @@ async def test_a_server_on_a_socket_is_called_as_any_other(host, path):
         assert (await client.discover()).program.name == "scripted"
         answer = await client.evaluate({"system": "s", "style": "t"}, [{"id": "a", "data": 1}], call_id="c")
     assert answer["results"][0]["score"] == 1.0
-    async with Transport(url_of(path), server.token) as transport:
+    async with RawTransport(url_of(path), server.token) as transport:
         assert (await transport.send(b"5", timeout_s=10, verb="GET", path="/nowhere")).status == 404
 
 
@@ -61,8 +61,8 @@ async def test_a_socket_that_nobody_listens_on_refuses_as_a_port_does(path, left
             await client.discover()
     assert (caught.value.refused, caught.value.sent) == (True, False)
     assert f"cannot connect to {url_of(path)}: nobody listens on this socket" in str(caught.value)
-    async with Transport(url_of(path), "t") as transport:
-        with pytest.raises(Unconnected, match="nobody listens on this socket"):
+    async with RawTransport(url_of(path), "t") as transport:
+        with pytest.raises(NotConnected, match="nobody listens on this socket"):
             await transport.send(b"{}", timeout_s=10)
 
 

@@ -13,8 +13,8 @@ import pytest
 from gepa_client.errors import JournalError, NoSuchRun, RunExists
 from gepa_client.journal import Claim, Store, export_run, import_run, open_store
 from gepa_client.journal.entries import SEARCH, Row
-from gepa_client.run.imported_settings import STAY
-from gepa_client.run.run_names import new_id
+from gepa_client.run.imported_settings import MACHINE_SETTINGS
+from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 from tests.gepa_client.stored_run import DISCOVERY, IDENTITY
@@ -69,7 +69,7 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
         original,
         status="paused",
         reason=imported.reason,
-        config={key: value for key, value in CONFIG.items() if key not in STAY},
+        config={key: value for key, value in CONFIG.items() if key not in MACHINE_SETTINGS},
         output=None,
         wish=None,
         driver=None,
@@ -261,7 +261,7 @@ def test_whoever_wrote_an_export_chooses_nobody_that_is_called_and_no_file(store
 
 @pytest.mark.parametrize("name", [None, "words", "../../é ok", "x" * 500, "-", "_"])
 def test_every_id_of_ours_may_be_imported(store: Store, target: Store, name: str | None) -> None:
-    run_id = new_id(name)
+    run_id = new_run_id(name)
     document = broken(exported(target), "run", "id", value=run_id)
     assert import_run(store, document).id == run_id
     with pytest.raises(RunExists, match=run_id):

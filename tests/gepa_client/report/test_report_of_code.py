@@ -4,7 +4,7 @@ import pytest
 
 from gepa_client import report
 from gepa_client.journal.run_events import Event, Finished
-from gepa_client.report.code_section import change_of, not_kept
+from gepa_client.report.record import change_of, changes_not_kept
 from tests.gepa_client.story import COMMITS, NASTY, code_story, mutated, refused
 
 
@@ -12,7 +12,7 @@ def test_a_candidate_that_changed_code_has_its_change_and_one_that_changed_texts
     record = code_story()
     changes = [change_of(record, candidate) for candidate in record.candidates]
     assert [change and change.number for change in changes] == [None, 4, None]
-    assert [mutation.number for mutation in not_kept(record)] == [5, 6]
+    assert [mutation.number for mutation in changes_not_kept(record)] == [5, 6]
 
 
 def test_both_reports_tell_why_code_was_changed_and_how() -> None:

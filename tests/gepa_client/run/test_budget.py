@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.run.budget import metric_calls
+from gepa_client.run.resolved_settings import metric_call_budget
 from gepa_client.settings.loading import SettingsError, load
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.words import Script, rows
@@ -32,7 +32,7 @@ URL = {"url": ["http://127.0.0.1:1"]}
 def test_a_budget_comes_to_as_many_metric_calls_as_with_dspy(
     flags: dict[str, Any], texts: int, val: int | None, calls: int
 ) -> None:
-    assert metric_calls(load(None, URL | flags), texts=texts, train=50, val=val) == calls
+    assert metric_call_budget(load(None, URL | flags), texts=texts, train=50, val=val) == calls
 
 
 def test_only_one_budget_of_metric_calls_is_taken_and_a_flag_replaces_the_one_of_a_file(tmp_path: Any) -> None:

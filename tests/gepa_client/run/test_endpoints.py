@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import Refused
-from gepa_client.run.endpoints import endpoints, scorers
+from gepa_client.run.named_endpoints import endpoints, scorers
 from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import RunConfig
 

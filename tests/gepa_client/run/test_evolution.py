@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gepa_client.run.evolution_target import evolve_of
-from gepa_client.run.identity import differences, identity_of
+from gepa_client.run.fingerprint import differences, fingerprint_of
+from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.run_config import RunConfig
 from protocol import DiscoverResult
@@ -105,7 +105,7 @@ def test_a_template_may_come_from_a_file(tmp_path: Any) -> None:
 
 
 def identity(program: DiscoverResult, **settings: Any) -> dict[str, Any]:
-    return identity_of(config(**settings), program, program.program.seed_candidate, None, {})
+    return fingerprint_of(config(**settings), program, program.program.seed_candidate, None, {})
 
 
 def test_what_evolves_makes_a_run_what_it_is() -> None:

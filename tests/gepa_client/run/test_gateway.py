@@ -13,23 +13,24 @@ from gepa_client.journal.requests import other_request
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.transfer import export_run, import_run
-from gepa_client.run import gateway as module
-from gepa_client.run.control_messages import Cap, ModelCall, Refusal, Stop, from_line
-from gepa_client.run.gateway import GatewayRecord, recorded
-from gepa_client.run.late_calls import record_late
+from gepa_client.run import gateway_record as module
+from gepa_client.run.control_messages import CapMessage, ModelCallMessage, RefusalMessage, StopMessage, parse_message
+from gepa_client.run.gateway_record import GatewayRecord, record_late_calls, recorded_gateway_events
 from tests.gepa_client.journal.rows_of_runs import OWNER, RUN
 from tests.gepa_client.journal.taped import Watched, recording, watched
 
 
-def call(number: int = 0, **given: Any) -> ModelCall:
+def call(number: int = 0, **given: Any) -> ModelCallMessage:
     told = {"provider": "openai", "model": "small", "status": 200, "seconds": 0.5, "cost_usd": 0.25}
-    return ModelCall.model_validate(
+    return ModelCallMessage.model_validate(
         {"sandbox": f"sandbox-{number}", "input_tokens": 7, "output_tokens": 2} | told | given
     )
 
 
-def refusal(what: str = "CONNECT far.example.org:443", reason: str = "not allowed", sandbox: str = "s-1") -> Refusal:
-    return Refusal(sandbox=sandbox, what=what, reason=reason)
+def refusal(
+    what: str = "CONNECT far.example.org:443", reason: str = "not allowed", sandbox: str = "s-1"
+) -> RefusalMessage:
+    return RefusalMessage(sandbox=sandbox, what=what, reason=reason)
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Watched]:
 
 
 def heard(
-    store: Watched, *messages: ModelCall | Refusal, **options: Any
+    store: Watched, *messages: ModelCallMessage | RefusalMessage, **options: Any
 ) -> tuple[list[Event], ModelCalls | None, float]:
     """As one process of the run hears them, the first before it has a journal; what it told, and the run's money."""
     events: list[Event] = []
@@ -77,7 +78,7 @@ def test_calls_are_attempts_with_their_price_and_their_numbers_go_on(store: Watc
     ]
     assert news is not None
     assert news.total == ModelTally(calls=5, failed=2, input_tokens=28, output_tokens=8, cost_usd=0.5, unpriced=2)
-    assert recorded(store, RUN.id) == (news, [])
+    assert recorded_gateway_events(store, RUN.id) == (news, [])
 
 
 def test_refusals_are_written_once_each_and_counted(store: Watched) -> None:
@@ -90,7 +91,7 @@ def test_refusals_are_written_once_each_and_counted(store: Watched) -> None:
     assert len(store.entries(RUN.id, GATEWAY)) == 3
     events, news, _ = heard(store, refusal())
     assert events[-1] == first.model_copy(update={"times": 1002})
-    assert recorded(store, RUN.id)[1] == [first.model_copy(update={"times": 1002}), other]
+    assert recorded_gateway_events(store, RUN.id)[1] == [first.model_copy(update={"times": 1002}), other]
 
 
 def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_path: Path) -> None:
@@ -99,8 +100,8 @@ def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_
     try:
         document = orjson.loads(orjson.dumps(export_run(store, RUN.id)))
         import_run(other, {**document, "run": {**document["run"], "config": {}}})
-        assert recorded(other, RUN.id) == recorded(store, RUN.id)
-        assert recorded(other, RUN.id)[0].total.calls == 2
+        assert recorded_gateway_events(other, RUN.id) == recorded_gateway_events(store, RUN.id)
+        assert recorded_gateway_events(other, RUN.id)[0].total.calls == 2
     finally:
         other.close()
 
@@ -160,10 +161,10 @@ def test_a_record_that_cannot_be_written_stops_nobody_who_tells(store: Watched) 
 
 
 def test_lines_say_one_thing_each() -> None:
-    assert from_line('{"stop": {"reason": "enough"}}') == Stop(reason="enough")
-    assert from_line('{"cap": {"reason": "spent"}}') == Cap(reason="spent")
-    assert from_line(f'{{"model_call": {call().model_dump_json()}}}') == call()
-    assert from_line(f'{{"refusal": {refusal().model_dump_json()}}}') == refusal()
+    assert parse_message('{"stop": {"reason": "enough"}}') == StopMessage(reason="enough")
+    assert parse_message('{"cap": {"reason": "spent"}}') == CapMessage(reason="spent")
+    assert parse_message(f'{{"model_call": {call().model_dump_json()}}}') == call()
+    assert parse_message(f'{{"refusal": {refusal().model_dump_json()}}}') == refusal()
 
 
 @pytest.mark.parametrize(
@@ -181,23 +182,25 @@ def test_lines_say_one_thing_each() -> None:
 )
 def test_a_line_that_says_nothing_known_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        from_line(line)
+        parse_message(line)
 
 
 def test_calls_that_end_after_the_optimizer_are_recorded_while_nobody_drives_the_run(store: Watched) -> None:
     heard(store, call(), refusal())
     store.release(RUN.id, OWNER)
 
-    news = record_late(store.url, RUN.id, ["a-secret-of-the-run"], [call(1), refusal().model_copy(update={"times": 3})])
+    news = record_late_calls(
+        store.url, RUN.id, ["a-secret-of-the-run"], [call(1), refusal().model_copy(update={"times": 3})]
+    )
 
     calls = [event for event in news if isinstance(event, ModelCalls)]
     assert calls[-1].total == ModelTally(calls=2, input_tokens=14, output_tokens=4, cost_usd=0.5)
     assert sum(spent.cost_usd for spent in store.spending(RUN.id)) == 0.5
-    assert [refused.times for refused in recorded(store, RUN.id)[1]] == [4]
+    assert [refused.times for refused in recorded_gateway_events(store, RUN.id)[1]] == [4]
 
 
 def test_calls_that_end_while_somebody_else_drives_the_run_are_not_written(store: Watched) -> None:
     store.release(RUN.id, OWNER)
     assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 1")
     with pytest.raises(JournalError):
-        record_late(store.url, RUN.id, [], [call()])
+        record_late_calls(store.url, RUN.id, [], [call()])

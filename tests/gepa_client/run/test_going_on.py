@@ -12,9 +12,9 @@ import pytest
 from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started, Warned
+from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
-from gepa_client.run.gateway import GatewayRecord
-from gepa_client.run.job import Job
+from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.transport.cancel_token import Halt
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
@@ -53,7 +53,7 @@ def driven(folder: Path, halt: Halt | None = None, on: Emit = lambda _: None, **
 
     config = settings(run, **more.pop("config", {}))
     where = str(folder / "runs" / "evolverpc.db")
-    job = Job(store=where, run_id=run.id, owner="me", config=config, output=Path(str(run.output)), **more)
+    job = DriverJob(store=where, run_id=run.id, owner="me", config=config, output=Path(str(run.output)), **more)
     drive(job, emit, halt or Halt(), lambda: None, GatewayRecord())
     return told
 

@@ -10,8 +10,8 @@ from gepa_client.gepa.failures import Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
-from gepa_client.run.guard import FailureGuard, PriceGuard
-from gepa_client.run.run_watch import Loud
+from gepa_client.run.guards import FailureGuard, PriceGuard
+from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.settings.run_config import RunConfig
 from protocol.errors import ProgramFailed
 
@@ -144,8 +144,8 @@ def test_a_fault_in_a_callback_of_ours_is_not_swallowed_by_gepa() -> None:
             raise OSError("disk full")
 
     with pytest.raises(Interrupted, match="disk full"):
-        Loud(Broken()).on_error({})
-    assert not hasattr(Loud(Broken()), "on_iteration_end")
+        FailFastCallback(Broken()).on_error({})
+    assert not hasattr(FailFastCallback(Broken()), "on_iteration_end")
 
 
 def test_a_recorded_failure_is_never_hopeless_as_nobody_is_asked_now() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
 from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
-from gepa_client.run.known_secrets import known_secrets
-from gepa_client.run.redacted_events import without
+from gepa_client.run.event_writer import redacting
+from gepa_client.run.named_endpoints import known_secrets
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
@@ -41,7 +41,7 @@ def test_the_folder_of_results_is_its_owners_alone(serve: Serve, cli: Cli, tmp_p
 
 def test_every_text_of_an_event_is_free_of_secrets_and_its_figures_stay() -> None:
     told: list[Event] = []
-    emit = without(Secrets(["12345678x"]), told.append)
+    emit = redacting(Secrets(["12345678x"]), told.append)
     emit(StepFailed(iteration=3, step="a", message="key 12345678x", details="12345678x"))
     emit(Finished(status="failed", reason="12345678x", metric_calls=12345678, files=["12345678x"], seconds=1.5))
     assert told == [

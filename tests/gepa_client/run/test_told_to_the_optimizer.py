@@ -20,11 +20,11 @@ from gepa_client.journal.records import begun
 from gepa_client.journal.run_events import Event, Finished, Progress
 from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
-from gepa_client.run import abandoned_calls
-from gepa_client.run.abandoned_calls import Abandoning
-from gepa_client.run.gateway import GatewayRecord
-from gepa_client.run.job import Job
-from gepa_client.run.supervise import OptimizerProcess
+from gepa_client.run import stop_conditions
+from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.gateway_record import GatewayRecord
+from gepa_client.run.stop_conditions import HeldCallAbandoner
+from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.journal.rows_of_runs import RUN
@@ -45,9 +45,9 @@ def _token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> DriverJob:
     (tmp_path / "out").mkdir()
-    return Job(
+    return DriverJob(
         store=str(tmp_path / "store.db"),
         run_id="r-1",
         owner="first",
@@ -57,7 +57,7 @@ def job(tmp_path: Path) -> Job:
     )
 
 
-def created(job: Job, **settings: Any) -> Job:
+def created(job: DriverJob, **settings: Any) -> DriverJob:
     """The job with a run to drive."""
     config = RunConfig(**settings)
     store = open_store(job.store)
@@ -79,12 +79,12 @@ def model_call(number: int, **given: Any) -> dict[str, Any]:
     return {"model_call": told | figures | given}
 
 
-def driven(job: Job, heard: Callable[[Event, OptimizerProcess], None] = lambda *_: None) -> RunRecord:
+def driven(job: DriverJob, heard: Callable[[Event, DriverProcess], None] = lambda *_: None) -> RunRecord:
     """The run's story."""
     record = RunRecord()
     assert job.output is not None
     deadline = time.monotonic() + TIMEOUT_S
-    with OptimizerProcess(job, job.output / "log.txt") as process:
+    with DriverProcess(job, job.output / "log.txt") as process:
         try:
             while time.monotonic() < deadline:
                 event = process.next(0.1)
@@ -97,9 +97,9 @@ def driven(job: Job, heard: Callable[[Event, OptimizerProcess], None] = lambda *
     return record
 
 
-def calling(words: Script) -> list[OptimizerProcess]:
+def calling(words: Script) -> list[DriverProcess]:
     """A program that calls a model for each example, and claims a price of its own; tell it who hears of the calls."""
-    hearing: list[OptimizerProcess] = []
+    hearing: list[DriverProcess] = []
     numbers = iter(range(10**6))
 
     def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
@@ -112,12 +112,12 @@ def calling(words: Script) -> list[OptimizerProcess]:
 
 
 def test_money_that_programs_spend_on_models_ends_a_run_and_a_resumed_one_goes_on(
-    serve: Serve, cli: Cli, words: Script, job: Job
+    serve: Serve, cli: Cli, words: Script, job: DriverJob
 ) -> None:
     hearing = calling(words)
     job = created(job, url=[serve(words)], max_cost_usd=0.3, max_metric_calls=5000)
 
-    def heard(_event: Event, process: OptimizerProcess) -> None:
+    def heard(_event: Event, process: DriverProcess) -> None:
         hearing[:] = [process]
 
     record = driven(job, heard)
@@ -149,11 +149,11 @@ def test_money_that_programs_spend_on_models_ends_a_run_and_a_resumed_one_goes_o
         store.close()
 
 
-def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, words: Script, job: Job) -> None:
+def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, words: Script, job: DriverJob) -> None:
     job = created(job, url=[serve(words)], max_metric_calls=60)
-    told: list[OptimizerProcess] = []
+    told: list[DriverProcess] = []
 
-    def heard(event: Event, process: OptimizerProcess) -> None:
+    def heard(event: Event, process: DriverProcess) -> None:
         if not told:
             told.append(process)
             process.tell(model_call(0))
@@ -185,16 +185,16 @@ def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, 
     assert "model calls     2, 20 tokens in, 2 out, $0.0100 + 1 unpriced" in replayed.stdout
 
 
-def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script, job: Job) -> None:
+def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script, job: DriverJob) -> None:
     words.delay_s = 0.02
     job = created(job, url=[serve(words)], max_metric_calls=200)
     threads: list[threading.Thread] = []
 
-    def tell(process: OptimizerProcess, first: int) -> None:
+    def tell(process: DriverProcess, first: int) -> None:
         for number in range(first, first + 500):
             process.tell(model_call(number, model="m" * 100, cost_usd=0.0001))
 
-    def heard(_event: Event, process: OptimizerProcess) -> None:
+    def heard(_event: Event, process: DriverProcess) -> None:
         if threads:
             return
         os.kill(process.pid, signal.SIGSTOP)  # it reads nothing, and no pipe holds so much
@@ -215,13 +215,13 @@ def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script,
 
 @pytest.mark.parametrize(("line", "status"), [("stop", "paused"), ("cap", "completed")])
 def test_a_stop_and_a_cap_have_the_reason_they_were_given(
-    serve: Serve, words: Script, job: Job, line: str, status: str
+    serve: Serve, words: Script, job: DriverJob, line: str, status: str
 ) -> None:
     words.delay_s, words.max_concurrency = 0.2, 2
     job = created(job, url=[serve(words)], max_metric_calls=5000)
     readings: list[Progress] = []
 
-    def heard(event: Event, process: OptimizerProcess) -> None:
+    def heard(event: Event, process: DriverProcess) -> None:
         if isinstance(event, Progress):
             readings.append(event)
             if event.evaluated:
@@ -236,12 +236,12 @@ def test_a_stop_and_a_cap_have_the_reason_they_were_given(
 
 @pytest.mark.parametrize("line", [{"pause": {}}, {"model_call": {"sandbox": "s"}}])
 def test_a_line_that_nobody_understands_fails_the_run(
-    serve: Serve, words: Script, job: Job, line: dict[str, Any]
+    serve: Serve, words: Script, job: DriverJob, line: dict[str, Any]
 ) -> None:
     words.delay_s = 0.02
     job = created(job, url=[serve(words)], max_metric_calls=5000)
 
-    def heard(event: Event, process: OptimizerProcess) -> None:
+    def heard(event: Event, process: DriverProcess) -> None:
         if isinstance(event, Progress) and event.evaluated:
             process.tell(line)
 
@@ -254,8 +254,8 @@ def test_a_line_that_nobody_understands_fails_the_run(
 def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(abandoned_calls, "QUIET_S", 0.2)
-    monkeypatch.setattr(abandoned_calls, "LOOK_S", 0.02)
+    monkeypatch.setattr(stop_conditions, "QUIET_S", 0.2)
+    monkeypatch.setattr(stop_conditions, "POLL_S", 0.02)
     server = ScriptedServer()
     gate = threading.Event()
 
@@ -273,7 +273,7 @@ def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
             with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
                 gateway.begin(journal, store, lambda _event: None)
                 stopper = threading.Thread(target=_at_the_cap, args=(server, journal))
-                with Abandoning(adapter, gateway) as abandoned:
+                with HeldCallAbandoner(adapter, gateway) as abandoned:
                     journal.halt.listen(lambda _reason: abandoned.spent())
                     stopper.start()
                     with pytest.raises(Interrupted, match="the money is spent") as caught:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.run.imported_settings import taken_in
+from gepa_client.run.imported_settings import imported_settings
 from gepa_client.settings.loading import SettingsError, from_record, load
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.sandbox_settings import SANDBOX_ONLY, SandboxSettings
@@ -106,5 +106,5 @@ def test_other_servers_take_the_place_of_recorded_sandboxes() -> None:
 
 
 def test_a_run_from_elsewhere_does_not_choose_what_is_started_here() -> None:
-    taken = taken_in(loaded(pass_env=["MY_KEY"], allow_hosts=["*"]).recorded())
+    taken = imported_settings(loaded(pass_env=["MY_KEY"], allow_hosts=["*"]).recorded())
     assert not set(SandboxSettings.model_fields) & set(taken)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gepa.api import optimize
 
-from gepa_client.run.fingerprint import IDENTITY, MAY_CHANGE, identity_settings
+from gepa_client.run.fingerprint import IDENTITY_SETTINGS, MAY_CHANGE, identity_settings
 from gepa_client.run.strategies import BUILT, ENFORCED, PASSED
 from gepa_client.settings.loading import SettingsError, from_record, load
 from gepa_client.settings.run_config import REPLACED, RunConfig
@@ -329,8 +329,8 @@ def test_the_store_is_the_one_the_record_came_from() -> None:
 
 
 def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
-    assert sorted([*MAY_CHANGE, *IDENTITY]) == sorted(RunConfig.model_fields)
-    assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY - {"proposals", "evolve"}
+    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS]) == sorted(RunConfig.model_fields)
+    assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {"proposals", "evolve"}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Has modules named like the worker's own, and like some of the standard library."""
 
+import queue
+
 import frames
 import functions
 import hosts
-import queue
 import serving
 
 seed_candidate = {"prompt": "seed"}

@@ -1,4 +1,4 @@
-"""The secret values that a run is given: whatever turns up of them is not written into its journal."""
+"""The servers that the settings name, before anything is known of them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +6,40 @@ from urllib.parse import unquote, urlsplit
 
 from evolverpc_common.redaction import secrets_of
 from gepa_client.errors import Refused
+<<<<<<< HEAD:gepa_client/run/known_secrets.py
 from gepa_client.fleet import Address
 from gepa_client.run.endpoints import endpoints, scorers
+=======
+from gepa_client.fleet.endpoints_file import Address, read_roster
+from gepa_client.settings.loading import SettingsError
+>>>>>>> 608e8ac (Merge the single-use modules of run, report, check, conformance and cli, and name them in plain terms):gepa_client/run/named_endpoints.py
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token
+
+
+def endpoints(config: RunConfig) -> list[Address]:
+    """Those of `url` in their order, then those of the fleet file, at least one in all.
+
+    Raises:
+        SettingsError: the fleet file names none, and neither does `url`.
+        Refused: the fleet file cannot be read.
+    """
+    insecure = config.allow_insecure
+    found = [Address(url, token_file=config.token_file, allow_insecure=insecure) for url in config.url]
+    if config.fleet is not None:
+        found += read_roster(config.fleet, allow_insecure=insecure)
+    if not found:
+        raise SettingsError(f"the fleet file {config.fleet} names no server, and no URL is given")
+    return found
+
+
+def scorers(config: RunConfig) -> list[Address]:
+    """Those of `score_with`; none where the program's own server gives the scores."""
+    return [
+        Address(url, token_file=config.score_token_file, allow_insecure=config.allow_insecure)
+        for url in config.score_with
+    ]
 
 
 def known_secrets(config: RunConfig, store: str) -> list[str]:

@@ -64,7 +64,7 @@ def _if_given(settings: RunConfig, name: str) -> object:
     return getattr(settings, name) if name in settings.model_fields_set else None
 
 
-class Waiting:
+class StartStatus:
     """A line that changes in place on a terminal, and lines elsewhere."""
 
     def __init__(self, console: Console, text: str) -> None:
@@ -73,7 +73,7 @@ class Waiting:
         if self._status is None:
             say(console, f"{text} …")
 
-    def __enter__(self) -> "Waiting":
+    def __enter__(self) -> "StartStatus":
         if self._status is not None:
             self._status.start()
         return self

@@ -26,8 +26,8 @@ from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import Kept
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
-from gepa_client.run.counters import Counters
 from gepa_client.run.os_errors import stop_for
+from gepa_client.run.progress import RunCounters
 from gepa_client.transport.error_format import summary
 
 OnBest = Callable[[dict[str, str]], None]
@@ -47,7 +47,7 @@ class RunWatcher:
         emit: Emit,
         on_best: OnBest,
         journal: Journal,
-        counters: Counters,
+        counters: RunCounters,
         *,
         seed: int,
         use_merge: bool,
@@ -144,7 +144,7 @@ class RunWatcher:
         if state is not None:
             self._keep()
         elif self._use_merge and event["average_score"] <= 0:
-            raise Interrupted("failed", merge_trap(f"the seed's validation score is {event['average_score']:g}"))
+            raise Interrupted("failed", merge_unusable(f"the seed's validation score is {event['average_score']:g}"))
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """GEPA counted a batch."""
@@ -223,7 +223,7 @@ class RunWatcher:
             self._kept = GEPAResult.from_state(self._state, seed=self._seed)
 
 
-class Loud:
+class FailFastCallback:
     """Makes a callback's own faults end the run: GEPA would log them once and go on without that callback's work."""
 
     def __init__(self, callback: object) -> None:
@@ -243,7 +243,7 @@ class Loud:
         return called
 
 
-def merge_trap(why: str) -> str:
+def merge_unusable(why: str) -> str:
     """Why `use_merge` cannot go on."""
     return (
         f"use_merge cannot be used here: {why}, and GEPA 0.1.4 fails when it draws a common ancestor among candidates "

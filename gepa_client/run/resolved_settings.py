@@ -1,5 +1,7 @@
 """What of a program a run changes: as its settings say, or as the program offers."""
 
+import math
+
 from gepa_client.evolution import Evolve
 from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
@@ -10,6 +12,20 @@ NO_MODEL = (
     "the server changes code, and a change has to be asked for by a reflection model: give --reflection-lm MODEL, "
     "or --evolve prompts to have the prompts changed alone"
 )
+
+
+AUTO_CANDIDATES = {"light": 6, "medium": 12, "heavy": 18}
+"""Candidates that each `auto` is meant for."""
+
+
+TRIALS_PER_CANDIDATE = 5
+
+
+DSPY_MINIBATCH = 35
+
+
+FULL_EVALUATION_EVERY = 5
+"""Constants of DSPy's estimate, in examples and in trials; a run's own minibatch does not change them."""
 
 
 def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
@@ -43,3 +59,29 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
     if evolve == "both" and not texts and (unheeded := config.given(("code_until",))):
         raise SettingsError(f"{unheeded} is given, but the program has no prompts to change after it")
     return evolve
+
+
+def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> int | None:
+    """The run's limit on metric calls; None if it has none.
+
+    `texts`: how many texts the program has, which for DSPy are its predictors. `train`, `val`: rows of each split,
+    `val` None if the training rows are also used for validation. The formulas are those of `dspy.GEPA` (DSPy 3.4,
+    `auto_budget` and `compile`).
+    """
+    if config.auto is not None:
+        return _auto(AUTO_CANDIDATES[config.auto], texts, train if val is None else val)
+    if config.max_full_evals is not None:
+        return config.max_full_evals * (train + (val or 0))
+    return config.max_metric_calls
+
+
+def with_resolved_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> RunConfig:
+    """The same settings with the budget as a number in `max_metric_calls`."""
+    calls = metric_call_budget(config, texts=texts, train=train, val=val)
+    return config.model_copy(update={"auto": None, "max_full_evals": None, "max_metric_calls": calls})
+
+
+def _auto(candidates: int, texts: int, val: int) -> int:
+    trials = int(max(4 * texts * math.log2(candidates), 1.5 * candidates))
+    full_evaluations = 1 + (trials + 1) // FULL_EVALUATION_EVERY + 1
+    return candidates * TRIALS_PER_CANDIDATE + trials * DSPY_MINIBATCH + full_evaluations * val

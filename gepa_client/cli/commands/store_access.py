@@ -1,20 +1,17 @@
 """What the commands over stored runs share: the store they open, the run they find, what they say if they cannot."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evolverpc_common.display_text import plain_json
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail
+from gepa_client.cli.views.console import fail, seconds_since
 from gepa_client.errors import ClientError, JournalError, StoreUnavailable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
@@ -34,7 +31,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing els
 SILENT_S = 60.0
 """Seconds without a sign of life after which a driver is taken for gone, as far as people are told: several leases."""
 
-TYPE_THIS_FIRST = "gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500"
+FIRST_COMMAND = "gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500"
 
 
 def refuse(message: str, status: int = USAGE) -> NoReturn:
@@ -44,14 +41,14 @@ def refuse(message: str, status: int = USAGE) -> NoReturn:
 
 
 @contextmanager
-def opened(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
+def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
     """The store of `--store`, closed in the end; what goes wrong with it is told, and ends the command with 2.
 
     `create`: make the file where there is none; reading never does. `unavailable`: the exit status where it may be
     there another time.
     """
     where = default_store(url)
-    if not create and absent(where):
+    if not create and is_absent(where):
         refuse(f"no store at {where}: no run was started there; name another with --store FILE, or GEPA_STORE")
     try:
         store = open_store(where)
@@ -70,7 +67,7 @@ def opened(url: str | None, *, create: bool = False, unavailable: int = USAGE) -
         raise typer.Exit(STOPPED) from None
 
 
-def absent(url: str | None) -> bool:
+def is_absent(url: str | None) -> bool:
     """Whether the store is a file that is not there yet."""
     where = default_store(url)
     try:
@@ -81,15 +78,15 @@ def absent(url: str | None) -> bool:
 
 
 @contextmanager
-def opened_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Iterator[tuple[Store, StoredRun]]:
+def open_cli_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Iterator[tuple[Store, StoredRun]]:
     """The store and the run in it that `name` means; as `opened`."""
-    with opened(url, unavailable=unavailable) as store:
+    with open_cli_store(url, unavailable=unavailable) as store:
         yield store, find_run(store, name)
 
 
 def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) -> str:
     """What one types next about a run in its present state."""
-    if run.status == "running" and not silent(run):
+    if run.status == "running" and not is_silent(run):
         return command("cancel", run.id, store=store)
     if run.status in ("pending", "running", "paused", "failed"):
         return command("resume", run.id, store=store)
@@ -100,14 +97,9 @@ def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) 
     return command("replay" if candidates else "runs", *([run.id] if candidates else []), store=store)
 
 
-def silent(run: StoredRun) -> bool:
+def is_silent(run: StoredRun) -> bool:
     """Whether a run calls itself running and has given no sign of life for longer than any driver would."""
     return run.status == "running" and (seconds_since(run.updated) or 0.0) > SILENT_S
-
-
-def print_json(value: Any, *, indent: int | None = None) -> None:
-    """Print JSON to stdout with control and bidirectional characters as escapes of JSON."""
-    print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
 
 
 def run_as_json(run: StoredRun) -> dict[str, Any]:
@@ -115,35 +107,3 @@ def run_as_json(run: StoredRun) -> dict[str, Any]:
     record = asdict(run)
     del record["claim"]
     return record | {"driven": run.claim.owner is not None}
-
-
-def money(usd: float, unpriced: int = 0) -> str:
-    """`$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)`: what is not known is said, and never zero."""
-    known = f"${usd:,.2f}" if usd >= 100 else f"${usd:.4f}" if usd else "$0"
-    if not unpriced:
-        return known
-    return f"{known} + {unpriced:,} unpriced" if usd else f"unknown ({unpriced:,} unpriced)"
-
-
-def count(number: int, what: str) -> str:
-    """`1 row`, `1,200 rows`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def seconds_since(moment: str) -> float | None:
-    """Seconds from an ISO 8601 time to now, for people only; None where it cannot be read."""
-    try:
-        then = datetime.fromisoformat(moment)
-    except ValueError:
-        return None
-    return max(0.0, (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).total_seconds())
-
-
-def span(seconds: float | None) -> str:
-    """`3 s`, `12 min`, `5 h`, `9 d`."""
-    if seconds is None:
-        return "?"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -4,12 +4,30 @@ from html import escape
 
 from evolverpc_common.display_text import line, plain
 from gepa_client.evolution.labels import texts_of
-from gepa_client.journal.run_events import CandidateFound
-from gepa_client.report import failure_lines, page_code
-from gepa_client.report.code_section import change_of
-from gepa_client.report.model_calls import COLUMNS, refusal, rows
-from gepa_client.report.record import RunRecord
-from gepa_client.report.summary_fields import changes, facts
+from gepa_client.evolution.patches import FileDiff, Line, by_file
+from gepa_client.journal.run_events import CandidateFound, Mutated, MutationRejected
+from gepa_client.report.record import (
+    DIFF_SHOWN,
+    REFUSED_DIFF_SHOWN,
+    REFUSED_SHOWN,
+    RunRecord,
+    change_of,
+    change_origin,
+    change_outcome,
+    changes_not_kept,
+    full_diff_command,
+    omitted_changes,
+)
+from gepa_client.report.summary_fields import (
+    MODEL_CALL_COLUMNS,
+    failure_name,
+    failure_places,
+    first_failure,
+    model_call_rows,
+    refusal_text,
+    summary_facts,
+    text_changes,
+)
 
 WIDTH, HEIGHT, MARGIN = 720, 260, 44
 ROW = 46
@@ -43,6 +61,10 @@ summary { cursor: pointer; }
 """
 
 
+LINES_OPEN = 60
+"""Lines of a file's diff that are shown without a click."""
+
+
 def html(record: RunRecord) -> str:
     """The whole page."""
     title = _text(record.started.run_id if record.started else "run")
@@ -57,12 +79,12 @@ def html(record: RunRecord) -> str:
             _facts(record),
             _section("Warnings", [f"<p>{_text(message)}</p>" for message in record.warnings]),
             _section("Model calls", _model_calls(record)),
-            _section("Refused", [f"<p>{_text(refusal(event))}</p>" for event in record.refusals]),
+            _section("Refused", [f"<p>{_text(refusal_text(event))}</p>" for event in record.refusals]),
             _section("Score over metric calls", [chart(record)] if record.candidates else []),
             _section("Where candidates came from", [tree(record)] if record.candidates else []),
             _section(f"Best candidate ({record.best.index})", _texts(record.best)) if record.best else "",
             _section("Accepted candidates", [_changes(record, found) for found in record.candidates[1:]]),
-            _section("What was tried and refused", page_code.refused(record)),
+            _section("What was tried and refused", refused_changes(record)),
             _section("Failed examples", _failed_examples(record)),
             _section("Failed iterations", _failures(record)),
             "</body></html>",
@@ -80,7 +102,7 @@ def _section(title: str, parts: list[str]) -> str:
 
 
 def _facts(record: RunRecord) -> str:
-    rows = [f"<dt>{escape(label)}</dt><dd>{_text(text)}</dd>" for label, text in facts(record)]
+    rows = [f"<dt>{escape(label)}</dt><dd>{_text(text)}</dd>" for label, text in summary_facts(record)]
     if record.finalized is not None:
         said = record.finalized.error or record.finalized.message or "was told"
         rows.append(f"<dt>the program</dt><dd>{_text(line(said))}</dd>")
@@ -195,8 +217,8 @@ def _texts(candidate: CandidateFound) -> list[str]:
 def _changes(record: RunRecord, candidate: CandidateFound) -> str:
     parts = [f"<h3>Candidate {candidate.index}, score {candidate.score:.4g}</h3>"]
     if (change := change_of(record, candidate)) is not None:
-        parts.append(page_code.change(record, change))
-    for component, parent, lines in changes(record, candidate.index):
+        parts.append(code_change(record, change))
+    for component, parent, lines in text_changes(record, candidate.index):
         shown = "\n".join(_diff_line(text) for text in lines)
         parts.append(f'<p class="note">{_text(line(component, 200))} against candidate {parent}</p><pre>{shown}</pre>')
     return "\n".join(parts)
@@ -208,10 +230,10 @@ def _diff_line(text: str) -> str:
 
 
 def _model_calls(record: RunRecord) -> list[str]:
-    called = rows(record)
+    called = model_call_rows(record)
     if not called:
         return []
-    head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
+    head = "".join(f"<th>{escape(column)}</th>" for column in MODEL_CALL_COLUMNS)
     body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in called]
     return [f'<div class="scroll"><table><tr>{head}</tr>', *body, "</table></div>"]
 
@@ -219,8 +241,8 @@ def _model_calls(record: RunRecord) -> list[str]:
 def _failed_examples(record: RunRecord) -> list[str]:
     groups = record.failed_examples.groups if record.failed_examples is not None else []
     return [
-        f"<h3>{_text(line(failure_lines.name(group), 200))}</h3><p>{_text(failure_lines.where(group))}</p>"
-        f"<pre>{_text(failure_lines.first(group))}</pre>"
+        f"<h3>{_text(line(failure_name(group), 200))}</h3><p>{_text(failure_places(group))}</p>"
+        f"<pre>{_text(first_failure(group))}</pre>"
         for group in groups
     ]
 
@@ -231,3 +253,64 @@ def _failures(record: RunRecord) -> list[str]:
         f"<pre>{_text(failure.message)}\n{_text(failure.details or '', limit=8000)}</pre>"
         for failure in record.failures[:20]
     ]
+
+
+def code_change(record: RunRecord, mutation: Mutated | MutationRejected, most: int = DIFF_SHOWN) -> str:
+    """Why a change was made, what was said of it, and at most so many lines of its diff."""
+    parts = [f'<p class="note">why</p><blockquote>{_text(mutation.request)}</blockquote>']
+    if isinstance(mutation, Mutated):
+        size = f"+{mutation.lines_added} -{mutation.lines_removed}"
+        parts.append(
+            f'<p class="note">code <code>{_text(line(f"{mutation.branch}@{mutation.commit}", 300))}</code>, {size}</p>'
+        )
+        if mutation.summary:
+            parts.append(f"<blockquote>{_text(mutation.summary)}</blockquote>")
+    elif mutation.log_tail:
+        parts.append(f'<p class="note">the end of the log</p><pre>{_text(mutation.log_tail, 8000)}</pre>')
+    parts += _code_diff(record, mutation, most)
+    return "\n".join(parts)
+
+
+def _refused_change(record: RunRecord, mutation: Mutated | MutationRejected) -> str:
+    """A change that came to nothing, with the reason."""
+    head = f"<h3>Change {mutation.number}, of {escape(change_origin(mutation))}</h3>"
+    return "\n".join(
+        [
+            head,
+            f'<p class="gone">{_text(line(change_outcome(mutation)))}</p>',
+            code_change(record, mutation, REFUSED_DIFF_SHOWN),
+        ]
+    )
+
+
+def refused_changes(record: RunRecord) -> list[str]:
+    """Every change that came to nothing, the last ones where there are many."""
+    more = omitted_changes(record)
+    shown = [_refused_change(record, mutation) for mutation in changes_not_kept(record)[-REFUSED_SHOWN:]]
+    return [*([f'<p class="note">{_text(more)}</p>'] if more is not None else []), *shown]
+
+
+def _code_diff(record: RunRecord, mutation: Mutated | MutationRejected, most: int) -> list[str]:
+    left, parts = most, []
+    for file in by_file(mutation.diff or ""):
+        parts.append(_file_diff(file, left))
+        left -= len(file.lines)
+        if left <= 0:
+            break
+    if left < 0:
+        parts.append(f'<p class="note">cut; all of it: <code>{_text(full_diff_command(record, mutation))}</code></p>')
+    return parts
+
+
+def _file_diff(file: FileDiff, most: int) -> str:
+    opened = " open" if len(file.lines) <= LINES_OPEN else ""
+    size = f'<span class="add">+{file.added}</span> <span class="del">-{file.removed}</span>'
+    shown = "\n".join(_code_line(part) for part in file.lines[:most])
+    name = _text(line(file.name, 300))
+    return f"<details{opened}><summary><code>{name}</code> {size}</summary><pre>{shown}</pre></details>"
+
+
+def _code_line(part: Line) -> str:
+    text = _text(part.text)
+    kind = {"head": "at", "same": None}.get(part.kind, part.kind)
+    return f'<span class="{kind}">{text}</span>' if kind else text

@@ -1,17 +1,18 @@
 """One candidate on a terminal: its texts, what it changed in each parent, and its score on every row it moved."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.tree import Tree
 
-from gepa_client.analysis.mutation_outcomes import CodeRecord
+from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.cli.views.console import safe, safe_line, say
-from gepa_client.cli.views.diff import counted, show_diff
 from gepa_client.evolution.labels import code_of, texts_of
+from gepa_client.evolution.patches import LineKind, lines
 from gepa_client.journal.entries import Kept
 from gepa_client.journal.history import RecordedRow
-from gepa_client.report.summary_fields import diff
+from gepa_client.report.summary_fields import text_diff
 from protocol.code import code_at
 
 LONGEST_DIFF = 200
@@ -23,12 +24,20 @@ LONGEST_LINE = 200
 COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
 
+STEP = 4
+"""Columns a level is indented by."""
+
+
+ROOM = 44
+"""Columns a candidate's own line is left."""
+
+
 def show_candidate(
     console: Console,
     candidates: Sequence[Kept],
     index: int,
     rows: Sequence[RecordedRow],
-    record: CodeRecord,
+    record: CodeHistory,
     *,
     full: bool,
 ) -> None:
@@ -63,7 +72,7 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
         say(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
     old, new = texts_of(before.texts), texts_of(after.texts)
     for component in dict.fromkeys([*old, *new]):
-        lines = diff(old.get(component, ""), new.get(component, ""))
+        lines = text_diff(old.get(component, ""), new.get(component, ""))
         if not lines:
             continue
         changed = True
@@ -77,13 +86,13 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
         say(console, "[dim]no text differs[/]")
 
 
-def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeRecord, *, full: bool) -> None:
+def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeHistory, *, full: bool) -> None:
     """Why its code was changed, and how; nothing where it runs a parent's."""
     commit = code_at(kept.texts)[1]
     fate = record.making(commit)
     if fate is None or fate.made is None or any(code_at(parent.texts)[1] == commit for parent in parents):
         return
-    size = counted(fate.added, fate.removed, len(fate.made.files))
+    size = diff_size(fate.added, fate.removed, len(fate.made.files))
     say(console, f"\n[bold]change of code {fate.number}[/]: {size}")
     say(console, f"[dim]why[/] {safe(fate.mutation.entry.request.strip())}")
     if fate.made.summary:
@@ -133,3 +142,69 @@ def _beside(score: float, before: float | None) -> str:
         return "[dim]-[/]"
     colour = "green" if score > before else "red" if score < before else "dim"
     return f"[{colour}]{before:.4g}[/]"
+
+
+def candidate_tree(candidates: Sequence[Kept], front: set[int], best: int, width: int) -> Tree:
+    """The tree, at most `width` columns wide: a branch too deep for it goes on at the left, saying from where."""
+    label = _labels(candidates, front, best)
+    root = Tree(label(candidates[0], None), guide_style="dim")
+    deepest = max(2, (width - ROOM) // STEP)
+    placed: dict[int, tuple[Tree, int]] = {candidates[0].index: (root, 0)}
+    for kept in candidates[1:]:
+        above = kept.parents[0] if kept.parents else candidates[0].index
+        branch, depth = placed.get(above, (root, 0))
+        if depth + 1 > deepest:
+            placed[kept.index] = (root.add(label(kept, None)), 1)
+        else:
+            placed[kept.index] = (branch.add(label(kept, above)), depth + 1)
+    return root
+
+
+def _labels(candidates: Sequence[Kept], front: set[int], best: int) -> Callable[[Kept, int | None], str]:
+    """How a candidate's line is written; `above` is the parent it hangs below, which need not be named then."""
+    digits = len(str(candidates[-1].index))
+    commits = {kept.index: code_at(kept.texts)[1] for kept in candidates}
+
+    def label(kept: Kept, above: int | None) -> str:
+        parts = [f"[bold]{kept.index:>{digits}}[/] {kept.score:.4f}"]
+        if kept.index in front:
+            parts.append("[cyan]front[/]")
+        if kept.index == best:
+            parts.append("[bold green]best[/]")
+        if commits[kept.index] not in {None, *(commits.get(parent) for parent in kept.parents)} and kept.parents:
+            parts.append("[magenta]code[/]")
+        if len(kept.parents) > 1:
+            parts.append(f"merge of {' and '.join(map(str, kept.parents))}")
+        elif kept.parents and above is None:
+            parts.append(f"from {kept.parents[0]}")
+        parts.append(f"[dim]at {kept.number:,}[/]")
+        return " ".join(parts)
+
+    return label
+
+
+DIFF_LINES_SHOWN = 400
+"""Lines of a diff that are shown, unless in full."""
+
+
+DIFF_COLUMNS_SHOWN = 300
+"""Characters of a line that are shown, unless in full."""
+
+
+_STYLES: dict[LineKind, str] = {"head": "bold", "at": "cyan", "add": "green", "del": "red"}
+
+
+def show_diff(console: Console, diff: str, *, full: bool = False, more: str = "--json has them") -> None:
+    """Print it; `more` says where the lines are that were cut."""
+    told = list(lines(diff))
+    for line in told if full else told[:DIFF_LINES_SHOWN]:
+        text = line.text if full or len(line.text) <= DIFF_COLUMNS_SHOWN else f"{line.text[: DIFF_COLUMNS_SHOWN - 1]}…"
+        style = _STYLES.get(line.kind)
+        say(console, f"[{style}]{safe(text)}[/]" if style else safe(text))
+    if len(told) > DIFF_LINES_SHOWN and not full:
+        say(console, f"[dim]... and {len(told) - DIFF_LINES_SHOWN:,} lines more; {more}[/]")
+
+
+def diff_size(added: int, removed: int, files: int) -> str:
+    """`+12 -3 in 2 files`, as markup."""
+    return f"[green]+{added:,}[/] [red]-{removed:,}[/] in {files:,} file{'' if files == 1 else 's'}"

@@ -24,16 +24,16 @@ CHUNK_BYTES = 64 * 1024
 AUTOMATIC = ("Content-Type", "User-Agent", "Accept", "Accept-Encoding")
 
 
-class Lost(Exception):
+class NoAnswer(Exception):
     """No answer: the connection was closed or never made, the time was over, or the answer had no end."""
 
 
-class Unconnected(Lost):
+class NotConnected(NoAnswer):
     """Nobody listens at the address."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class RawAnswer:
     """What came back: HTTP status, headers by lower-case name, body, seconds until all of it was there."""
 
     status: int
@@ -42,7 +42,7 @@ class Answer:
     elapsed_s: float
 
 
-class Transport:
+class RawTransport:
     """Raw HTTP to one endpoint. Open it with `async with`; every request has a connection of its own.
 
     Raises:
@@ -77,7 +77,7 @@ class Transport:
         path: str | None = None,
         query: str | None = None,
         headers: Mapping[str, str | list[str] | None] | None = None,
-    ) -> Answer:
+    ) -> RawAnswer:
         """One request. `headers` are added to, or replace, the token and the content type; None leaves one out.
 
         A list of values sends the header once for each.
@@ -107,12 +107,12 @@ class Transport:
                 finally:
                     response.close()
         except TimeoutError as error:
-            raise Lost(f"no answer within {timeout_s:g} s") from error
+            raise NoAnswer(f"no answer within {timeout_s:g} s") from error
         except aiohttp.ClientConnectorError as error:
-            raise Unconnected(unconnected(self.url, error)) from error
+            raise NotConnected(unconnected(self.url, error)) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Lost(f"the connection was lost ({summary(error)})") from error
-        return Answer(
+            raise NoAnswer(f"the connection was lost ({summary(error)})") from error
+        return RawAnswer(
             status=response.status,
             headers={name.lower(): value for name, value in response.headers.items()},
             body=read,
@@ -159,6 +159,6 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > MAX_ANSWER_BYTES:
-            raise Lost(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+            raise NoAnswer(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
         chunks.append(chunk)
     return b"".join(chunks)

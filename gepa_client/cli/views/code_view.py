@@ -8,10 +8,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from gepa_client.analysis.mutation_outcomes import CodeRecord, Fate
-from gepa_client.cli.store_access import count
-from gepa_client.cli.views.candidate_tree import ROOM, STEP
-from gepa_client.cli.views.console import safe_line, say
+from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
+from gepa_client.cli.views.candidate_view import ROOM, STEP
+from gepa_client.cli.views.console import counted, safe_line, say
 from gepa_client.evolution.branches import run_in_names
 from gepa_client.evolution.labels import named
 from protocol.code import code_at
@@ -26,13 +25,13 @@ REQUEST = 300
 """Characters of a change request's first line that are shown, where there is room."""
 
 
-def show_code(console: Console, run_id: str, record: CodeRecord) -> None:
+def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
     """The list, the tree, and what the best candidate runs."""
     fates = record.fates
     outcomes = [fate.outcome for fate in fates]
     told = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     where = f"; branches evolve/{run_in_names(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
-    say(console, f"[bold]{safe_line(run_id)}[/]: {count(len(fates), 'change')} of code, {told}{where}")
+    say(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(fates), 'change')} of code, {told}{where}")
     console.print()
     console.print(_table(run_id, record))
     _show_reasons(console, record)
@@ -43,7 +42,7 @@ def show_code(console: Console, run_id: str, record: CodeRecord) -> None:
         say(console, f"\nthe best candidate ({record.best.index}) runs the seed's code")
 
 
-def lineage(record: CodeRecord, width: int) -> Tree:
+def lineage(record: CodeHistory, width: int) -> Tree:
     """The commits that were made as a tree, each below the first it starts from, at most `width` columns wide."""
     seed = record.seed
     branch, commit = code_at(seed.texts) if seed is not None else (None, None)
@@ -66,7 +65,7 @@ def lineage(record: CodeRecord, width: int) -> Tree:
     return root
 
 
-def fate_as_json(record: CodeRecord, fate: Fate) -> dict[str, Any]:
+def fate_as_json(record: CodeHistory, fate: MutationOutcome) -> dict[str, Any]:
     """One change with everything but its bundle."""
     entry, made, best = fate.mutation.entry, fate.made, record.best_fate
     return {
@@ -86,14 +85,14 @@ def fate_as_json(record: CodeRecord, fate: Fate) -> dict[str, Any]:
     }
 
 
-def _named_alike(run_id: str, record: CodeRecord) -> bool:
+def _named_alike(run_id: str, record: CodeHistory) -> bool:
     """Whether a branch's name follows from its number; in a run that was forked some are the other's."""
     own = f"evolve/{run_in_names(run_id)}/"
     made = [(fate.number, fate.made.branch) for fate in record.fates if fate.made is not None]
     return all(branch == f"{own}{number}" for number, branch in made)
 
 
-def _table(run_id: str, record: CodeRecord) -> Table:
+def _table(run_id: str, record: CodeHistory) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("number", "from", "score", "+", "-", "files"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -119,13 +118,13 @@ def _table(run_id: str, record: CodeRecord) -> Table:
     return table
 
 
-def _request(fate: Fate) -> Text:
+def _request(fate: MutationOutcome) -> Text:
     cell = Text.from_markup(safe_line(fate.why, REQUEST), overflow="ellipsis")
     cell.no_wrap = True
     return cell
 
 
-def _leaf(record: CodeRecord, fate: Fate, above: int | None) -> str:
+def _leaf(record: CodeHistory, fate: MutationOutcome, above: int | None) -> str:
     """A change's own line; `above`: the one it starts from, where it does not hang below it."""
     best = record.best_fate
     parts = [f"[bold]{fate.number}[/]"]
@@ -141,7 +140,7 @@ def _leaf(record: CodeRecord, fate: Fate, above: int | None) -> str:
     return " ".join(parts)
 
 
-def _outcome(fate: Fate) -> str:
+def _outcome(fate: MutationOutcome) -> str:
     if fate.kept:
         which = ", ".join(str(kept.index) for kept in fate.kept[:3]) + (", ..." if len(fate.kept) > 3 else "")
         return f"[green]kept[/] as {which}"
@@ -150,7 +149,7 @@ def _outcome(fate: Fate) -> str:
     return "[dim]dropped[/]"
 
 
-def _show_reasons(console: Console, record: CodeRecord) -> None:
+def _show_reasons(console: Console, record: CodeHistory) -> None:
     """Why changes were rejected, each different reason once, those that were met most often first."""
     alike: dict[str, list[int]] = {}
     for fate in record.fates:
@@ -161,7 +160,7 @@ def _show_reasons(console: Console, record: CodeRecord) -> None:
         which = ", ".join(map(str, numbers[:NAMED])) + (f" and {len(numbers) - NAMED} more" if numbers[NAMED:] else "")
         say(console, f"[red]rejected[/] at {safe_line(reason)} [dim]({which})[/]")
     if reasons[REASONS:]:
-        say(console, f"[dim]... and {count(len(reasons) - REASONS, 'other reason')}[/]")
+        say(console, f"[dim]... and {counted(len(reasons) - REASONS, 'other reason')}[/]")
 
 
 def _starts(parents: Sequence[int | None]) -> str:

@@ -6,24 +6,24 @@ from pydantic import BaseModel, ConfigDict
 
 from gepa_client.evolution import Evolve
 
-Verdict = Literal["ok", "warning", "failed", "skipped"]
+StepVerdict = Literal["ok", "warning", "failed", "skipped"]
 StepName = Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]
 
 
-class _Part(BaseModel):
+class _ReportModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Step(_Part):
+class CheckStep(_ReportModel):
     """One thing that was tried. `details`: what is known of a failure beyond its message."""
 
     name: StepName
-    verdict: Verdict
+    verdict: StepVerdict
     message: str
     details: str | None = None
 
 
-class CheckedExample(_Part):
+class CheckedExample(_ReportModel):
     """What became of one row; `step` says where it failed. `row` is its index in the training rows."""
 
     row: int
@@ -39,7 +39,7 @@ class CheckedExample(_Part):
     cost_usd: float | None = None
 
 
-class Timing(_Part):
+class RunEstimate(_ReportModel):
     """Seconds, an example's as measured here, the way there and back included.
 
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
@@ -56,7 +56,7 @@ class Timing(_Part):
     run_usd: float | None = None
 
 
-class CheckReport(_Part):
+class CheckReport(_ReportModel):
     """Everything `check` found.
 
     `evolve`: what a run would change. `passed` is False when any step failed; `reached` when the server answered at
@@ -66,9 +66,9 @@ class CheckReport(_Part):
     url: str
     program: str | None = None
     server: str | None = None
-    steps: list[Step]
+    steps: list[CheckStep]
     examples: list[CheckedExample] = []
-    timing: Timing | None = None
+    timing: RunEstimate | None = None
     evolve: Evolve = "prompts"
     reached: bool = True
 

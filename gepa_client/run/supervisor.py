@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from evolverpc_common.display_text import plain
 from gepa_client.journal.run_events import Event, from_json
-from gepa_client.run.job import Job
+from gepa_client.run.control_messages import DriverJob
 
 HASH_SEED = "0"
 TAIL_BYTES = 8192
@@ -26,19 +26,19 @@ END_TIMEOUT_S = 10.0
 """Seconds the process may take to end after its last event, or after its stdin was closed."""
 
 
-class OptimizerProcess:
+class DriverProcess:
     """One run in a process of its own, in its own session, so that Ctrl-C reaches it through `stop` alone.
 
     Use it in a `with` block; leaving it ends the process. `log`: everything it and
     its libraries print is added there. `hash_seed`: what a recorded run was recorded with.
     """
 
-    def __init__(self, job: Job, log: Path, hash_seed: str = HASH_SEED) -> None:
+    def __init__(self, job: DriverJob, log: Path, hash_seed: str = HASH_SEED) -> None:
         self._log_path = log
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         with log.open("ab") as printed:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gepa_client.run.child"],
+                [sys.executable, "-P", "-m", "gepa_client.run.driver_main"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=printed,

@@ -1,6 +1,9 @@
 """The folder a run writes into: every file complete or absent, none of its names taken from a server."""
 
 import json
+import re
+import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,10 @@ REPORT = "report.md"
 REPORT_PAGE = "report.html"
 RUNS = Path("runs")
 OWN = 0o700
+
+
+LONGEST_NAME = 60
+"""Characters of a name that go into the id."""
 
 
 def create(path: Path) -> Path:
@@ -66,3 +73,16 @@ def create_default(run_id: str) -> Path:
 def write_json(path: Path, value: Any, default: Callable[[object], Any] | None = None) -> None:
     """Write JSON as a complete file; keys keep their order. `default`: as of `json.dumps`."""
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")
+
+
+def new_run_id(name: str | None = None) -> str:
+    """`20250131-235959-1f3a`, with `-NAME` after it; in a name all but letters, digits, - and _ becomes -."""
+    part = slug(name)
+    # os randomness: GEPA's runs depend on the global generator
+    own = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{own}-{part}" if part else own
+
+
+def slug(name: str | None) -> str:
+    """`name` as part of a path; empty where there is none."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:LONGEST_NAME]

@@ -1,8 +1,8 @@
-"""The optimizer's own process: settings in on stdin, events out on stdout, whatever libraries print into the log.
+"""The entry point of the driver process: job on stdin, events on stdout, everything that libraries print in the log.
 
-Started as `python -P -m gepa_client.run.child` with `PYTHONHASHSEED=0`: GEPA's merge walks sets of names, so that a run
-can be repeated only under a fixed hash seed. The first line of stdin is a `Job` as JSON; further lines are
-`gepa_client.run.control_messages`. The end of stdin, which also follows the parent's death, asks the run to stop.
+Started as `python -P -m gepa_client.run.driver_main` with `PYTHONHASHSEED=0`: GEPA's merge iterates over sets of names,
+so a run repeats exactly only under a fixed hash seed. The first line of stdin is a `DriverJob` as JSON; further lines
+are `gepa_client.run.control_messages`. The end of stdin, which also follows the parent's death, stops the run.
 """
 
 import gc
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # they take a second to import, and are when the job is known
     from gepa_client.errors import Interrupted
-    from gepa_client.run.gateway import GatewayRecord
+    from gepa_client.run.gateway_record import GatewayRecord
 
 ENDED = 0
 BY_HAND = "stopped by hand"
@@ -30,17 +30,17 @@ def main() -> int:
 
     from gepa_client.errors import Interrupted
     from gepa_client.journal.run_events import Finished
+    from gepa_client.run.control_messages import DriverJob
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
-    from gepa_client.run.folder import EVENTS
-    from gepa_client.run.gateway import GatewayRecord
-    from gepa_client.run.job import Job
+    from gepa_client.run.gateway_record import GatewayRecord
+    from gepa_client.run.output_folder import EVENTS
 
-    job = Job.model_validate_json(line)
+    job = DriverJob.model_validate_json(line)
     gc.freeze()  # what the imports left stays: looking through it again and again holds up every example
     gc.set_threshold(50_000, 20, 50)
     writer = EventWriter(events_fd, None if job.output is None else job.output / EVENTS)
-    stopping, gateway = _Stopping(), GatewayRecord()
+    stopping, gateway = _StopHandler(), GatewayRecord()
     signal.signal(signal.SIGINT, stopping.on_signal)
     try:
         threading.Thread(target=_listen, args=(stopping, gateway), name="stdin", daemon=True).start()
@@ -53,7 +53,7 @@ def main() -> int:
     return ENDED
 
 
-class _Stopping:
+class _StopHandler:
     """A wish to stop: what is in flight comes to its end where it is worth waiting for, else the main thread raises."""
 
     def __init__(self) -> None:
@@ -81,21 +81,21 @@ class _Stopping:
             raise self._reason
 
 
-def _listen(stopping: _Stopping, gateway: "GatewayRecord") -> None:
+def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
     """Takes each line as it comes, so that whoever writes them never waits; at the end of stdin the run stops."""
     from gepa_client.errors import Interrupted
-    from gepa_client.run.control_messages import Cap, Stop, from_line
+    from gepa_client.run.control_messages import CapMessage, StopMessage, parse_message
 
     while text := sys.stdin.readline():
         try:
-            told = from_line(text)
+            told = parse_message(text)
         except ValueError as error:
             stopping.wish(Interrupted("failed", f"what was said to the optimizer's process is not understood: {error}"))
             continue
         match told:
-            case Stop():
+            case StopMessage():
                 stopping.wish(Interrupted("paused", told.reason or BY_HAND))
-            case Cap():
+            case CapMessage():
                 gateway.capped(told.reason)
             case _:
                 gateway.heard(told)

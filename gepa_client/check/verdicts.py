@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from gepa_client.journal.requests import digest_of
 
 
-def broken(results: Sequence[dict[str, Any]]) -> str | None:
+def output_fault(results: Sequence[dict[str, Any]]) -> str | None:
     """How the outputs show that the program or its score function is broken; None if they do not.
 
     `results`: the contract's results, of which every scored one scored 0. Failed examples count as outputs that are
@@ -25,7 +25,7 @@ def broken(results: Sequence[dict[str, Any]]) -> str | None:
     return None
 
 
-def spread(untried: Sequence[int], count: int) -> list[int]:
+def spread_over(untried: Sequence[int], count: int) -> list[int]:
     """`count` of the indices, evenly spread over all of them; all if there are no more."""
     count = min(count, len(untried))
     return [untried[number * len(untried) // count] for number in range(count)]

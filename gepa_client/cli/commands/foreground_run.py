@@ -14,18 +14,17 @@ from typing import Any, Self
 from rich.console import Console
 
 from gepa_client import report
-from gepa_client.cli.store_access import print_json
 from gepa_client.cli.views import final_summary as last_words
-from gepa_client.cli.views.console import fail
-from gepa_client.cli.views.final_summary import Ended
+from gepa_client.cli.views.console import fail, print_json
+from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
-from gepa_client.run import folder as files
-from gepa_client.run.job import Job
-from gepa_client.run.supervise import HASH_SEED, OptimizerProcess
+from gepa_client.run import output_folder as files
+from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.supervisor import HASH_SEED, DriverProcess
 from gepa_client.sandboxing.session import Sandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.error_format import summary
@@ -34,7 +33,7 @@ TICK_S = 0.125
 
 
 @dataclass(frozen=True)
-class Running:
+class ForegroundRun:
     """What is to be run, and how it is shown. `store_typed`: None where no store was named.
 
     `output`, `wish`, `seen_beat`: as in `Job`. `sandboxes`: those its servers are in, None where it calls nobody.
@@ -64,7 +63,7 @@ class Running:
             else PlainDisplay(self.console)
         )
         sandboxes = self.sandboxes or Sandboxes(self.settings)
-        job = Job(
+        job = DriverJob(
             store=self.store,
             run_id=self.run_id,
             owner=uuid.uuid4().hex,
@@ -78,7 +77,7 @@ class Running:
         )
         record = RunRecord()
         began = time.monotonic()
-        with self._log() as log, OptimizerProcess(job, log, self.hash_seed) as process:
+        with self._log() as log, DriverProcess(job, log, self.hash_seed) as process:
             with _StopOnSignals(process, display) as stops, sandboxes.reporting_to(process), display:
                 try:
                     while True:
@@ -104,7 +103,7 @@ class Running:
                 display.event(finished, record)
         self._record_late(sandboxes, record)
         written = self._report(record, finished)
-        ended = Ended(
+        ended = RunSummary(
             settings=self.settings,
             run_id=self.run_id,
             store=self.store_typed,
@@ -126,13 +125,13 @@ class Running:
         """Calls that were under way when the optimizer ended have their end with the sandboxes."""
         if not sandboxes.have_gateway:
             return
-        from gepa_client.run.known_secrets import known_secrets
-        from gepa_client.run.late_calls import record_late
+        from gepa_client.run.gateway_record import record_late_calls
+        from gepa_client.run.named_endpoints import known_secrets
 
         try:
             secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
             if told := sandboxes.end():
-                for event in record_late(self.store, self.run_id, secrets, told):
+                for event in record_late_calls(self.store, self.run_id, secrets, told):
                     record.apply(event)
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
@@ -156,7 +155,7 @@ class Running:
         with tempfile.TemporaryDirectory(prefix="gepa-replay-") as folder:
             yield Path(folder) / files.LOG
 
-    def _died(self, job: Job, status: int, signals: int, tail: str, record: RunRecord) -> Finished:
+    def _died(self, job: DriverJob, status: int, signals: int, tail: str, record: RunRecord) -> Finished:
         """The last event of a process that could not tell it; its claim is let go, as it is certainly gone."""
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         reason = "stopped by hand, at once" if signals > 1 else f"the optimizer's process {how} before its run was over"
@@ -171,7 +170,7 @@ class Running:
             files=[files.BEST_CANDIDATE] if record.candidates and self.output is not None else [],
         )
 
-    def _let_go(self, job: Job, reason: str) -> float | None:
+    def _let_go(self, job: DriverJob, reason: str) -> float | None:
         """Pause the run in the store; returns the seconds it has been driven, as last recorded."""
         try:
             store = open_store(job.store)
@@ -194,7 +193,7 @@ class _StopOnSignals:
     The handler only counts: `attend`, called from the loop, acts, so that nothing is printed in the middle of a print.
     """
 
-    def __init__(self, process: OptimizerProcess, display: Display) -> None:
+    def __init__(self, process: DriverProcess, display: Display) -> None:
         self._process = process
         self._display = display
         self.received = 0

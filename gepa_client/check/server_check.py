@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gepa_client.check.outcome import CheckedExample, CheckReport, Step, StepName, Timing, Verdict
-from gepa_client.check.zero_scores import broken, spread
+from gepa_client.check.check_report import CheckedExample, CheckReport, CheckStep, RunEstimate, StepName, StepVerdict
+from gepa_client.check.verdicts import output_fault, spread_over
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
 from gepa_client.evolution import Evolve
 from gepa_client.evolution.labels import code_of, texts_of
@@ -20,9 +20,8 @@ from gepa_client.gepa.litellm_model import sees
 from gepa_client.gepa.model_prices import Prices, priced
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run import splits
-from gepa_client.run.budget import metric_calls
-from gepa_client.run.endpoints import endpoints, scorers
-from gepa_client.run.evolution_target import evolve_of
+from gepa_client.run.named_endpoints import endpoints, scorers
+from gepa_client.run.resolved_settings import evolve_of, metric_call_budget
 from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
@@ -51,11 +50,11 @@ MORE_ROWS = 2
 """How many times the rows tried so far are added while every score is 0."""
 
 
-class _Stop(Exception):
+class _StepFailed(Exception):
     """A step failed and nothing after it can be tried."""
 
 
-async def check(config: RunConfig, examples: int, trying: Callable[[int], None] | None = None) -> CheckReport:
+async def check_server(config: RunConfig, examples: int, trying: Callable[[int], None] | None = None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
     While every score is 0 and nothing shows that the program is broken, more rows are tried, up to all of them, but
@@ -67,10 +66,10 @@ async def check(config: RunConfig, examples: int, trying: Callable[[int], None] 
     Raises:
         Refused, SettingsError: the settings cannot be used.
     """
-    silent: list[Step] = []
+    silent: list[CheckStep] = []
     named = endpoints(config)
     for number, at in enumerate(named):
-        attempt = _Attempt(config, at.url, named[number + 1 :], examples, trying)
+        attempt = _ServerCheck(config, at.url, named[number + 1 :], examples, trying)
         rpc_url(at.url, allow_insecure=at.allow_insecure)
         try:
             client = RpcClient(
@@ -84,7 +83,7 @@ async def check(config: RunConfig, examples: int, trying: Callable[[int], None] 
             attempt.failed("handshake", error)
         else:
             async with client as attempt.client:
-                with contextlib.suppress(_Stop):
+                with contextlib.suppress(_StepFailed):
                     await attempt.go()
         if attempt.reached or attempt.fatal:
             attempt.steps = [step.model_copy(update={"verdict": "warning"}) for step in silent] + attempt.steps
@@ -94,7 +93,7 @@ async def check(config: RunConfig, examples: int, trying: Callable[[int], None] 
     return attempt.report()
 
 
-class _Attempt:
+class _ServerCheck:
     def __init__(
         self,
         config: RunConfig,
@@ -113,11 +112,11 @@ class _Attempt:
         self.discovery: DiscoverResult | None = None
         self.prices = Prices(config.model_prices or {})
         self.evolve: Evolve = "prompts"
-        self.steps: list[Step] = []
+        self.steps: list[CheckStep] = []
         self.examples: list[CheckedExample] = []
         self.took: list[float] = []
         self.budget: int | None = None
-        self.timing: Timing | None = None
+        self.timing: RunEstimate | None = None
         self.reached = True
         self.fatal = False  # no other server would change what was found
 
@@ -134,10 +133,10 @@ class _Attempt:
             reached=self.reached,
         )
 
-    def note(self, name: StepName, verdict: Verdict, message: str, further: str | None = None) -> None:
+    def note(self, name: StepName, verdict: StepVerdict, message: str, further: str | None = None) -> None:
         if verdict == "failed" and name.replace(" ", "_") in self.config.ignore_findings:
             verdict, message = "warning", f"{message} (ignored as --ignore-findings asks)"
-        self.steps.append(Step(name=name, verdict=verdict, message=message, details=further))
+        self.steps.append(CheckStep(name=name, verdict=verdict, message=message, details=further))
 
     def failed(self, name: StepName, error: Exception) -> None:
         """Note what ended a step."""
@@ -159,7 +158,7 @@ class _Attempt:
     async def _try(self, discovery: DiscoverResult, rows: list[AnyRow]) -> None:
         """Run the seed on a few rows, on more of them if those cannot be judged, and make a reflective dataset."""
         untried = list(range(len(rows)))
-        first = spread(untried, min(self.wanted, discovery.limits.max_batch_size))
+        first = spread_over(untried, min(self.wanted, discovery.limits.max_batch_size))
         chosen = first
         results: list[dict[str, Any]] = []
         began = time.monotonic()
@@ -181,7 +180,7 @@ class _Attempt:
     def _more(self, discovery: DiscoverResult, results: list[dict[str, Any]], untried: list[int]) -> list[int]:
         """The rows to try next: none unless every score is 0 and more rows may show one that is not."""
         share = self._share_failed()
-        if not _are_zero(results) or self.evolve != "prompts" or _is_blank(discovery) or broken(results):
+        if not _are_zero(results) or self.evolve != "prompts" or _is_blank(discovery) or output_fault(results):
             return []
         count = MORE_ROWS * len(results)
         if self.budget is not None:
@@ -190,7 +189,7 @@ class _Attempt:
             count = min(count, discovery.limits.max_batch_size)
         spent = sum(example.cost_usd or 0.0 for example in self.examples)
         is_spent = self.config.max_cost_usd is not None and spent >= self.config.max_cost_usd
-        return [] if share > TOLERATED or is_spent else spread(untried, max(count, 0))
+        return [] if share > TOLERATED or is_spent else spread_over(untried, max(count, 0))
 
     def _share_failed(self) -> float:
         return sum(example.status in SYSTEM_ERRORS for example in self.examples) / len(self.examples)
@@ -201,7 +200,7 @@ class _Attempt:
         except (ClientError, RpcError) as error:
             self.reached = not isinstance(error, ConnectionLost)
             self.failed("handshake", error)
-            raise _Stop from error
+            raise _StepFailed from error
         program = self.discovery.program
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
         self.note("handshake", "ok", f"components {', '.join(program.seed_candidate)}; the server offers {offered}")
@@ -272,7 +271,7 @@ class _Attempt:
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
-        self.budget = metric_calls(
+        self.budget = metric_call_budget(
             self.config,
             texts=len(texts_of(discovery.program.seed_candidate)),
             train=len(rows),
@@ -332,7 +331,7 @@ class _Attempt:
         at_once = self.at_once
         minibatch = min(self.config.reflection_minibatch_size or 3, at_once)
         each_usd = _mean(costs) if costs else None
-        self.timing = Timing(
+        self.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.took),
             all_s=all_s,
@@ -398,7 +397,7 @@ class _Attempt:
         elif self.evolve != "prompts":
             message = "every score is 0: a change of code may mend that, if the score function is right"
             self.note("scores", "warning", message)
-        elif (fault := broken(results)) is not None:
+        elif (fault := output_fault(results)) is not None:
             self.note(
                 "scores",
                 "failed",

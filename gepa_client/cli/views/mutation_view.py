@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gepa_client.cli.store_access import count, money
-from gepa_client.cli.views.console import safe, safe_line, say
-from gepa_client.cli.views.diff import counted, show_diff
+from gepa_client.cli.views.candidate_view import diff_size, show_diff
+from gepa_client.cli.views.console import counted, money, safe, safe_line, say
 from gepa_client.evolution.labels import named
 from gepa_client.evolution.mutation_request import Result, Step, score_of
 from gepa_client.evolution.patches import totals
@@ -57,7 +56,7 @@ CELL = 200
 """Characters of an input or output that are shown."""
 
 
-class Watching:
+class MutationProgressView:
     """Says what goes on: a line for each thing that is told, and on a terminal that it goes on."""
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
@@ -91,7 +90,7 @@ def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
     say(console, "")
     show_diff(console, made.diff)
     branch = safe_line(named(made.branch, made.commit) if made.branch else made.commit, 200)
-    say(console, f"\n[bold]{branch}[/]: {counted(*totals(made.diff), len(made.files))}")
+    say(console, f"\n[bold]{branch}[/]: {diff_size(*totals(made.diff), len(made.files))}")
     say(console, f"[dim]files[/]    {safe_line(', '.join(made.files), 1000)}")
     if made.summary:
         say(console, f"[dim]summary[/]  {safe(made.summary.strip())}")
@@ -111,7 +110,7 @@ def show_rows(console: Console, step: Step) -> None:
     before, after = step.mean("before"), step.mean("after")
     if before is not None and after is not None:
         colour = "green" if after > before else "red" if after < before else "default"
-        mean = f"mean of {count(len(step.tried), 'row')}"
+        mean = f"mean of {counted(len(step.tried), 'row')}"
         say(console, f"\nscore {before:.4g} -> [bold {colour}]{after:.4g}[/], {mean}")
 
 

@@ -15,13 +15,13 @@ from gepa_client.evolution.selector import ComponentSelector, Schedule
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
 from gepa_client.journal.run_events import Emit
-from gepa_client.run.evolution_target import evolve_of
+from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
 
 @dataclass(frozen=True)
-class Evolution:
+class EvolutionSetup:
     """`adapter`, `reflection`, `callbacks`: for `gepa.optimize`. `selector`: None where GEPA's own will do.
 
     `lineage`: None where code is not changed.

@@ -2,21 +2,26 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import orjson
 
 from evolverpc_common.display_text import line
-from gepa_client.errors import Interrupted
+from evolverpc_common.redaction import Secrets
+from gepa_client.errors import Interrupted, JournalError
+from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Ended, Entry, Sent, Spending
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of
-from gepa_client.journal.run_events import CallRefused, Emit, ModelCalls, ModelTally
+from gepa_client.journal.run_events import CallRefused, Emit, Event, ModelCalls, ModelTally
 from gepa_client.journal.store import Store
-from gepa_client.run.control_messages import ModelCall, Refusal
+from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.usage import Spend
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.transport.cancel_token import Halt
 
 EVERY_S = 0.5
 """Between two events with totals."""
@@ -44,6 +49,10 @@ _Told: TypeAlias = tuple[str, str]
 """What was refused, and why."""
 
 
+NO_OWNER = ""
+"""Who writes while nobody drives a run."""
+
+
 @dataclass
 class _Refused:
     """How often in one place first, in all, and how much of that is in the journal."""
@@ -58,7 +67,7 @@ class GatewayRecord:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._early: list[ModelCall | Refusal] = []
+        self._early: list[ModelCallMessage | RefusalMessage] = []
         self._journal: Journal | None = None
         self._emit: Emit = lambda _event: None
         self._ended = False
@@ -74,7 +83,7 @@ class GatewayRecord:
 
     def begin(self, journal: Journal, store: Store, emit: Emit) -> None:
         """Write into this journal from now on, after what is in it, and tell what is."""
-        calls, refusals = recorded(store, journal.run_id)
+        calls, refusals = recorded_gateway_events(store, journal.run_id)
         first = sum(tally.calls for tally in calls.by_model.values())  # each has a number, from 0
         beyond = store.attempts(journal.run_id, GATEWAY, first)
         with self._lock:
@@ -90,7 +99,7 @@ class GatewayRecord:
         for message in early:
             self.heard(message)
 
-    def heard(self, message: ModelCall | Refusal) -> None:
+    def heard(self, message: ModelCallMessage | RefusalMessage) -> None:
         """A call has ended, or something was refused; never waits for the store."""
         with self._lock:
             self._heard = time.monotonic()
@@ -101,13 +110,13 @@ class GatewayRecord:
                 return
             journal, told = self._journal, None
             try:
-                if isinstance(message, ModelCall):
+                if isinstance(message, ModelCallMessage):
                     self._called(journal, message)
                 else:
                     told = self._was_refused(journal, message)
             except Interrupted:  # nothing can be written any more, and whoever drives the run knows
                 self._ended = True
-        if isinstance(message, ModelCall):
+        if isinstance(message, ModelCallMessage):
             journal.spend.began(MODEL_CALL)
             journal.spend.ended(MODEL_CALL, message.usage, _unpriced(message))  # may halt the run
         if told is not None:
@@ -174,7 +183,7 @@ class GatewayRecord:
 
     # --- what is written ---------------------------------------------------------------------------------------------
 
-    def _called(self, journal: Journal, call: ModelCall) -> None:
+    def _called(self, journal: Journal, call: ModelCallMessage) -> None:
         name = self._name(journal, call)
         self._by_model[name] = _added(self._by_model.get(name, ModelTally()), call)
         if call.is_free:
@@ -189,13 +198,13 @@ class GatewayRecord:
             Ended(GATEWAY, number, 1, call.outcome, call.seconds, call.usage, succeeded, _unpriced(call)),
         )
 
-    def _name(self, journal: Journal, call: ModelCall) -> str:
+    def _name(self, journal: Journal, call: ModelCallMessage) -> str:
         """`provider/model`; which models there are is for programs to say, so not every one is told apart."""
         name = journal.secrets.redact_text(line(f"{call.provider}/{call.model or '-'}", NAME_SHOWN))
         known = name in self._by_model or len(self._by_model) < MODELS_KEPT
         return name if known else OTHERS
 
-    def _was_refused(self, journal: Journal, refusal: Refusal) -> CallRefused | None:
+    def _was_refused(self, journal: Journal, refusal: RefusalMessage) -> CallRefused | None:
         what, reason, sandbox = (
             journal.secrets.redact_text(line(text, limit))
             for text, limit in (
@@ -227,7 +236,7 @@ class GatewayRecord:
         refused.written = refused.times
 
 
-def recorded(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
+def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
     """What a store knows of a run's calls of models, and what was refused, each different thing once."""
     by_model = {endpoint: _tally(spending) for endpoint, spending in store.spending_at(run_id, MODEL_CALL).items()}
     refused: dict[_Told, CallRefused] = {}
@@ -255,7 +264,7 @@ def _sum(one: ModelTally, other: ModelTally) -> ModelTally:
     return ModelTally(**{name: getattr(one, name) + getattr(other, name) for name in ModelTally.model_fields})
 
 
-def _added(tally: ModelTally, call: ModelCall) -> ModelTally:
+def _added(tally: ModelTally, call: ModelCallMessage) -> ModelTally:
     return _sum(
         tally,
         ModelTally(
@@ -269,7 +278,7 @@ def _added(tally: ModelTally, call: ModelCall) -> ModelTally:
     )
 
 
-def _unpriced(call: ModelCall) -> int:
+def _unpriced(call: ModelCallMessage) -> int:
     return int(call.cost_usd is None and not call.is_free)
 
 
@@ -289,3 +298,36 @@ def _tally(spending: list[Spending]) -> ModelTally:
             ),
         )
     return total
+
+
+def record_late_calls(
+    where: str, run_id: str, secrets: Sequence[str], told: Sequence[ModelCallMessage | RefusalMessage]
+) -> list[Event]:
+    """Write them into the run's journal. `where`: its store; `secrets`: what must not be in it.
+
+    Returns what there is of calls and refusals now, in all.
+
+    Raises:
+        JournalError: they cannot be written; somebody else may drive the run by now.
+    """
+    failures: list[BaseException] = []
+    news: list[Event] = []
+    store = open_store(where)
+    try:
+        tape = StoredTape(store, run_id, NO_OWNER, failures.append)
+        try:
+            journal = Journal(run_id, tape, Spend(), Halt(), Secrets(secrets), metered=True)
+            record = GatewayRecord()
+            record.begin(journal, store, news.append)
+            for message in told:
+                record.heard(message)
+            record.end()
+            if (calls := record.news(at_once=True)) is not None:
+                news.append(calls)
+        finally:
+            tape.close()
+    finally:
+        store.close()
+    if failures:
+        raise JournalError(str(failures[0]))
+    return news
