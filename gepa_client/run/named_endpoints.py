@@ -6,13 +6,8 @@ from urllib.parse import unquote, urlsplit
 
 from evolverpc_common.redaction import secrets_of
 from gepa_client.errors import Refused
-<<<<<<< HEAD:gepa_client/run/known_secrets.py
-from gepa_client.fleet import Address
-from gepa_client.run.endpoints import endpoints, scorers
-=======
 from gepa_client.fleet.endpoints_file import Address, read_roster
 from gepa_client.settings.loading import SettingsError
->>>>>>> 608e8ac (Merge the single-use modules of run, report, check, conformance and cli, and name them in plain terms):gepa_client/run/named_endpoints.py
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token

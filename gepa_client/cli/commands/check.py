@@ -42,7 +42,7 @@ MARKS = {
 }
 
 
-def check_server(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
+def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
     """Try a server on a few training rows and say what a run would meet, and take.
 
     Ends with 0 when a run may start, 1 when it should not, 2 when the server cannot be reached.
@@ -257,7 +257,7 @@ def _with_flags() -> None:
         ("json_output", False, Annotated[bool, typer.Option("--json", help="Print one JSON object.")]),
         ("examples", EXAMPLES, Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, help="Training rows to try.")]),
     ]
-    check_server.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    check.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             *(inspect.Parameter(name, keyword, default=default, annotation=kind) for name, default, kind in own),
             *flags.parameters(flags.CHECK_SETTINGS),
