@@ -123,7 +123,7 @@ def test_there_are_none_where_servers_are_named() -> None:
 
 def test_commands_load_nothing_of_sandboxes_until_they_are_to_start_some() -> None:
     commands = ("optimize", "resume", "check", "sandboxes")
-    probe = f"import sys; from gepa_client.cli import {', '.join(commands)}; print('sandbox_runtime' in sys.modules)"
+    probe = f"import sys; from gepa_client.cli.commands import {', '.join(commands)}; print('sandbox_runtime' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout == "False\n"
 
