@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 from rpc_server.settings.settings import Settings  # noqa: E402  the repository is not a package
 from rpc_server.worktrees.environments import Environments  # noqa: E402
-from rpc_server.worktrees.ready import Trees  # noqa: E402
+from rpc_server.worktrees.instances import Trees  # noqa: E402
 from rpc_server.worktrees.repository import Repository  # noqa: E402
-from rpc_server.worktrees.state import State  # noqa: E402
+from rpc_server.worktrees.server_folder import State  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
 FILES = 2_000

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpc_server.datasets.datasets import Datasets
     from rpc_server.http.app import create_app, listening
+    from rpc_server.methods.datasets import Datasets
     from rpc_server.program.program import Program
     from rpc_server.settings.config_file import SettingsError, load_settings
     from rpc_server.settings.settings import Settings
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Datasets", "Program", "Settings", "SettingsError", "create_app", "listening", "load_settings"]
 
 _HOMES = {
-    "Datasets": "datasets.datasets",
+    "Datasets": "methods.datasets",
     "Program": "program.program",
     "Settings": "settings.settings",
     "SettingsError": "settings.config_file",

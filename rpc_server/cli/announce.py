@@ -15,7 +15,7 @@ from rpc_server.cli.tokens import Token
 from rpc_server.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from rpc_server.worktrees.open_trees import LeftOut
+    from rpc_server.worktrees.open_worktrees import LeftOut
 
 
 class Announcer:

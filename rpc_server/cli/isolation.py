@@ -1,4 +1,4 @@
-"""Start in isolation: without packages of ours from elsewhere, and without the token in the process's environment."""
+"""Start in isolation: without other packages of our names, and without the token in the process's environment."""
 
 import importlib.util
 import os

@@ -3,8 +3,8 @@
 A fork sets `sys.argv` and its environment, and calls `rpc_server.cli.main`.
 """
 
-from rpc_server.cli import command
+from rpc_server.cli import serve
 from rpc_server.mutations import open_mutations
-from rpc_server.worktrees import open_trees
+from rpc_server.worktrees import open_worktrees
 
-__all__ = ["command", "open_mutations", "open_trees"]
+__all__ = ["open_mutations", "open_worktrees", "serve"]

@@ -1,28 +1,34 @@
-"""One run of `gepa-server`: bind, open the program, say so, answer, and end as the signals ask."""
+"""One run of `gepa-server`: read the flags, bind, open the program, announce it, answer, and end as the signals ask."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.version import VERSION
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.listen_address import bound, url_of
+from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
+from rpc_server.cli.listen_address import bound, placed, url_of
 from rpc_server.cli.tokens import Token, token_for
-from rpc_server.datasets.datasets import Datasets, Row
-from rpc_server.datasets.program_rows import rows_of
-from rpc_server.http.app import SERVICE, create_app, listening
+from rpc_server.http.app import SERVICE, create_app, listening, raise_descriptor_limit
 from rpc_server.jail.jail import Jail, check, keep_to_oneself, open_jail
 from rpc_server.methods.code import Commits, Mutations
+from rpc_server.methods.datasets import Datasets, Row, rows_of
+from rpc_server.program import conformance_program
 from rpc_server.program.launch import environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.config_file import SettingsError, load_settings
 from rpc_server.settings.settings import Settings
 
 CANNOT_START = 2
@@ -134,7 +140,7 @@ async def _opened_in(jail: Jail | None, settings: Settings, announce: Announcer)
     if not settings.has_trees:
         cell = None if jail is None else jail.cell(settings.root, kept=(settings.root / ".git",))
         return _Opened(await open_program(settings, cell=cell))
-    from rpc_server.worktrees.open_trees import open_trees  # knows git, which other servers do without
+    from rpc_server.worktrees.open_worktrees import open_trees  # knows git, which other servers do without
 
     program, left_out = await open_trees(settings, jail)
     top = program.trees.repository.top
@@ -221,3 +227,27 @@ async def _unless(work: Coroutine[Any, Any, Any], *stops: asyncio.Event) -> Any:
         for pending in (task, *waits):
             pending.cancel()
         await asyncio.wait({task, *waits})
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the command with these arguments and exit with its status."""
+    if [*arguments] == ["--version"]:
+        print(f"gepa-server {VERSION}")
+        sys.exit(0)
+    try:
+        command_of(_start)(with_one_command(arguments), prog_name="gepa-server")
+    except SettingsError as error:
+        Announcer(json_lines="--json" in arguments or JSON_VARIABLE in os.environ).failed(str(error))
+        sys.exit(CANNOT_START)
+
+
+def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conformance: bool) -> None:
+    logging.basicConfig(level=logging.WARNING, format="gepa-server: %(levelname)s: %(message)s")
+    raise_descriptor_limit()
+    rows = None
+    if conformance:
+        file = Path(conformance_program.__file__).resolve()
+        flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
+        rows = conformance_program.DATASETS
+    settings, inherited = placed(load_settings(config, flags, find=not conformance), os.environ, flags)
+    sys.exit(uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited)))

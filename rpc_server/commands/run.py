@@ -1,12 +1,194 @@
-"""A command run for a tree: bounded in time, its output kept for whoever has to mend what it complains of."""
+"""Run a command under its reaper: input in, lines out, bounded in time and memory, all of its processes ended."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from evolverpc_common.shielded import all_of
 from protocol.errors import ProgramFailed
-from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, run_supervised
 from rpc_server.jail.jail import Cell
-from rpc_server.program.logtail import LogTail
+from rpc_server.program.stdio import LogTail
+
+MAX_LINE_BYTES = 64 * 1024
+"""What a line on stdout may hold; the rest of it is left out."""
+
+MAX_OUTPUT_BYTES = 64 * 2**20
+"""What it may write to stdout and stderr; then it is ended."""
+
+_KEEPER = Path(__file__).with_name("reaper.py")
+_GRACE_S = 10.0
+"""How long the keeper may take to end everything."""
+_FORCED_S = 2.0
+"""How long the end of a killed keeper, and of its pipes, is waited for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended: the command's exit status (128 + signal where that killed it), and whether we ended it."""
+
+    status: int
+    seconds: float
+    out_of_time: bool = False
+    too_much_output: bool = False
+
+
+async def run_supervised(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    stdin: bytes,
+    timeout_s: float,
+    on_lines: Callable[[list[bytes]], None],
+    on_log: Callable[[bytes], None],
+    cell: Cell | None,
+) -> Outcome:
+    """Run a command to its end, with `stdin` as all of its input; in a jail where a `cell` is given.
+
+    `on_lines` gets the lines of stdout without their ends, all that came at once together; `on_log` gets stderr, in
+    pieces. None of the command's processes is left when this returns, raises or is cancelled.
+
+    Raises:
+        OSError: no process can be started there; a command that does not exist has status 127, with a word on stderr.
+    """
+    started = time.monotonic()
+    if cell is not None:
+        command = cell.jailed(command, folder=folder, environment=environment)
+    arguments = (sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), "--", *command)
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            lambda: _Kept(on_lines, on_log), *arguments, cwd=folder, env=dict(environment), start_new_session=True
+        )
+    )
+    try:
+        _, kept = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await all_of(_end_started(starting))
+        raise
+    out_of_time = False
+    try:
+        kept.send(stdin)
+        async with asyncio.timeout(timeout_s):
+            await kept.exited.wait()
+    except TimeoutError:
+        out_of_time = True
+    finally:
+        await all_of(kept.end())
+    return Outcome(kept.status, time.monotonic() - started, out_of_time, kept.too_much_output)
+
+
+class _Kept(asyncio.SubprocessProtocol):
+    """The keeper as seen from here."""
+
+    def __init__(self, on_lines: Callable[[list[bytes]], None], on_log: Callable[[bytes], None]) -> None:
+        self._lines = _Lines(on_lines)
+        self._on_log = on_log
+        self._left = MAX_OUTPUT_BYTES
+        self._closed = asyncio.Event()
+        self.exited = asyncio.Event()
+        self.too_much_output = False
+
+    @property
+    def status(self) -> int:
+        """Its exit status, which is the command's; 128 + signal where the keeper itself was killed."""
+        status = self._transport.get_returncode()
+        if status is None:  # the system cannot end it
+            return 128 + signal.SIGKILL
+        return status if status >= 0 else 128 - status
+
+    def send(self, stdin: bytes) -> None:
+        """All of its input; it need not read it."""
+        pipe = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        pipe.write(stdin)
+        pipe.close()
+
+    async def end(self) -> None:
+        """Have the keeper end everything, and take what is left in the pipes. Takes some seconds at most."""
+        if not self.exited.is_set():
+            self._terminate()
+            if not await _within(_GRACE_S, self.exited):
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.killpg(self._transport.get_pid(), signal.SIGKILL)
+                await _within(_FORCED_S, self.exited)
+        await _within(_FORCED_S, self._closed)
+        self._transport.close()
+
+    def _terminate(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # its end is about to be noticed
+            self._transport.terminate()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.too_much_output:
+            return
+        self._left -= len(data)
+        if self._left < 0:
+            self.too_much_output = True
+            self._terminate()
+        elif fd == 1:
+            self._lines.add(data)
+        else:
+            self._on_log(data)
+
+    def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
+        if fd == 1:
+            self._lines.end()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._closed.set()
+
+
+class _Lines:
+    """Puts lines together."""
+
+    def __init__(self, on_lines: Callable[[list[bytes]], None]) -> None:
+        self._on_lines = on_lines
+        self._begun = bytearray()
+
+    def add(self, data: bytes) -> None:
+        *ended, rest = data.split(b"\n")
+        if ended:
+            self._begin(ended[0])
+            ended[0] = bytes(self._begun)
+            self._begun.clear()
+            self._on_lines(ended)
+        self._begin(rest)
+
+    def end(self) -> None:
+        if self._begun:
+            self._on_lines([bytes(self._begun)])
+            self._begun.clear()
+
+    def _begin(self, part: bytes) -> None:
+        self._begun += part[: MAX_LINE_BYTES - len(self._begun)]
+
+
+async def _end_started(starting: asyncio.Future[tuple[asyncio.SubprocessTransport, _Kept]]) -> None:
+    await asyncio.wait([starting])
+    if starting.exception() is None:
+        await starting.result()[1].end()
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    """Whether it happened in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def run_command(

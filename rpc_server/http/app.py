@@ -1,25 +1,76 @@
-"""The HTTP door: `POST /rpc` and `GET /health`; what is refused is refused before the body is read."""
+"""The HTTP application: `POST /rpc` and `GET /health`. Refused requests are refused before their body is read."""
 
 import asyncio
 import logging
+import resource
 import socket
 import sys
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
 
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
-from rpc_server.datasets.datasets import Datasets
-from rpc_server.http.file_descriptors import Connections
 from rpc_server.http.security import Guard
 from rpc_server.methods.code import Commits, Mutations
+from rpc_server.methods.datasets import Datasets
 from rpc_server.methods.service import Service
 from rpc_server.program.program import Program
 from rpc_server.rpc.dispatch import error_body
 from rpc_server.settings.settings import Settings
+
+_ENOUGH = 4096
+
+
+class Connection(Protocol):
+    """One connection of a client."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        ...
+
+    def force_close(self) -> None:
+        """Close it now."""
+        ...
+
+
+class Connections:
+    """The open connections. Beyond half of the descriptors, the one that was silent longest is closed for a new one."""
+
+    def __init__(self) -> None:
+        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._open: OrderedDict[Connection, None] = OrderedDict()
+
+    def opened(self, connection: Connection) -> None:
+        """Count a new connection in."""
+        if len(self._open) >= self._limit:
+            longest = next((each for each in self._open if each.idle), None)
+            if longest is not None:
+                self.closed(longest)
+                longest.force_close()
+        self._open[connection] = None
+
+    def used(self, connection: Connection) -> None:
+        """Note that something came through it."""
+        if connection in self._open:
+            self._open.move_to_end(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """Count it out; doing it twice changes nothing."""
+        self._open.pop(connection, None)
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the limit of this process towards what the system allows; programs that it starts inherit that."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(_ENOUGH, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
 
 logger = logging.getLogger(__name__)
 

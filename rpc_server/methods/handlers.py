@@ -41,15 +41,13 @@ from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import RpcDiscoverParams
 from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
 from rpc_server.calls.admission import Load
-from rpc_server.calls.calls import CallLedger
-from rpc_server.calls.jobs import EvaluateJob, Job, ProgramCallJob
-from rpc_server.datasets.datasets import Datasets
+from rpc_server.calls.jobs import EvaluateJob, Job, ProgramCallJob, ScoreJob
+from rpc_server.calls.ledger import CallLedger
 from rpc_server.methods.code import Commits, MutationJob, Mutations
-from rpc_server.methods.scoring import ScoreJob
-from rpc_server.program.program import WRITE_TEXTS, Program
+from rpc_server.methods.datasets import Datasets
+from rpc_server.program.program import WRITE_TEXTS, Program, Refs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid, read_params
-from rpc_server.traces.refs import Refs
 
 Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
 """Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""

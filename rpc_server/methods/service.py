@@ -6,16 +6,14 @@ import uuid
 from evolverpc_common.version import VERSION
 from protocol import ServerInfo
 from rpc_server.calls.admission import Load
-from rpc_server.calls.calls import CallLedger
-from rpc_server.datasets.datasets import Datasets
+from rpc_server.calls.ledger import CallLedger
 from rpc_server.methods.code import Commits, Mutations
+from rpc_server.methods.datasets import Datasets
 from rpc_server.methods.handlers import Handlers
-from rpc_server.program.program import Program
+from rpc_server.methods.trace_store import TraceStore
+from rpc_server.program.program import KeptByProgram, Program, within
 from rpc_server.rpc.dispatch import Dispatcher
-from rpc_server.settings.limits import within
 from rpc_server.settings.settings import Settings
-from rpc_server.traces.refs import KeptByProgram
-from rpc_server.traces.traces import TraceStore
 
 
 class Service:

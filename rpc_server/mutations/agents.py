@@ -13,9 +13,9 @@ from typing import Protocol
 from pydantic import BaseModel, ValidationError
 
 from protocol.evaluation import Usage
-from rpc_server.commands.supervised import MAX_OUTPUT_BYTES, Outcome, run_supervised
+from rpc_server.commands.run import MAX_OUTPUT_BYTES, Outcome, run_supervised
 from rpc_server.jail.jail import Cell
-from rpc_server.program.logtail import LogTail
+from rpc_server.program.stdio import LogTail
 from rpc_server.settings.code_settings import CodeSettings
 from rpc_server.settings.config_file import SettingsError
 

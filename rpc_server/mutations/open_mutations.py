@@ -12,14 +12,14 @@ from evolverpc_common.shielded import to_the_end
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import agent_from
-from rpc_server.mutations.mutations import TreeMutations
 from rpc_server.mutations.rules import Rules
+from rpc_server.mutations.transaction import TreeMutations
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.draft import Draft
-from rpc_server.worktrees.ready import Trees
+from rpc_server.worktrees.instances import Trees
 from rpc_server.worktrees.repository import Repository
-from rpc_server.worktrees.tree import Tree, environment_in
+from rpc_server.worktrees.staged_change import Draft
+from rpc_server.worktrees.worktree import Tree, environment_in
 
 _NEEDED = (2, 38)
 """The first git that merges without a working tree."""

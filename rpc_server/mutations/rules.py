@@ -1,16 +1,209 @@
 """What a mutation may change: allowed paths, kinds of files, links, size, and that there is a change at all."""
 
+import os
+import posixpath
 import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from rpc_server.mutations.check_files import check_files
-from rpc_server.mutations.globs import Globs
-from rpc_server.mutations.links import leaving
 from rpc_server.mutations.rejection import rejected
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.changes import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
+from rpc_server.worktrees.staging import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
+
+
+class Globs:
+    """Patterns of paths from the repository's top, with `/` between names; case counts.
+
+    `*` and `?` stand for what is inside one name, `[abc]`, `[a-z]` and `[!abc]` for one character of it, a whole name
+    `**` for any number of folders, also none. A pattern that matches a folder means everything in it: `src`, `src/` and
+    `src/**` are the same, `**/*.lock` means such files at any depth.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [(pattern, re.compile(_regex(pattern), re.DOTALL)) for pattern in patterns]
+
+    def matching(self, path: str) -> str | None:
+        """The first pattern that means this path; None where none does."""
+        for pattern, regex in self._patterns:
+            if regex.match(path):
+                return pattern
+        return None
+
+
+def _regex(pattern: str) -> str:
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    while names[-1:] == ["**"]:
+        names.pop()
+    if not names:
+        return "" if "**" in pattern.split("/") else "(?!)"
+    return "".join("(?:[^/]+/)*" if name == "**" else _name_regex(name) + "/" for name in names)[:-1] + r"(?:/|\Z)"
+
+
+def _name_regex(glob: str) -> str:
+    parts = []
+    at = 0
+    while at < len(glob):
+        char = glob[at]
+        end = glob.find("]", at + 3 if glob[at + 1 : at + 2] == "!" else at + 2) if char == "[" else -1
+        if char == "*":
+            parts.append("[^/]*")
+        elif char == "?":
+            parts.append("[^/]")
+        elif end > 0:
+            negated = glob[at + 1] == "!"
+            chosen = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[at + 1 + negated : end])
+            parts.append(f"(?!/)[{'^' if negated else ''}{chosen}]")
+            at = end
+        else:
+            parts.append(re.escape(char))
+        at += 1
+    return "".join(parts)
+
+
+_MOST_STEPS = 40
+"""As many links as Linux follows for one path."""
+
+_MOST_BYTES = 4095
+
+
+def leaving(links: Mapping[str, str]) -> dict[str, str]:
+    """Of a tree's links, target by path, those that may not be there, and why.
+
+    A target is resolved as the system would, through the tree's other links; what it names need not exist.
+    """
+    return {path: why for path, target in links.items() if (why := _link_fault(path, target, links)) is not None}
+
+
+def _link_fault(path: str, target: str, links: Mapping[str, str]) -> str | None:
+    if not target or "\0" in target or len(target.encode(errors="surrogateescape")) > _MOST_BYTES:
+        return "its target is no path"
+    names = path.split("/")[:-1]
+    waiting = target.split("/")[::-1]
+    if target.startswith("/"):
+        return "its target is absolute"
+    steps = 0
+    while waiting:
+        name = waiting.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            if not names:
+                return "it leads out of the repository"
+            names.pop()
+            continue
+        if name.lower() == ".git":
+            return "it leads into .git"
+        names.append(name)
+        onward = links.get("/".join(names))
+        if onward is None:
+            continue
+        steps += 1
+        if steps > _MOST_STEPS:
+            return "it goes round in a circle"
+        if onward.startswith("/"):
+            return "it leads out of the repository"
+        names.pop()
+        waiting += onward.split("/")[::-1]
+    return None
+
+
+TESTS = (
+    *("**/tests", "**/test", "**/__tests__", "**/spec", "**/specs", "**/testdata", "**/__snapshots__"),
+    *(
+        "**/test_*.py",
+        "**/*_test.py",
+        "**/conftest.py",
+        "**/pytest.ini",
+        "**/.pytest.ini",
+        "**/tox.ini",
+        "**/noxfile.py",
+    ),
+    *("**/.coveragerc", "**/sitecustomize.py", "**/usercustomize.py"),
+    *(
+        "**/*.test.*",
+        "**/*.spec.*",
+        "**/jest.config.*",
+        "**/vitest.config.*",
+        "**/.mocharc.*",
+        "**/playwright.config.*",
+    ),
+    *("**/*_test.go", "**/*_spec.rb"),
+)
+"""Globs of paths that hold or configure tests by the conventions of test runners."""
+
+_RUN_FILES = {
+    "make": ("**/Makefile", "**/makefile", "**/GNUmakefile"),
+    "gmake": ("**/Makefile", "**/makefile", "**/GNUmakefile"),
+    "just": ("**/justfile", "**/Justfile", "**/.justfile"),
+    "task": ("**/Taskfile.yml", "**/Taskfile.yaml"),
+    "rake": ("**/Rakefile",),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("**/package.json",)),
+}
+"""What a command reads its own commands from."""
+
+_SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
+_INTERPRETER = re.compile(
+    r"(python[\d.]*|node|tsx|ruby|perl|deno|uv|poetry|npx|env|time|nice|timeout|sh|bash|dash|zsh|ksh)"
+)
+_SEPARATOR = re.compile(r"[;&|()]+")
+
+
+def check_files(command: Sequence[str], *, program: str | None, prefix: str) -> tuple[str, ...]:
+    """Globs, from the repository's top, of what decides whether `command` exits with 0.
+
+    These are `TESTS`, the scripts that the command names, and the files from which `make`, `npm` and the like read
+    their commands. `program`: the program's own file, which is none of them. `prefix` leads from the repository's top
+    to the folder that the command runs in.
+    """
+    own = dict.fromkeys(word for part in _parts(command) for word in _of_one(part, program, prefix))
+    return (*TESTS, *own)
+
+
+def _parts(command: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The simple commands in a command line, those in a shell's `-c` too."""
+    yield command
+    if command and posixpath.basename(command[0]) in _SHELLS:
+        for word in command[1:]:
+            if " " in word or _SEPARATOR.search(word):
+                yield from _split(word)
+
+
+def _split(script: str) -> Iterator[Sequence[str]]:
+    lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    part: list[str] = []
+    try:
+        for word in lexer:
+            if _SEPARATOR.fullmatch(word):
+                yield part
+                part = []
+            else:
+                part.append(word)
+    except ValueError:  # an open quotation mark: the shell will refuse it too
+        return
+    yield part
+
+
+def _of_one(command: Sequence[str], program: str | None, prefix: str) -> Iterator[str]:
+    for position, word in enumerate(command):
+        name = posixpath.basename(word)
+        if position == 0 and name in _RUN_FILES:
+            yield from _RUN_FILES[name]
+            return
+        if word.startswith("-") or "=" in word:
+            continue
+        if _INTERPRETER.fullmatch(name):
+            continue
+        path = posixpath.normpath(posixpath.join(prefix, word))
+        follows_interpreter = position == 0 or _INTERPRETER.fullmatch(posixpath.basename(command[position - 1]))
+        is_script = "." in name or (os.sep in word and not word.endswith(os.sep) and follows_interpreter)
+        if is_script and not path.startswith(("/", "..")) and word != program:
+            yield re.sub(r"([*?\[])", r"[\1]", path)
+        return
+
 
 MAX_NAME_BYTES = 255
 """What file systems take for one name."""

@@ -9,15 +9,13 @@ from typing import Any
 
 from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
-from rpc_server.program.child import Exit
-from rpc_server.program.heartbeat import Heartbeat
+from rpc_server.program.child_process import Exit
 from rpc_server.program.launch import Launcher
-from rpc_server.program.process_factory import TRIES, Supply
+from rpc_server.program.process import Heartbeat
+from rpc_server.program.process_factory import TRIES, Started, Supply
 from rpc_server.program.program import ResultDict
-from rpc_server.program.scheduler import Turns
-from rpc_server.program.starting import Started
+from rpc_server.program.scheduler import Slot, Ticket, Turns
 from rpc_server.program.work import Examples, ExamplesCall, OtherCall, Work
-from rpc_server.program.worker_slots import Slot, Ticket
 
 GRACE_S = 0.75
 """How long after its deadline a process may still end an example by itself."""

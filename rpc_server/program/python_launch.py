@@ -14,9 +14,8 @@ from typing import Any
 
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Cell
-from rpc_server.program.child import Exit, Pipes, SpawnedChild
-from rpc_server.program.interpreter import Interpreter
-from rpc_server.program.launch import WORKER_FOLDER
+from rpc_server.program.child_process import Exit, Pipes, SpawnedChild
+from rpc_server.program.launch import WORKER_FOLDER, Interpreter
 from rpc_server.program.process import ProgramProcess
 from rpc_server.rpc import wire
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from evolverpc_common.json_bounds import MAX_RESULT_NESTING, is_nested_deeper
 from protocol import ExampleResult, Usage
 from protocol.errors import LimitExceeded
-from rpc_server.program.frames import unwritable
 from rpc_server.program.program import ResultDict
+from rpc_server.program.stdio import unwritable
 from rpc_server.rpc import wire
 
 UsageDict = dict[str, Any]

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import results
-from rpc_server.program.child import Exit
-from rpc_server.program.frames import LenientMessage, OversizedMessage, UnreadableMessage, unwritable
+from rpc_server.program.child_process import Exit
 from rpc_server.program.program import ResultDict
 from rpc_server.program.results import UsageDict
+from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, unwritable
 
 Log = Callable[[], str]
 """Gives what the process wrote while it worked on this, where somebody wants to know."""

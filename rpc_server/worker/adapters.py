@@ -1,22 +1,47 @@
-"""Any GEPAAdapter, unchanged: whole batches, trajectories kept here behind refs, its state carried for it."""
+"""Any GEPAAdapter, unchanged: whole batches, trajectories kept here by reference, and its state carried along."""
 
 from __future__ import annotations
 
 import binascii
 import copy
 import dataclasses
+import gc
 import os
 import sys
 import threading
 import time
 from collections import OrderedDict
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from . import encode, images, results, scores
+from . import encode, records, results
 from .failures import InvalidResult, ProgramProblem, Refusal
 from .loading import Config, seed_from
 from .serving import Host
-from .weight import weight
+
+# What a program has once, however many objects lead to it.
+_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, FrameType)
+
+
+def weight(value: Any, enough: int) -> int:
+    """Bytes; no more are counted once they are more than `enough`."""
+    total, seen, waiting = 0, set(), [value]
+    while waiting and total <= enough:
+        one = waiting.pop()
+        if id(one) in seen or issubclass(type(one), _SHARED):
+            continue
+        seen.add(id(one))
+        total += _own_size(one)
+        waiting.extend(gc.get_referents(one))
+    return total
+
+
+def _own_size(value: Any) -> int:
+    try:
+        return sys.getsizeof(value)
+    except Exception:  # noqa: BLE001  # `__sizeof__` may be user code
+        return object.__sizeof__(value)
+
 
 _TRAJECTORY_EXPIRED = -32024
 _OVERLAPPING_CALLS = 8
@@ -113,12 +138,12 @@ class AdapterProgram:
             params["candidate"], self._kept.batch(refs), params["components_to_update"]
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
-        return "{%s%s}" % (images.members(dataset), self._state_text(required=True))
+        return "{%s%s}" % (records.members(dataset), self._state_text(required=True))
 
     async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
         """The adapter's own new texts."""
-        records = images.put_back(params["reflective_dataset"], params.get("images") or {})
-        texts = self._adapter.propose_new_texts(params["candidate"], records, params["components_to_update"])
+        dataset = records.put_back(params["reflective_dataset"], params.get("images") or {})
+        texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
         return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
 
     def _restore(self, state: Any) -> None:
@@ -252,16 +277,16 @@ def _shares(answer: Any, count: int) -> list[int | None]:
 
 def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, seconds: float) -> str:
     try:
-        score = scores.number(answer.scores[index], "score")
+        score = results.finite_number(answer.scores[index], "score")
         objectives = _objectives(answer)
-        made = objectives[index] if objectives is not None else None
+        parts = objectives[index] if objectives is not None else None
         return results.text(
             "ok",
             score=score,
             output=encode.shown(answer.outputs[index]),
             objective_scores=None
-            if made is None
-            else {str(name): scores.number(value, "objective_scores.%s" % name) for name, value in made.items()},
+            if parts is None
+            else {str(key): results.finite_number(part, "objective_scores.%s" % key) for key, part in parts.items()},
             trajectory_ref=ref,
             metric_calls=metric_calls,
             seconds=seconds,

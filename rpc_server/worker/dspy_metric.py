@@ -1,11 +1,15 @@
-"""The user's metric, called with as much as it takes, and what it answered."""
+"""The user's DSPy metric, and DSPy's reflective records as JSON and as objects."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
+import threading
+from collections import OrderedDict
 from typing import Any
 
-from . import encode, scores
+from . import encode, results
 from .failures import InvalidResult, ProgramProblem
 
 _FORMS = (
@@ -31,18 +35,18 @@ class Metric:
         return self._function(*(example, prediction, trace, pred_name, pred_trace)[: self._takes])
 
 
-def read(value: Any, prediction: type) -> scores.Score:
+def read(value: Any, prediction: type) -> results.Score:
     """The parts of what a metric returned; `prediction` is DSPy's class of that name.
 
     Raises:
         InvalidResult: naming what is wrong.
     """
     if not isinstance(value, prediction):
-        return scores.Score(scores.number(value, "score"), None, None)
+        return results.Score(results.finite_number(value, "score"), None, None)
     if not hasattr(value, "score"):
         raise InvalidResult("the metric returned a Prediction without `score`")
     feedback = getattr(value, "feedback", None)
-    return scores.read(
+    return results.read_score(
         (value.score, None if feedback is None else str(feedback), getattr(value, "objective_scores", None))
     )
 
@@ -62,3 +66,47 @@ def _count(function: Any, name: str) -> int:
         return count
     forms = ", ".join(form for _, form in reversed(_FORMS))
     raise ProgramProblem("metric", "%s takes %s; a metric takes one of %s" % (name, signature, forms))
+
+
+_MOST_KEPT = 64
+"""Lists of records kept as objects: more than the proposals that one optimizer has under way at once."""
+
+
+class Records:
+    """Lists of records by their JSON form, so that a list that the client sends back is the list of objects it was.
+
+    Images and histories are objects in DSPy's records, and texts in JSON. A list that is no longer kept, or that
+    another process made, stays JSON. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[str, list[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def shown(self, records: list[Any]) -> list[Any]:
+        """The records as JSON values."""
+        shown = [_plain(record) for record in records]
+        if shown != records:
+            with self._lock:
+                self._made[_records_key(shown)] = records
+                while len(self._made) > _MOST_KEPT:
+                    self._made.popitem(last=False)
+        return shown
+
+    def made(self, shown: list[Any]) -> list[Any]:
+        """The objects of records that `shown` returned as JSON, else what is given."""
+        with self._lock:
+            return self._made.get(_records_key(shown), shown)
+
+
+def _records_key(shown: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A record as JSON; DSPy's own types (images, files) as the text they are in a prompt."""
+    if isinstance(value, dict):
+        return {str(name): _plain(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

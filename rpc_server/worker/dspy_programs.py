@@ -12,12 +12,11 @@ from typing import Any
 from . import dspy_metric, encode, results
 from .adapters import Kept
 from .dspy_adapter import Dspy
-from .dspy_records import Records
-from .dspy_saved import SavedProgram
-from .dspy_student import Student
+from .dspy_metric import Records
+from .dspy_student import SavedProgram, Student
 from .failures import InvalidResult, ProgramProblem
 from .loading import Config, import_dotted
-from .scores import Score
+from .results import Score
 from .serving import Host
 
 

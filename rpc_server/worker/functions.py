@@ -8,7 +8,7 @@ import time
 from types import ModuleType
 from typing import Any, Callable
 
-from . import encode, images, records, results, scores
+from . import encode, records, results
 from .failures import Cancelled, ProgramProblem
 from .loading import Config, seed_from
 from .model_calls import ModelCalls, watch
@@ -116,11 +116,11 @@ class FunctionProgram:
             dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
         else:
             dataset = await host.settle(self._reflect(params["candidate"], batch, components))
-        return "{%s}" % images.members(dataset)
+        return "{%s}" % records.members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:
         """The program's own new texts."""
-        made = images.put_back(params["reflective_dataset"], params.get("images") or {})
+        made = records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await host.settle(self._propose(params["candidate"], made, params["components_to_update"]))
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
@@ -174,7 +174,7 @@ class FunctionProgram:
 
     async def _scored(self, attempt: _Attempt, host: Host) -> None:
         extra: dict[str, Any] = {"usage": attempt.scoring} if self._scoring_counts else {}
-        attempt.score = scores.read(await host.settle(self._score(attempt.data, attempt.output, **extra)))
+        attempt.score = results.read_score(await host.settle(self._score(attempt.data, attempt.output, **extra)))
 
 
 class _Attempt:
@@ -184,7 +184,7 @@ class _Attempt:
         self.data = data
         self.candidate = candidate
         self.output = output
-        self.score: scores.Score | None = None
+        self.score: results.Score | None = None
         self.trace: list[Any] = []
         self.usage: dict[str, Any] = {}
         self.scoring: dict[str, Any] = {}

@@ -11,14 +11,12 @@ import threading
 from typing import Any
 
 from .adapters import AdapterProgram
-from .channel import Channel
+from .executors import AloneHost, LoopHost, ThreadsHost
 from .functions import FunctionProgram
-from .hosts import AloneHost, LoopHost, ThreadsHost
-from .leftovers import Leftovers
 from .loading import Config, import_adapter, import_program
-from .parent import die_with_parent
-from .serving import Server, failure, parse
-from .zygote import Zygote
+from .parent_death import die_with_parent
+from .serving import Channel, Server, failure, parse
+from .zygote import Leftovers, Zygote
 
 
 def main(control_descriptor: int) -> None:

@@ -1,8 +1,112 @@
-"""The default reflective records, for programs that do not make their own."""
+"""Reflective records: the default ones, and images in records as references."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import importlib
+import re
+import sys
 from typing import Any
+
+from .encode import NotJson, exact_text, to_text
+
+REFERENCE = "$image"
+MAX_BYTES = 5 * 2**20
+_DEEPEST = 200
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
+_MEDIA_TYPES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+    "svg": "image/svg+xml",
+}
+
+
+def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
+    """The records with `{"$image": id}` in place of each `gepa.Image`, and the images by id, each once.
+
+    Raises:
+        NotJson: an image cannot be read, is larger than `MAX_BYTES` or lies at a URL; the message names its place.
+    """
+    images: dict[str, dict[str, str]] = {}
+    module = sys.modules.get("gepa.image")  # a program that has not imported it has made no image
+    if module is None:
+        return dataset, images
+    kind = module.Image
+
+    def replaced(value: Any, path: str, depth: int) -> Any:
+        if isinstance(value, kind):
+            content = _image_content(value, path)
+            digest = hashlib.sha256((content["media_type"] + content["base64"]).encode()).hexdigest()[:32]
+            images[digest] = content
+            return {REFERENCE: digest}
+        if depth > _DEEPEST:
+            return value  # the encoder reports it
+        if isinstance(value, dict):
+            return {key: replaced(part, "%s.%s" % (path, key), depth + 1) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [replaced(part, "%s[%d]" % (path, at), depth + 1) for at, part in enumerate(value)]
+        return value
+
+    made = replaced(dataset, name, 0)
+    return (made, images) if images else (dataset, images)
+
+
+def members(dataset: Any) -> str:
+    """`dataset`, and `images` where there are any, as members of a result."""
+    made, images = take_out(dataset, "dataset")
+    text = '"dataset":%s' % exact_text(made, "dataset")
+    return '%s,"images":%s' % (text, to_text(images, "images")) if images else text
+
+
+def put_back(value: Any, images: dict[str, dict[str, str]]) -> Any:
+    """The records with a `gepa.Image` in place of each `{"$image": id}` that is known."""
+    if not images:
+        return value
+    if isinstance(value, dict):
+        content = images.get(value[REFERENCE]) if set(value) == {REFERENCE} else None
+        if content is not None:
+            image = importlib.import_module("gepa.image").Image
+            return image(base64_data=content["base64"], media_type=content["media_type"])
+        return {key: put_back(part, images) for key, part in value.items()}
+    if isinstance(value, list):
+        return [put_back(part, images) for part in value]
+    return value
+
+
+def _image_content(image: Any, path: str) -> dict[str, str]:
+    media_type = image.media_type
+    if image.path is not None:
+        try:
+            with open(image.path, "rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise NotJson("%s is an image that cannot be read: %s" % (path, error)) from None
+        media_type = media_type or _MEDIA_TYPES.get(str(image.path).rpartition(".")[2].lower(), "image/png")
+    else:
+        text = image.base64_data
+        if text is None:
+            inline = _DATA_URL.fullmatch(image.url)
+            if inline is None:
+                raise NotJson(
+                    "%s is an image at a URL, which the optimizer does not fetch; "
+                    "give the image itself, as `path` or `base64_data`" % path
+                )
+            media_type, text = inline.groups()
+        try:
+            data = base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise NotJson("%s is an image that is not base64: %s" % (path, error)) from None
+    if len(data) > MAX_BYTES:
+        raise NotJson("%s is an image of more than %d bytes; make it smaller" % (path, MAX_BYTES))
+    if not data:
+        raise NotJson("%s is an empty image" % path)
+    return {"media_type": media_type, "base64": base64.b64encode(data).decode()}
 
 
 def default_dataset(

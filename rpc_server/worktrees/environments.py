@@ -1,28 +1,72 @@
-"""What is installed for a commit: the user's own environment, or one built once for all with its manifest."""
+"""Environments of commits: the user's own, or one built once for each set of manifests."""
 
 import asyncio
 import contextlib
 import fcntl
 import hashlib
+import json
 import logging
 import math
 import os
+import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from evolverpc_common.shielded import to_the_end
-from rpc_server.jail.jail import Jail
-from rpc_server.program.interpreter import find_interpreter
+from rpc_server.jail.jail import Cell, Jail
+from rpc_server.program.launch import environment, find_interpreter
 from rpc_server.program.launch import environment as server_environment
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.import_paths import import_paths
-from rpc_server.worktrees.installing import VENV, install, installed_to, node_version
-from rpc_server.worktrees.manifests import Manifest, manifests_of
+from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_to, manifests_of, node_version
 from rpc_server.worktrees.removal import remove_folder
 from rpc_server.worktrees.repository import Repository
+
+# What setuptools installs editable may be on no path: a finder knows where each package is.
+_ASK = """
+import json, os, sys
+finders = [module for name, module in list(sys.modules.items()) if name.startswith("__editable__")]
+places = [place for finder in finders for place in getattr(finder, "MAPPING", {}).values()]
+print()
+print(json.dumps([path for path in sys.path if path] + [os.path.dirname(place) for place in places]))
+"""
+
+
+def import_paths(
+    settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str], cell: Cell | None
+) -> tuple[str, ...]:
+    """Folders as seen from the repository's `top`, first the one that is looked into first; `""` is `top` itself.
+
+    Only those with files of `tracked` in them: an environment that lies in the repository is none of its code. Empty
+    where the interpreter cannot be asked: the program's start says better what is the matter with it.
+    """
+    holding = {str(folder) for path in tracked for folder in PurePath(path).parents}
+    asked = _asked(settings, interpreter, cell)
+    inside = (os.path.relpath(os.path.realpath(path), os.path.realpath(top)) for path in asked)
+    return tuple(dict.fromkeys("" if path == os.curdir else path for path in inside if path in holding))
+
+
+def _asked(settings: Settings, interpreter: Path, cell: Cell | None) -> list[str]:
+    command: tuple[str, ...] = (str(interpreter), "-B", "-c", _ASK)
+    if cell is not None:
+        command = cell.jailed(command, folder=settings.root, environment=environment(settings))
+    try:
+        told = subprocess.run(  # noqa: S603  # the user's interpreter, which is to run the program
+            command,
+            cwd=settings.root,
+            env=environment(settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=settings.start_timeout_s,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found: list[str] = json.loads(told.stdout.splitlines()[-1])
+    return found
+
 
 logger = logging.getLogger(__name__)
 

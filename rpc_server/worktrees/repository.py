@@ -1,4 +1,4 @@
-"""The user's repository: objects and branches are taken from it and given to it, all else of it stays as it is."""
+"""The user's repository: objects and branches are read from it and added to it; nothing else in it changes."""
 
 import os
 import re
@@ -9,8 +9,49 @@ from pathlib import Path
 
 from evolverpc_common.git import GitError
 from rpc_server.settings.config_file import SettingsError
-from rpc_server.worktrees.bundle import read_bundle
 from rpc_server.worktrees.git import Git, without_programs
+
+_SIGNATURES = (b"# v2 git bundle", b"# v3 git bundle")
+_NEEDED = re.compile(r"-([0-9a-f]{40}|[0-9a-f]{64})( .*)?")
+_NAMED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (\S+)")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """`heads`: commits by ref. `needed`: the commits that must be there before its pack is unpacked."""
+
+    heads: dict[str, str]
+    needed: tuple[str, ...]
+    pack: bytes
+
+
+def read_bundle(content: bytes) -> Bundle:
+    """What is in a bundle, its pack unread.
+
+    git's own `bundle verify` and `fetch` are no use for it: they refuse commits that no branch leads to any more, and
+    before 2.46 check no object.
+
+    Raises:
+        GitError: it is no bundle, or one whose objects are not all there (a filter).
+    """
+    head, _, pack = content.partition(b"\n\n")
+    signature, *lines = head.split(b"\n")
+    if signature not in _SIGNATURES:
+        raise GitError("it is not a git bundle")
+    heads: dict[str, str] = {}
+    needed = []
+    for line in lines:
+        text = line.decode("utf-8", "replace")
+        if text.startswith("@object-format="):
+            continue  # what the ids' length says already
+        if (need := _NEEDED.fullmatch(text)) is not None:
+            needed.append(need[1])
+        elif (named := _NAMED.fullmatch(text)) is not None:
+            heads[named[2]] = named[1]
+        else:
+            raise GitError(f"the bundle's header has a line {text!r:.80} that means nothing here")
+    return Bundle(heads, tuple(needed), pack)
+
 
 BRANCHES = "evolve/"
 """What the names of branches that mutations make begin with."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.commands import run, supervised
+from rpc_server.commands import run
 from rpc_server.commands.run import run_command
 
 
@@ -26,7 +26,6 @@ async def test_a_status_is_told_with_what_was_written(tmp_path: Path) -> None:
 
 
 async def test_output_without_end_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (run, supervised):
-        monkeypatch.setattr(module, "MAX_OUTPUT_BYTES", 2**20)
+    monkeypatch.setattr(run, "MAX_OUTPUT_BYTES", 2**20)
     failed = await failure_of(tmp_path, "yes")
     assert failed.message == "'yes' wrote more than 1048576 bytes of output"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.commands import supervised
+from rpc_server.commands import run as commands_run
 from rpc_server.mutations.agents import MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
 
 
@@ -80,7 +80,7 @@ async def test_it_may_read_a_prompt_of_megabytes(workplace):
 
 
 async def test_output_without_end_ends_it(workplace, monkeypatch):
-    monkeypatch.setattr(supervised, "MAX_OUTPUT_BYTES", 2**20)
+    monkeypatch.setattr(commands_run, "MAX_OUTPUT_BYTES", 2**20)
 
     with pytest.raises(AgentFailed, match="wrote more than"):
         await workplace.work(agent("yes for ever"))
@@ -91,7 +91,7 @@ async def test_output_without_end_ends_it(workplace, monkeypatch):
 
 async def test_a_line_without_end_is_cut(workplace):
     done = await workplace.work(
-        agent(f"head -c {3 * supervised.MAX_LINE_BYTES} /dev/zero | tr '\\0' x; echo; echo end")
+        agent(f"head -c {3 * commands_run.MAX_LINE_BYTES} /dev/zero | tr '\\0' x; echo; echo end")
     )
 
     assert workplace.told == ["x" * MAX_PROGRESS, "end"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.program.digest import digested
+from rpc_server.program.open_program import digested
 from rpc_server.settings.settings import Settings
 
 GIVEN = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}

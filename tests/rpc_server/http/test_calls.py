@@ -9,8 +9,8 @@ import pytest
 
 from protocol import Progress, errors
 from rpc_server.calls.admission import Load
-from rpc_server.calls.calls import CallLedger
 from rpc_server.calls.jobs import EvaluateJob, ProgramCallJob
+from rpc_server.calls.ledger import CallLedger
 
 WAITING = {"wait": "gate"}
 NOTHING = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}

@@ -73,7 +73,7 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
 
 KEEPING = """
 import asyncio, sys
-from rpc_server.calls.calls import CallLedger
+from rpc_server.calls.ledger import CallLedger
 from rpc_server.calls.admission import Load
 
 class Job:

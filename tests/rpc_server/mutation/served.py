@@ -10,11 +10,11 @@ from typing import Any
 
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected
-from rpc_server.mutations.mutations import TreeMutations
 from rpc_server.mutations.open_mutations import open_mutations
+from rpc_server.mutations.transaction import TreeMutations
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.open_trees import open_trees
-from rpc_server.worktrees.program import TreesProgram
+from rpc_server.worktrees.open_worktrees import open_trees
+from rpc_server.worktrees.worktree_program import TreesProgram
 from tests.rpc_server.mutation.project import Project
 
 SCRIPTED = (

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.git import GitError
-from rpc_server.worktrees.draft import Draft
-from rpc_server.worktrees.lent import Untakeable
 from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.staged_change import Draft, Untakeable
 from tests.rpc_server.mutation.project import Project
 
 LIMIT = 1_000_000
@@ -55,7 +54,7 @@ def test_files_that_cannot_be_cleared_are_not_taken_back(draft: Draft, monkeypat
     def refuses(_: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr("rpc_server.worktrees.lent.remove_folder", refuses)
+    monkeypatch.setattr("rpc_server.worktrees.staged_change.remove_folder", refuses)
     with pytest.raises(Untakeable, match="Operation not permitted"):
         lent.take_back(LIMIT, [])
 
@@ -68,6 +67,6 @@ def test_a_draft_that_cannot_be_removed_is_told_and_left(
 
     draft = Draft(Repository(project.folder), tmp_path / "left", project.first)
     draft.open()
-    monkeypatch.setattr("rpc_server.worktrees.state.remove_folder", refuses)
+    monkeypatch.setattr("rpc_server.worktrees.server_folder.remove_folder", refuses)
     draft.close()
     assert "Operation not permitted" in caplog.text

@@ -4,9 +4,7 @@ import shlex
 
 import pytest
 
-from rpc_server.mutations.globs import Globs
-from rpc_server.mutations.links import leaving
-from rpc_server.mutations.rules import Rules, judges_of
+from rpc_server.mutations.rules import Globs, Rules, judges_of, leaving
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 

@@ -17,7 +17,7 @@ from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.worktrees.git import Git
-from rpc_server.worktrees.ready import Ready
+from rpc_server.worktrees.instances import Ready
 from tests.rpc_server.mutation.patches import added, changed
 from tests.rpc_server.mutation.project import FILES, Project
 from tests.rpc_server.mutation.served import Served, served

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed
-from rpc_server.datasets.program_rows import ProgramRows, rows_of
+from rpc_server.methods.datasets import ProgramRows, rows_of
 from rpc_server.program import process
 from rpc_server.rpc import wire
 

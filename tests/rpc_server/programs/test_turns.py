@@ -1,7 +1,6 @@
 """Whose turn it is, and who waits beside the lines."""
 
-from rpc_server.program.scheduler import Turns
-from rpc_server.program.worker_slots import Ticket
+from rpc_server.program.scheduler import Ticket, Turns
 
 
 def tickets(names):

@@ -2,7 +2,7 @@
 
 import threading
 
-from rpc_server.worker.weight import weight
+from rpc_server.worker.adapters import weight
 
 MANY = 2**40
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.open_trees import open_trees
+from rpc_server.worktrees.open_worktrees import open_trees
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import FILES, Open, Opened
 

@@ -14,8 +14,8 @@ import pytest
 
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
+from rpc_server.worktrees.dependencies import manifests_of
 from rpc_server.worktrees.environments import KEPT_DAYS, Environment, Environments
-from rpc_server.worktrees.manifests import manifests_of
 from rpc_server.worktrees.repository import Repository
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import Open, second

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rpc_server.worktrees.leases import Closed, Leases
+from rpc_server.worktrees.instances import Closed, Leases
 
 WAIT_S = 10
 

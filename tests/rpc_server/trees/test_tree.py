@@ -11,8 +11,8 @@ from protocol.errors import ProgramFailed
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
-from rpc_server.worktrees.state import State, home_of
-from rpc_server.worktrees.tree import Tree, environment_in, settings_in
+from rpc_server.worktrees.server_folder import State, home_of
+from rpc_server.worktrees.worktree import Tree, environment_in, settings_in
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import FILES, Open, second
 

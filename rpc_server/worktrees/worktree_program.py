@@ -1,4 +1,4 @@
-"""A program whose candidates name the commit that runs: each commit has a tree and processes of its own."""
+"""A program whose candidates name the commit that runs: each commit has its own worktree and processes."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -7,16 +7,13 @@ from typing import Any
 from evolverpc_common.git import GitError
 from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
-from rpc_server.program.program import ResultDict
-from rpc_server.program.starting import NoProcess
-from rpc_server.settings.limits import within
-from rpc_server.traces.refs import KeptByProgram
-from rpc_server.worktrees.candidates import given_to, named_commit, told
+from rpc_server.program.process_factory import NoProcess
+from rpc_server.program.program import KeptByProgram, ResultDict, within
+from rpc_server.worktrees.candidates import as_asked, asked_of_program, given_to, named_commit, recorded, told
+from rpc_server.worktrees.instances import Ready, Trees
 from rpc_server.worktrees.outline import outline_of
-from rpc_server.worktrees.places import Places
-from rpc_server.worktrees.ready import Ready, Trees
-from rpc_server.worktrees.records import as_asked, asked_of_program, recorded
-from rpc_server.worktrees.tree import bring_home
+from rpc_server.worktrees.server_folder import Places
+from rpc_server.worktrees.worktree import bring_home
 
 
 class TreesProgram:

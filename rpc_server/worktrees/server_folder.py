@@ -1,18 +1,38 @@
-"""A server's own folder on disk, and the removal of those whose server is gone, however it went."""
+"""The server's own folder on disk, and the removal of folders whose server is gone."""
 
 import fcntl
 import hashlib
 import logging
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_path
 
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.worktrees.removal import remove_folder
+
+
+class Places:
+    """Takes the places of a server's trees out of texts. `trees`: the folder that they are in."""
+
+    def __init__(self, trees: Path) -> None:
+        self._tree = re.compile(re.escape(str(trees)) + r"/[^/\s]+/files/?")
+
+    def without(self, value: Any) -> Any:
+        """The JSON value with every path into a tree seen from the tree's own folder."""
+        if isinstance(value, str):
+            return self._tree.sub("", value)
+        if isinstance(value, dict):
+            return {key: self.without(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [self.without(member) for member in value]
+        return value
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,96 @@
-"""JSON-RPC messages as lines: written strictly, read with care for what programs print in between."""
+"""What a program writes: lines of bounded length, JSON-RPC messages among them, and the tail of its log."""
 
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from rpc_server.program.lines import LongLine
 from rpc_server.rpc import wire
+
+MAX_SHOWN_BYTES = 8 * 1024
+"""What a failing example's `error.log` may hold."""
+
+
+class LogTail:
+    """Keeps the last bytes written, and counts them all, so that a reader can ask for what came since a moment."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self.total = 0
+        """Bytes written so far."""
+
+    def write(self, data: bytes) -> None:
+        """Add to the end; the oldest bytes are let go."""
+        self.total += len(data)
+        self._kept += data[-MAX_SHOWN_BYTES:]
+        if len(self._kept) > 2 * MAX_SHOWN_BYTES:
+            del self._kept[:-MAX_SHOWN_BYTES]
+
+    def since(self, mark: int = 0) -> str:
+        """What was written after `total` was `mark`: its last `MAX_SHOWN_BYTES`."""
+        wanted = min(self.total - mark, MAX_SHOWN_BYTES)
+        return self._kept[-wanted:].decode("utf-8", "replace") if wanted > 0 else ""
+
+
+_EDGE_BYTES = 512
+
+
+@dataclass(frozen=True)
+class LongLine:
+    """A line of `size` bytes, more than `limit`, that was not kept, but for its beginning and its end."""
+
+    size: int
+    limit: int
+    head: bytes
+    tail: bytes
+
+
+class Lines:
+    """Lines of at most `limit` bytes, out of chunks. `unfinished`: bytes of the line that has no end yet."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.unfinished = 0
+        self._parts: list[bytes] = []
+        self._head: bytes | None = None
+        self._tail = b""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
+        """The lines that end in this chunk, without their newlines and without empty ones."""
+        first, *others = chunk.split(b"\n")
+        self._add(first)
+        for part in others:
+            if self.unfinished:
+                yield self._line()
+            self._add(part)
+
+    def _add(self, part: bytes) -> None:
+        if not part:
+            return
+        self.unfinished += len(part)
+        if self._head is None:
+            self._parts.append(part)
+            if self.unfinished <= self.limit:
+                return
+            whole = b"".join(self._parts)
+            self._parts.clear()
+            self._head, part = whole[:_EDGE_BYTES], whole
+        self._tail = (self._tail + part)[-_EDGE_BYTES:]
+
+    def _line(self) -> bytes | LongLine:
+        line: bytes | LongLine
+        line = (
+            b"".join(self._parts)
+            if self._head is None
+            else LongLine(self.unfinished, self.limit, self._head, self._tail)
+        )
+        self._parts, self.unfinished, self._head, self._tail = [], 0, None, b""
+        return line
+
 
 _START = b'{"jsonrpc"'
 _ANSWER = re.compile(rb'\{"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*([0-9]{1,15})\s*,\s*"(?:result|error)"')

@@ -1,4 +1,4 @@
-"""One tree made ready: files, what is installed, links, the user's build, and the settings its program runs by."""
+"""One worktree on disk: files, links, the user's build, and the settings that its program runs with."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ from pathlib import Path
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Cell
-from rpc_server.program.interpreter import find_interpreter
 from rpc_server.program.launch import environment as server_environment
+from rpc_server.program.launch import find_interpreter
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment

@@ -1,4 +1,4 @@
-"""`apply_mutation` as a transaction: draft, edit, rules, commit, a tree that runs, then a branch; or nothing."""
+"""`apply_mutation` as a transaction: stage, edit, rules, commit, a running instance, then a branch; or nothing."""
 
 import asyncio
 import base64
@@ -17,21 +17,40 @@ from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCa
 from protocol.mutation import Merge, MutationName
 from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import Agent
-from rpc_server.mutations.edits import Editor
-from rpc_server.mutations.messages import commit_message
-from rpc_server.mutations.publishing import Publisher
+from rpc_server.mutations.edits import Before, Editor, Told
+from rpc_server.mutations.publishing import Publisher, commit_message
 from rpc_server.mutations.rejection import Attempt, Stage, rejected
 from rpc_server.mutations.rules import Rules
-from rpc_server.mutations.turns import Alone
-from rpc_server.mutations.workbench import Before, Told
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid
 from rpc_server.worktrees.candidates import Changed, after, named_commit
-from rpc_server.worktrees.draft import Draft
-from rpc_server.worktrees.places import Places
-from rpc_server.worktrees.ready import Ready, Trees
+from rpc_server.worktrees.instances import Ready, Trees
 from rpc_server.worktrees.repository import BRANCHES, BranchTaken
-from rpc_server.worktrees.tree import Tree, environment_in
+from rpc_server.worktrees.server_folder import Places
+from rpc_server.worktrees.staged_change import Draft
+from rpc_server.worktrees.worktree import Tree, environment_in
+
+
+class Alone:
+    """Locks by name, kept only as long as somebody holds or waits for them."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._users: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def at(self, name: str) -> AsyncIterator[None]:
+        """Wait until nobody else is at this name."""
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        self._users[name] = self._users.get(name, 0) + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name], self._locks[name]
+
 
 _STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", "check": "check"}
 """Where a tree that cannot be made ready failed; anything else is the start of its program."""

@@ -1,4 +1,4 @@
-"""The three ways user code runs in a process: alone in the main thread, in threads, or on one event loop."""
+"""The three executors of user code in a process: the main thread, threads, or one event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child process: its pipes, how it ends, and the end of its whole process group."""
+"""A child process: its pipes, its exit, and the end of its whole process group."""
 
 import asyncio
 import os

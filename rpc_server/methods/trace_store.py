@@ -1,4 +1,4 @@
-"""Trajectories that stay here: a ref goes out in place of each, and comes back when they are reflected on."""
+"""Trajectories kept on the server: a reference goes out in place of each, and comes back for reflection."""
 
 from collections import OrderedDict
 from typing import Any

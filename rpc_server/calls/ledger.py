@@ -1,4 +1,4 @@
-"""Calls with a `call_id`: run once, joined by whoever asks again, their answers kept for a while."""
+"""Calls with a `call_id`: run once, shared by repeated requests, their results kept for a while."""
 
 import asyncio
 import logging

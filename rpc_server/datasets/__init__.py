@@ -1,1 +1,0 @@
-"""Rows that the server or its program holds."""

@@ -1,1 +1,0 @@
-"""Trajectories that stay on the server, by reference."""
