@@ -1,4 +1,4 @@
-// Compiles src/ to dist/ in place, so that what runs from there meanwhile goes on finding its modules.
+// Compile src/ to dist/ in place, so that a process that runs from there still finds its modules.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, readdirSync, rmSync, statSync } from "node:fs";
 import { basename, join } from "node:path";

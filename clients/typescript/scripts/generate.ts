@@ -103,7 +103,7 @@ function tables(): string {
 
 /**
  * For validators: references by type name, and conditions between fields after the fields themselves, so that the first
- * rule broken is the one that says most.
+ * rule broken is the most specific one.
  */
 function forValidators(object: Record<string, unknown>): Record<string, unknown> {
   if (typeof object.$ref === "string") return { ...object, $ref: object.$ref.replace("#/$defs/", "") };
@@ -148,7 +148,7 @@ const validatorTypes = (): string =>
     "/** One broken rule, at a JSON pointer into the value. */\n",
     "export interface SchemaError {\n",
     "  instancePath: string;\n  schemaPath: string;\n  keyword: string;\n  params: Record<string, unknown>;\n  message?: string;\n}\n\n",
-    "/** True where the value fits; else `errors` says why, until the next call. */\n",
+    "/** True if the value fits; else `errors` holds the reasons until the next call. */\n",
     "export interface SchemaValidator {\n  (value: unknown): boolean;\n  errors?: SchemaError[] | null;\n}\n\n",
     ...Object.keys(contract.$defs).map((name) => `export const ${name}: SchemaValidator;\n`),
   ].join("");

@@ -123,11 +123,11 @@ try {
   check(run("node", ["-C", "workerd", "-e", exported]).trim() === "false true", "has no Node in it on Workers");
 
   const line = '{"jsonrpc":"2.0","id":1,"method":"discover"}';
-  const said = execFileSync("npx", ["evolverpc-conformance", "--stdio"], {
+  const response = execFileSync("npx", ["evolverpc-conformance", "--stdio"], {
     cwd: folder,
     input: `${line}\n`,
   }).toString();
-  check(JSON.parse(said).result.program.name === "conformance", "has its command");
+  check(JSON.parse(response).result.program.name === "conformance", "has its command");
 
   const types = { types: ["node"], typeRoots: [join(root, "node_modules/@types")] };
   typechecks("types on Node", TYPED, { ...types, lib: ["es2022"] });

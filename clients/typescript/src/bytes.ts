@@ -1,6 +1,6 @@
-/** The bytes of a web stream, so many of them at most. */
+/** Read a web stream into memory, up to a limit. */
 
-/** All of a body, none being empty; undefined where it is longer than `limit`, in which case it was not read through. */
+/** The whole body (empty if there is none); undefined if it is longer than `limit` bytes, in which case reading stopped. */
 export async function bytesOf(body: ReadableStream<Uint8Array> | null, limit: number): Promise<Uint8Array | undefined> {
   const chunks: Uint8Array[] = [];
   let length = 0;

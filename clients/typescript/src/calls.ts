@@ -1,64 +1,64 @@
-/** Calls with a `call_id`: run once, joined by whoever asks again, their answers kept for a while. */
+/** Calls with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
 
 import { Cancellation } from "./cancellation.js";
 import { CallIdConflict, CallNotFound } from "./errors.js";
 import type { CancelResult } from "./generated/types.js";
 import { type Answer, answerOf, type Job, type Log, sizeOf } from "./jobs.js";
-import { afterwards } from "./timers.js";
+import { runAfter } from "./timers.js";
 
-/** What a kept answer takes beyond its own bytes, about; so that many small ones are bounded too. */
+/** Approximate memory overhead of one stored answer, so that many small answers are bounded too. */
 const ENTRY_BYTES = 1024;
 
 export interface CallBounds {
-  /** Seconds a running call goes on without anyone asking for it. */
+  /** Seconds after which a running call that no request waits for is cancelled. */
   abandonAfterS: number;
-  /** Seconds an answer is kept after it was last asked for. */
+  /** Seconds for which an answer is kept after it was last requested. */
   keepAnswersS: number;
-  /** Bytes of all kept answers; the one longest unasked goes first, the newest stays in any case. */
+  /** Bytes of all stored answers; the least recently requested one is evicted first, the newest one is never evicted. */
   maxAnswerBytes: number;
 }
 
 interface Call {
   readonly id: string;
-  /** A digest of what was asked. */
+  /** Digest of the method and its params. */
   readonly request: Promise<string>;
-  /** Nothing else of a call that has ended is held on to: its params may be many times what its answer counts for. */
+  /** Only the answer of a finished call is kept: its params may be many times larger than the answer. */
   state: Running | Answer;
   bytes: number;
   askedAt: number;
   collected: boolean;
 }
 
-/** What there is of a call until it has ended. */
+/** The state of a call that has not finished. */
 interface Running {
   readonly job: Job;
   readonly cancellation: Cancellation;
   readonly finished: Promise<void>;
-  /** How many wait for it now. */
+  /** Number of requests that wait for it now. */
   watchers: number;
-  /** Stops the clock that runs while nobody asks. */
-  forgiven: () => void;
+  /** Stop the timer that runs while no request waits. */
+  stopAbandonTimer: () => void;
 }
 
 export class Calls {
   readonly #running = new Map<string, Call>();
-  /** The longest unasked first. */
+  /** Finished calls, least recently requested first. */
   readonly #answered = new Map<string, Call>();
   #bytes = 0;
 
   constructor(private readonly bounds: CallBounds) {}
 
-  /** True while a call runs, or its answer was given to nobody. */
+  /** True while a call runs or its answer has not been collected. */
   get outstanding(): boolean {
-    this.#letGo();
+    this.#evict();
     return this.#running.size > 0 || [...this.#answered.values()].some((call) => !call.collected);
   }
 
   /**
-   * The answer of a call, begun now if it is new; undefined after `waitS` seconds, or once nobody is there to hear it.
+   * Return the answer of a call, starting it if it is new; `pending` after `waitS` seconds or when the listener is gone.
    *
-   * `request` is a digest of what is asked, `start` checks and admits it; what `start` throws is not remembered. A new
-   * call is known before this function waits for anything, so that a `cancel` sent right behind it finds it.
+   * `request` is a digest of the request; `start` checks and admits it. What `start` throws is not stored. A new
+   * call is registered before this function awaits anything, so that a `cancel` sent right behind it finds it.
    */
   async ask(
     id: string,
@@ -72,19 +72,19 @@ export class Calls {
     return this.#watch(known, waitS, listener);
   }
 
-  /** The answer of a call that is known; throws `CallNotFound`. */
+  /** Return the answer of a known call. Throws `CallNotFound`. */
   async get(id: string, waitS: number, listener: Cancellation): Promise<Answer> {
     return this.#watch(this.#known(id), waitS, listener);
   }
 
-  /** Stops a call and returns when it has ended; throws `CallNotFound`. */
+  /** Cancel a call and return when it has ended. Throws `CallNotFound`. */
   async cancel(id: string): Promise<CancelResult> {
     const call = this.#known(id);
     const { state } = call;
     if (!isRunning(state)) return { status: "finished" };
     state.cancellation.cancel();
     await state.finished;
-    call.collected = true; // who cancels wants no answer: a drain need not wait for somebody to fetch it
+    call.collected = true; // the canceller wants no answer, so a drain need not wait for one to be collected
     return { status: "cancelled" };
   }
 
@@ -99,7 +99,7 @@ export class Calls {
   }
 
   #find(id: string): Call | undefined {
-    this.#letGo();
+    this.#evict();
     const call = this.#answered.get(id);
     if (call === undefined) return this.#running.get(id);
     call.askedAt = performance.now();
@@ -114,7 +114,7 @@ export class Calls {
     const call: Call = {
       id,
       request,
-      state: { job, cancellation, finished, watchers: 0, forgiven: () => {} },
+      state: { job, cancellation, finished, watchers: 0, stopAbandonTimer: () => {} },
       bytes: 0,
       askedAt: 0,
       collected: false,
@@ -124,14 +124,14 @@ export class Calls {
   }
 
   #settle(call: Call, answer: Answer): void {
-    if (isRunning(call.state)) call.state.forgiven();
+    if (isRunning(call.state)) call.state.stopAbandonTimer();
     call.state = answer;
     call.askedAt = performance.now();
     call.bytes = sizeOf("result" in answer ? answer.result : answer.error) + ENTRY_BYTES;
     this.#running.delete(call.id);
     this.#answered.set(call.id, call);
     this.#bytes += call.bytes;
-    this.#letGo();
+    this.#evict();
   }
 
   async #watch(call: Call, waitS: number | undefined, listener: Cancellation): Promise<Answer> {
@@ -140,18 +140,18 @@ export class Calls {
       call.collected ||= !listener.cancelled;
       return state;
     }
-    state.forgiven();
+    state.stopAbandonTimer();
     state.watchers++;
     await finishedOrOver(state.finished, waitS, listener);
     state.watchers--;
     if (!isRunning(call.state)) return this.#watch(call, waitS, listener);
     if (state.watchers === 0) {
-      state.forgiven = afterwards(this.bounds.abandonAfterS, () => state.cancellation.cancel());
+      state.stopAbandonTimer = runAfter(this.bounds.abandonAfterS, () => state.cancellation.cancel());
     }
     return { result: JSON.stringify({ pending: { call_id: call.id, progress: state.job.progress } }) };
   }
 
-  #letGo(): void {
+  #evict(): void {
     const oldestKept = performance.now() - this.bounds.keepAnswersS * 1000;
     for (const [id, call] of this.#answered) {
       const tooMuch = this.#bytes > this.bounds.maxAnswerBytes && this.#answered.size > 1;
@@ -162,7 +162,7 @@ export class Calls {
   }
 }
 
-/** Waits for the end, for `waitS` seconds, or until nobody listens. */
+/** Wait until the call has finished, `waitS` seconds are over, or the listener is gone. */
 async function finishedOrOver(
   finished: Promise<void>,
   waitS: number | undefined,
@@ -170,7 +170,7 @@ async function finishedOrOver(
 ): Promise<void> {
   if (listener.cancelled) return;
   await new Promise<void>((resolve) => {
-    const stopTimer = waitS === undefined ? () => {} : afterwards(waitS, () => resolve());
+    const stopTimer = waitS === undefined ? () => {} : runAfter(waitS, () => resolve());
     const forget = listener.onCancel(resolve);
     finished.then(() => {
       stopTimer();

@@ -1,6 +1,6 @@
-/** Word that a call is to stop, for as many parts of it as there are examples. */
+/** A cancellation token for a call and all its examples. */
 
-/** Lighter than an `AbortSignal`, on which runtimes warn of the eleventh listener. */
+/** Lighter than an `AbortSignal`: runtimes warn about its eleventh listener. */
 export class Cancellation {
   #cancelled = false;
   readonly #listeners = new Set<() => void>();
@@ -16,14 +16,14 @@ export class Cancellation {
     this.#listeners.clear();
   }
 
-  /** Calls `listener` when it happens, at once where it has; returns how to stop listening. */
+  /** Call `listener` on cancellation, immediately if it has happened; returns a function that removes the listener. */
   onCancel(listener: () => void): () => void {
     if (this.#cancelled) listener();
     else this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** The cancellation that an abort signal brings about. */
+  /** A cancellation that follows an abort signal. */
   static of(signal: AbortSignal | undefined): Cancellation {
     const cancellation = new Cancellation();
     if (signal?.aborted) cancellation.cancel();

@@ -1,5 +1,5 @@
 /**
- * What can go wrong between a client and a server, beside the errors a server answers (`RpcError`).
+ * Errors between a client and a server, besides those that the server returns (`RpcError`).
  *
  * ClientError
  * ├── ConnectionLost   the outcome is unknown: reset, too late, or a proxy's 502, 503, 504
@@ -13,7 +13,7 @@ export class ClientError extends Error {
   }
 }
 
-/** Whether the server did the work is unknown; the same `call_id`, asked again, tells. */
+/** It is unknown whether the server did the work; repeat the request with the same `call_id` to find out. */
 export class ConnectionLost extends ClientError {}
 
 /** The answer breaks the contract. */

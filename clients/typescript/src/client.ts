@@ -13,26 +13,26 @@ import { faults, type WireTypeName } from "./validate.js";
 import { isObject } from "./values.js";
 
 export interface ClientOptions {
-  /** The bearer token; the environment's GEPA_TOKEN when not given. */
+  /** The bearer token; default: the environment variable GEPA_TOKEN. */
   token?: string;
-  /** Seconds a call may take, unless it says otherwise; 300 when not given. */
+  /** Seconds that a call may take unless its own `timeoutS` is given; default 300. */
   timeoutS?: number;
-  /** Whether a token may travel over plain http to another machine; false when not given. */
+  /** Whether the token may be sent over plain http to another machine; default false. */
   allowInsecure?: boolean;
-  /** Bytes of one answer; 256 MiB when not given. */
+  /** Maximum bytes of one response; default 256 MiB. */
   maxResponseBytes?: number;
   /** Used in place of the global `fetch`. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
 }
 
 export interface CallOptions {
-  /** Makes the call idempotent: asked again under the same id it gives the same answer. */
+  /** Makes the call idempotent: a repeated request with the same id returns the same answer. */
   callId?: string;
   /** Seconds to wait before the server answers `pending`; needs a `callId`. */
   waitS?: number;
-  /** Names a minibatch, and asks for refs in place of trajectories. */
+  /** Names a minibatch, and requests trajectory references in place of trajectories. */
   group?: string;
-  /** Seconds this call may take. */
+  /** Seconds that this call may take. */
   timeoutS?: number;
   signal?: AbortSignal;
 }
@@ -74,7 +74,7 @@ export class RpcClient {
     return this.call("discover", {}, options);
   }
 
-  /** Evaluates to the end, however long it takes, where the server offers `async`; else within one request. */
+  /** Evaluate a batch of any duration if the server offers `async`, else within one request. */
   evaluate(params: ParamsOf<"evaluate">, options?: Omit<CallOptions, "waitS">): Promise<EvaluateResult> {
     return this.complete("evaluate", params, options);
   }
@@ -89,7 +89,7 @@ export class RpcClient {
     params: ParamsOf<Name>,
     options?: Omit<CallOptions, "waitS">,
   ): Promise<ResultOf<Name>>;
-  /** One request. Throws `RpcError` for what the server answers, `ClientError` for what goes wrong on the way. */
+  /** Send one request. Throws `RpcError` for an error of the server, `ClientError` for one of the connection. */
   async call(method: MethodName, params: object, options: CallOptions = {}): Promise<unknown> {
     const result = await this.#send(method, params, options);
     const type = METHODS[method].result;
@@ -98,8 +98,8 @@ export class RpcClient {
   }
 
   /**
-   * A call of any length, collected under a `call_id`: a lost connection costs nothing, for what was done is not done
-   * again. Falls back to one request where the server does not offer it.
+   * Make a call of any duration and collect it by its `call_id`: after a lost connection nothing runs twice. Falls back
+   * to one request if the server does not offer that.
    */
   async complete<Name extends MethodName>(
     method: Name,
@@ -123,7 +123,7 @@ export class RpcClient {
         await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** lost));
       }
     }
-    throw new ConnectionLost(`${method} was not done in time; it goes on under call_id ${callId}`);
+    throw new ConnectionLost(`${method} did not finish in time; it continues under call_id ${callId}`);
   }
 
   async #send(method: string, params: object, options: CallOptions): Promise<unknown> {
@@ -162,8 +162,8 @@ export class RpcClient {
       return { status: response.status, bytes };
     } catch (error) {
       if (error instanceof BadResponse) throw error;
-      const said = error instanceof Error ? ((error.cause as Error | undefined)?.message ?? error.message) : "";
-      throw new ConnectionLost(`no answer from ${this.url}: ${said}`, { cause: error });
+      const reason = error instanceof Error ? ((error.cause as Error | undefined)?.message ?? error.message) : "";
+      throw new ConnectionLost(`no answer from ${this.url}: ${reason}`, { cause: error });
     }
   }
 }
@@ -177,8 +177,8 @@ function withSignal({ signal }: CallOptions): CallOptions & { waitS?: never } {
 }
 
 function read(status: number, bytes: Uint8Array): Record<string, unknown> {
-  const said = jsonOf(bytes);
-  if (isObject(said) && said.jsonrpc === "2.0") return said;
+  const answer = jsonOf(bytes);
+  if (isObject(answer) && answer.jsonrpc === "2.0") return answer;
   if ([502, 503, 504].includes(status)) throw new ConnectionLost(`HTTP ${status} without an answer`);
   throw new BadResponse(`HTTP ${status} without a JSON-RPC answer`);
 }

@@ -1,10 +1,10 @@
-/** The program that conformance cases talk to: each example says what it wants done. */
+/** The conformance program: each example specifies what the program does. */
 
 import type { FunctionProgram, Score } from "./program.js";
 
-/** What an example may ask for. */
+/** The fields of an example. */
 export interface ConformanceExample {
-  /** Wait so long first. */
+  /** Wait this many milliseconds first. */
   sleep_ms?: number;
   /** Fail with this message. */
   raise?: string;
@@ -36,7 +36,7 @@ export const conformanceProgram = {
 
   score({ score = 1, feedback, objective_scores }): Score {
     return {
-      // Whatever was asked for, numbers or not: what becomes of those is the server's to show.
+      // Also values that are no numbers: the server must reject them.
       score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
       ...(feedback === undefined ? {} : { feedback }),
       ...(objective_scores === undefined ? {} : { objective_scores }),

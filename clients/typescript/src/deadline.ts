@@ -1,37 +1,37 @@
-/** Work under a deadline and a cancellation, answered in time even where the work itself never ends. */
+/** Run work under a deadline and a cancellation; returns in time even if the work never ends. */
 
 import type { Cancellation } from "./cancellation.js";
 import { invokeProgram } from "./failure.js";
 import { MAX_TIMER_MS } from "./timers.js";
 
 export interface Deadline {
-  /** How much time is left: 0 or less once it is over. */
+  /** Seconds left: 0 or less when the deadline has passed. */
   leftS(): number;
-  /** Once it is over: in a few words, what shows that the work itself took too long; undefined if it may not have. */
+  /** After the deadline: what shows that the work itself took too long; undefined if it may have been delayed. */
   fault(): string | undefined;
 }
 
 /** How a piece of work ended. */
-export type Ending<Value> =
+export type Outcome<Value> =
   | { kind: "done"; value: Value }
   | { kind: "failed"; error: unknown }
   | { kind: "timeout"; fault: string | undefined }
   | { kind: "cancelled" };
 
 /**
- * Runs `work` until it ends, is cancelled or its deadline is over, whichever is first.
+ * Run `work` until it ends, is cancelled or reaches its deadline.
  *
- * The signal `work` is handed aborts in the last two cases; what it does after that changes nothing.
+ * The signal passed to `work` aborts in the last two cases; what the work does afterwards is ignored.
  */
-export function within<Value>(
+export function runWithDeadline<Value>(
   work: (signal: AbortSignal) => Value | Promise<Value>,
   cancellation: Cancellation,
   deadline?: Deadline,
-): Promise<Ending<Value>> {
+): Promise<Outcome<Value>> {
   if (cancellation.cancelled) return Promise.resolve({ kind: "cancelled" });
   return new Promise((resolve) => {
     const controller = new AbortController();
-    const end = (ending: Ending<Value>): void => {
+    const end = (ending: Outcome<Value>): void => {
       clearTimeout(timer);
       forget();
       resolve(ending);
@@ -45,7 +45,7 @@ export function within<Value>(
       controller.abort(new DOMException("The call was cancelled", "AbortError"));
     });
     let timer: ReturnType<typeof setTimeout> | undefined;
-    // Work that blocks the event loop also blocks the timer, so the clock is asked as well.
+    // Work that blocks the event loop also blocks the timer, so the clock is read as well.
     const late = (): boolean => deadline !== undefined && deadline.leftS() <= 0;
     const wait = (): void => {
       if (late()) expire();

@@ -1,9 +1,9 @@
-/** By which a program that states no version is known to have changed between two starts. */
+/** A digest of the program's file: detects a change between two starts of a program without a version. */
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-/** The options with a digest: the one given, else the SHA-256 of the file this process was started with. */
+/** Return the options with a digest: the given one, else the SHA-256 of the file that this process was started with. */
 export function withDigest<Options extends { digest?: string }>(options: Options): Options {
   if (options.digest !== undefined) return options;
   const digest = digestOfScript();
@@ -16,6 +16,6 @@ function digestOfScript(): string | undefined {
   try {
     return createHash("sha256").update(readFileSync(script)).digest("hex");
   } catch {
-    return undefined; // typed at a prompt, packed into an executable, or not ours to read
+    return undefined; // typed at a prompt, packed into an executable, or not readable
   }
 }

@@ -1,22 +1,22 @@
-/** What `discover` says of a program. */
+/** The result of `discover` for a program. */
 
-import type { Carrier } from "./carriers.js";
 import { PROTOCOL_VERSION } from "./generated/contract.js";
 import type { DiscoverResult } from "./generated/types.js";
 import type { Settings } from "./options.js";
 import { type Candidate, type Program, takesWholeBatches } from "./program.js";
 import type { Rows } from "./rows.js";
+import type { Transport } from "./transports.js";
 import { PACKAGE_VERSION } from "./version.js";
 
-/** The answer to `discover`, the same for the life of an instance. */
+/** Build the result of `discover`, which stays the same for the life of an instance. */
 export async function discoveryOf(
   program: Program,
   seed: Candidate,
   rows: Rows,
   settings: Settings,
-  carrier: Carrier,
+  transport: Transport,
 ): Promise<DiscoverResult> {
-  const capabilities = [...carrier.offers, ...offersOf(program), ...(rows.held ? ["datasets"] : []), "openrpc"];
+  const capabilities = [...transport.offers, ...offersOf(program), ...(rows.held ? ["datasets"] : []), "openrpc"];
   return {
     protocol_versions: [PROTOCOL_VERSION],
     server: {
@@ -45,7 +45,7 @@ export async function discoveryOf(
       ...(settings.exampleTimeoutS === undefined ? {} : { example_timeout_s: settings.exampleTimeoutS }),
       ...(capabilities.includes("batch") ? { max_batch_entries: settings.maxBatchEntries } : {}),
       ...(takesWholeBatches(program) ? { whole_batches: true } : {}),
-      ...carrier.limits,
+      ...transport.limits,
     },
   };
 }

@@ -1,4 +1,4 @@
-/** The JSON-RPC 2.0 envelope: which messages are requests, and what goes around an answer. */
+/** The JSON-RPC 2.0 envelope of requests and responses. */
 
 import { InvalidRequest, type RpcError } from "./errors.js";
 import type { Answer } from "./jobs.js";
@@ -6,7 +6,7 @@ import { isObject } from "./values.js";
 
 export type RequestId = string | number | null;
 
-/** A request whose envelope is sound; `id` is undefined for a notification. `params` may still be positional. */
+/** A request with a valid envelope; `id` is undefined for a notification. `params` may still be positional. */
 export interface Envelope {
   method: string;
   params: Record<string, unknown> | unknown[];
@@ -15,7 +15,7 @@ export interface Envelope {
 
 const KEYS = new Set(["jsonrpc", "method", "params", "id"]);
 
-/** The envelope of one message; throws `InvalidRequest`, to be answered under id null as JSON-RPC has it. */
+/** Read the envelope of one message. Throws `InvalidRequest`, which is answered with id null as JSON-RPC requires. */
 export function readEnvelope(message: unknown): Envelope {
   if (!isObject(message)) throw invalid("a request must be an object");
   const { jsonrpc, method, params = {}, id } = message;
@@ -37,13 +37,13 @@ function isRequestId(id: unknown): id is RequestId {
   return id === null || typeof id === "string" || Number.isSafeInteger(id);
 }
 
-/** The text of an answer, whose own part is JSON already. */
+/** Write the text of a response whose result or error is JSON already. */
 export function answerText(id: RequestId, answer: Answer): string {
-  const said = "result" in answer ? `"result":${answer.result}` : `"error":${answer.error}`;
-  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},${said}}`;
+  const member = "result" in answer ? `"result":${answer.result}` : `"error":${answer.error}`;
+  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},${member}}`;
 }
 
-/** The text of a refusal. */
+/** Write the text of an error response. */
 export function errorText(id: RequestId, error: RpcError): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: error.toWire() });
 }

@@ -9,13 +9,13 @@
  * ├── InternalError           -32603  a defect of the server; never carries an exception's text
  * ├── VersionNotSupported     -32020  `supported` versions, and the one `requested`
  * ├── Unauthorized            -32021  no token, a wrong one, a foreign Host or Origin
- * ├── UnknownCandidate        -32022  not the program's components (`unknown`, `missing`), or a `commit` not at hand
+ * ├── UnknownCandidate        -32022  not the program's components (`unknown`, `missing`), or an unknown `commit`
  * ├── UnknownExample          -32023  no such split or id among the rows the server holds
  * ├── TrajectoryExpired       -32024  the `refs` are gone; trace the minibatch afresh
  * ├── ProgramFailed           -32025  the program cannot start or cannot answer this call at all (`stage`, `log_tail`)
  * ├── MutationRejected        -32026  the mutation left no trace (`stage`, `reason`)
- * ├── CallCancelled           -32027  somebody cancelled the call, or nobody asked for it any more
- * ├── CallNotFound            -32028  no such `call_id` here: never seen, or its answer was let go
+ * ├── CallCancelled           -32027  cancelled, or abandoned because no request waited for it
+ * ├── CallNotFound            -32028  no such `call_id` here: never seen, or its answer was evicted
  * ├── CallIdConflict          -32029  the `call_id` was used for another method or other params
  * ├── Overloaded              -32030  no room now, or shutting down; try again after `retry_after_s`
  * └── LimitExceeded           -32031  the request is beyond a stated limit (`limit`, `allowed`, `given`)
@@ -30,7 +30,7 @@ import { isObject } from "./values.js";
 
 export type ErrorDetails = Record<string, unknown>;
 
-/** What one row of the schema's error table says. */
+/** One row of the schema's error table. */
 interface ErrorRow {
   code: number;
   message: string;
@@ -135,9 +135,9 @@ export class Unauthorized extends RpcError {
 }
 
 /**
- * The candidate's components are not those of the program, or its code is not at hand.
+ * The candidate's components are not those of the program, or its commit is not available.
  *
- * `details.commit`: one that `import_commits` would bring.
+ * `details.commit`: the missing commit, which `import_commits` can supply.
  */
 export class UnknownCandidate extends RpcError {
   constructor(message?: string, details?: ErrorDetails, retryable?: boolean) {
@@ -159,7 +159,7 @@ export class TrajectoryExpired extends RpcError {
   }
 }
 
-/** The program cannot start, or failed at a call that has no example to blame. */
+/** The program cannot start, or failed in a call that does not belong to one example. */
 export class ProgramFailed extends RpcError {
   constructor(message?: string, details?: ErrorDetails, retryable?: boolean) {
     super(ERRORS.ProgramFailed, message, details, retryable);
@@ -177,7 +177,7 @@ export class MutationRejected extends RpcError {
   }
 }
 
-/** The call was cancelled, or abandoned because nobody asked for it. */
+/** The call was cancelled, or abandoned because no request waited for it. */
 export class CallCancelled extends RpcError {
   constructor(message?: string, details?: ErrorDetails, retryable?: boolean) {
     super(ERRORS.CallCancelled, message, details, retryable);

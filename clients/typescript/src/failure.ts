@@ -19,7 +19,7 @@ export function describeFailure(error: unknown, evidence?: string): ExampleError
   return described;
 }
 
-/** A `name` that was set says more than the class, which a bundler may have renamed. */
+/** A `name` that was set is more specific than the class, which a bundler may have renamed. */
 function typeName(error: object): string {
   const [own, constructed] = namesOf(error);
   return wellFormed(own === "Error" ? constructed : own);
@@ -33,9 +33,9 @@ export async function invokeProgram<Result>(call: () => Result | Promise<Result>
 function usersFrames(stack: string): string {
   const lines = stack.split("\n");
   const ours = lines.findIndex((line) => /\bat (async )?invokeProgram\b/.test(line));
-  return (ours === -1 ? lines : lines.slice(0, ours).filter((line) => !/^\s+at (async )?within\b/.test(line))).join(
-    "\n",
-  );
+  return (
+    ours === -1 ? lines : lines.slice(0, ours).filter((line) => !/^\s+at (async )?runWithDeadline\b/.test(line))
+  ).join("\n");
 }
 
 function clipped(text: string, most: number): string {

@@ -1,28 +1,28 @@
-/** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and whatever else speaks fetch. */
+/** A fetch handler, `Request` to `Response`, for Bun, Deno, Workers, Hono, Next and other runtimes with fetch. */
 
 import { bytesOf } from "./bytes.js";
 import { Cancellation } from "./cancellation.js";
-import { storeCarrier } from "./carriers.js";
-import { Door, type Exchange, type HttpReply } from "./door.js";
-import { Endpoint } from "./endpoint.js";
+import { checkProgram } from "./check-program.js";
+import { namesOf, rejectMisplacedOptions, rejectUnknownOptions } from "./configuration.js";
+import { Dispatcher } from "./dispatcher.js";
 import { hostChecker } from "./hosts.js";
+import { type HttpExchange, type HttpReply, HttpRouter } from "./http-router.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions, settingsOf } from "./options.js";
-import { checkProgram } from "./prepare.js";
 import type { Program } from "./program.js";
-import { namesOf, noneInProgram, onlyKnown } from "./setup.js";
 import type { MemoryStore } from "./store.js";
 import { checkToken } from "./token.js";
+import { httpTransport } from "./transports.js";
 
 export interface HandlerOptions extends EndpointOptions {
-  /** The bearer token callers must show; without one `handler` throws. */
+  /** The bearer token that callers must send; required. */
   token: string;
-  /** The path the handler is mounted at, so that methods are at `${basePath}/rpc`; "" when not given. */
+  /** The path at which the handler is mounted: methods are at `${basePath}/rpc`; default "". */
   basePath?: string;
-  /** The names this is reached by; none beyond this machine's own when not given. */
+  /** Further host names by which the handler is reached; default: only this machine's own. */
   allowedHosts?: readonly string[];
-  /** Origins of web pages that may call; none when not given. */
+  /** Origins of web pages that may call; default none. */
   allowedOrigins?: readonly string[];
-  /** Adds calls that outlive their connection, `cancel` and refs; without it every call stands alone. */
+  /** Adds calls that outlive their connection, `cancel` and trajectory references; without it every call is independent. */
   store?: MemoryStore;
 }
 
@@ -39,29 +39,34 @@ const KNOWN = [
 
 export type FetchHandler = (request: Request) => Promise<Response>;
 
-/** Serves a program wherever `fetch` is spoken. Throws `SetupError` without a token or without a program. */
+/** Serve a program on any runtime with `fetch`. Throws `SetupError` without a token or without a program. */
 export function handler<Data, Output>(program: Program<Data, Output>, options: HandlerOptions): FetchHandler {
   checkToken(options?.token, "the option `token`");
-  onlyKnown(options, KNOWN);
-  noneInProgram(Object(program), KNOWN);
+  rejectUnknownOptions(options, KNOWN);
+  rejectMisplacedOptions(Object(program), KNOWN);
   const { token, basePath = "", allowedHosts = [], allowedOrigins = [], store } = options;
   const served = program as Program;
   checkProgram(served);
   settingsOf(options);
-  let endpoint: Promise<Endpoint> | undefined;
+  let dispatcher: Promise<Dispatcher> | undefined;
   // Not before the first request: some platforms allow neither random numbers nor waiting while modules load.
-  const open = (): Promise<Endpoint> => {
-    endpoint ??= Endpoint.create(served, options, storeCarrier(store)).catch((error: unknown) => {
-      endpoint = undefined; // what failed may work at the next request
+  const open = (): Promise<Dispatcher> => {
+    dispatcher ??= Dispatcher.create(served, options, httpTransport(store)).catch((error: unknown) => {
+      dispatcher = undefined; // the next request tries again
       throw error;
     });
-    return endpoint;
+    return dispatcher;
   };
-  const door = new Door(open, { token, basePath, allowsHost: hostChecker("localhost", allowedHosts), allowedOrigins });
-  return async (request) => toResponse(await door.answer(toExchange(request)));
+  const router = new HttpRouter(open, {
+    token,
+    basePath,
+    allowsHost: hostChecker("localhost", allowedHosts),
+    allowedOrigins,
+  });
+  return async (request) => toResponse(await router.answer(toExchange(request)));
 }
 
-function toExchange(request: Request): Exchange {
+function toExchange(request: Request): HttpExchange {
   const url = new URL(request.url);
   return {
     method: request.method,

@@ -1,7 +1,7 @@
-/** Images in reflective records: taken out on their way to the optimizer, put back on their way to the program. */
+/** Images in reflective records: extracted on the way to the optimizer, restored on the way to the program. */
 
+import { InvalidResult } from "./example-results.js";
 import type { ImageContent } from "./generated/types.js";
-import { InvalidResult } from "./outcome.js";
 import type { ReflectiveDataset } from "./program.js";
 
 const REFERENCE = "$image";
@@ -23,8 +23,8 @@ export class Image {
 
 type Images = Record<string, ImageContent>;
 
-/** The records with a reference in place of each `Image`, and the images, each of them once, where there are any. */
-export function takeOut(dataset: ReflectiveDataset): { dataset: ReflectiveDataset; images?: Images } {
+/** Replace each `Image` of the records by a reference; return the records and the images, each once. */
+export function extractImages(dataset: ReflectiveDataset): { dataset: ReflectiveDataset; images?: Images } {
   const ids = new Map<string, string>();
   const images: Images = {};
 
@@ -48,8 +48,8 @@ export function takeOut(dataset: ReflectiveDataset): { dataset: ReflectiveDatase
   return { dataset: replaced(dataset, "dataset") as ReflectiveDataset, images };
 }
 
-/** The records with an `Image` in place of each reference to one of `images`. */
-export function putBack(dataset: ReflectiveDataset, images: Images | null | undefined): ReflectiveDataset {
+/** Replace each reference to one of `images` by an `Image`. */
+export function restoreImages(dataset: ReflectiveDataset, images: Images | null | undefined): ReflectiveDataset {
   if (!images) return dataset;
 
   function replaced(value: unknown): unknown {
@@ -66,7 +66,7 @@ export function putBack(dataset: ReflectiveDataset, images: Images | null | unde
   return replaced(dataset) as ReflectiveDataset;
 }
 
-/** Whether there is an image anywhere; `seen` keeps it from going round in a value that contains itself. */
+/** Whether there is an image anywhere; `seen` guards against values that contain themselves. */
 function holdsImage(value: unknown, seen: Set<unknown>): boolean {
   if (value instanceof Image) return true;
   if (!(Array.isArray(value) || isPlain(value)) || seen.has(value)) return false;

@@ -1,4 +1,4 @@
-/** JSON in both directions: strict about what is read, and about what a program may call JSON. */
+/** JSON in both directions: a strict reader, and a strict conversion of a program's values. */
 
 import { ParseError } from "./errors.js";
 
@@ -94,9 +94,9 @@ export function pathText(where: readonly (string | number)[]): string {
 }
 
 /**
- * A copy of a program's value as JSON, so that what the program does with its own afterwards changes nothing here.
+ * A copy of a program's value as JSON, so that later changes by the program have no effect here.
  *
- * `undefined` becomes null, or is left out of an object; `toJSON` is honoured; half surrogate pairs, which strict JSON
+ * `undefined` becomes null, or is omitted from an object; `toJSON` is called; half surrogate pairs, which strict JSON
  * readers refuse, become U+FFFD. Throws `NotJson`, which calls the value `name`, for what JSON would lose: BigInt, NaN, functions, maps, cycles.
  */
 export function toJsonValue(value: unknown, name?: string): JsonValue {
@@ -138,12 +138,12 @@ function copiedObject(value: object, where: (string | number)[]): JsonValue {
   return Object.fromEntries(fields.map(([key, item]) => [wellFormed(key), at(key, item)]));
 }
 
-/** Where a bounded text was cut in the middle of a pair, a strict reader would refuse the whole message. */
+/** Replace half surrogate pairs, for which a strict reader would refuse the whole message. */
 export function wellFormed(text: string): string {
   return text.toWellFormed();
 }
 
-/** The same text for equal values, whatever the order of their keys. */
+/** The same text for equal values, in any order of keys. */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);

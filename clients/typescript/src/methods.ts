@@ -1,8 +1,9 @@
-/** The work behind each method, as jobs: checked in full before anything runs. */
+/** The methods as jobs: params are checked in full before anything runs. */
 
 import type { Cancellation } from "./cancellation.js";
-import { within } from "./deadline.js";
+import { runWithDeadline } from "./deadline.js";
 import { CallCancelled, ProgramFailed, UnknownCandidate } from "./errors.js";
+import { InvalidResult, withinBytes } from "./example-results.js";
 import { describeFailure } from "./failure.js";
 import type {
   EvalBatch,
@@ -14,47 +15,46 @@ import type {
   ProposeNewTextsParams,
   ScoreParams,
 } from "./generated/types.js";
-import { putBack, takeOut } from "./images.js";
+import { extractImages, restoreImages } from "./images.js";
 import type { Job } from "./jobs.js";
 import { NotJson, toJsonValue } from "./json.js";
-import { InvalidResult, withinBytes } from "./outcome.js";
 import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
 import { defaultReflectiveDataset } from "./reflection.js";
 import type { Rows } from "./rows.js";
 import type { Row, Runner } from "./runner.js";
 import type { Slots } from "./slots.js";
-import { Traces } from "./traces.js";
+import { TrajectoryStore } from "./traces.js";
 import { classify } from "./transient.js";
 import { faults, invalidParams, type WireTypeName } from "./validate.js";
 
-/** Where no refs are offered, every ref is another instance's. */
-const NO_TRACES = new Traces(0);
+/** Without the capability `refs`, every reference belongs to another instance. */
+const NO_TRACES = new TrajectoryStore(0);
 
-/** What the methods work with. `traces` is undefined where no refs are offered. */
-export interface Workshop {
+/** What the methods need. `traces` is undefined if `refs` is not offered. */
+export interface MethodContext {
   program: Program;
   seedCandidate: Candidate;
   instanceId: string;
   rows: Rows;
   runner: Runner;
   slots: Slots;
-  traces: Traces | undefined;
+  traces: TrajectoryStore | undefined;
   maxResultBytes: number;
 }
 
-/** The jobs a program's methods become; each throws an `RpcError` where the params cannot be worked on. */
+/** Make a job of each request; each method throws an `RpcError` if the params are not usable. */
 export class Methods {
-  constructor(private readonly shop: Workshop) {}
+  constructor(private readonly context: MethodContext) {}
 
   evaluate({ candidate, batch, capture_traces: captureTraces = false, items, _meta }: EvaluateParams): Job {
-    const { program, runner, slots, rows, traces, instanceId, maxResultBytes } = this.shop;
+    const { program, runner, slots, rows, traces, instanceId, maxResultBytes } = this.context;
     if (items) {
       throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
     }
     this.#checkCandidate(candidate);
-    const filled = rows.fill(batch);
+    const filled = rows.withData(batch);
     if (filled.length > 0 && isScoreProgram(program)) {
-      throw new ProgramFailed("the program has no `run`: it only scores what other programs answer", {
+      throw new ProgramFailed("the program has no `run`: it only scores the outputs of other programs", {
         stage: "evaluate",
       });
     }
@@ -67,7 +67,7 @@ export class Methods {
       const sent = keeps ? traces.outgoing(result, group, instanceId) : result;
       results[position] = withinBytes(sent, maxResultBytes);
       progress.done++;
-      slots.dismiss(1);
+      slots.release(1);
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
       await runner.evaluate({ candidate, batch: filled, captureTraces, onResult }, cancellation);
@@ -78,7 +78,7 @@ export class Methods {
 
   makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {
     const { candidate, eval_batch: sent, components_to_update: components } = params;
-    const { program, traces = NO_TRACES } = this.shop;
+    const { program, traces = NO_TRACES } = this.context;
     this.#checkCandidate(candidate);
     checkComponents(components, candidate);
     const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
@@ -88,14 +88,14 @@ export class Methods {
       const dataset = program.makeReflectiveDataset
         ? await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context)
         : defaultReflectiveDataset(evalBatch, components, hasSteps);
-      return takeOut(dataset);
+      return extractImages(dataset);
     });
   }
 
   proposeNewTexts(params: ProposeNewTextsParams): Job {
     const { candidate, components_to_update: components } = params;
-    const { program } = this.shop;
-    const dataset = putBack(params.reflective_dataset, params.images);
+    const { program } = this.context;
+    const dataset = restoreImages(params.reflective_dataset, params.images);
     this.#checkCandidate(candidate);
     checkComponents(components, candidate);
     return oneStep("propose_new_texts", "ProposeNewTextsResult", async (context) => {
@@ -106,7 +106,7 @@ export class Methods {
 
   score({ batch, results }: ScoreParams): Job {
     const rows = this.#paired(batch, results, "results");
-    const { runner, slots } = this.shop;
+    const { runner, slots } = this.context;
     slots.admit(rows.length);
     const progress: Progress = { done: 0, total: rows.length };
     const scored = async (at: number, cancellation: Cancellation): Promise<ExampleResult> => {
@@ -114,7 +114,7 @@ export class Methods {
         return await runner.score(rows[at] as Row, results[at] as ExampleResult, cancellation);
       } finally {
         progress.done++;
-        slots.dismiss(1);
+        slots.release(1);
       }
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
@@ -126,7 +126,7 @@ export class Methods {
   }
 
   finalize({ best_candidate: best, best_score: score, run }: FinalizeParams): Job {
-    const { program } = this.shop;
+    const { program } = this.context;
     this.#checkCandidate(best);
     return oneStep("finalize", "FinalizeResult", async (context) => {
       const message = await program.finalize?.({ ...best }, score, run, context);
@@ -135,18 +135,18 @@ export class Methods {
   }
 
   #checkCandidate(candidate: Candidate): void {
-    const { seedCandidate } = this.shop;
+    const { seedCandidate } = this.context;
     const unknown = Object.keys(candidate).filter((name) => !Object.hasOwn(seedCandidate, name));
     const missing = Object.keys(seedCandidate).filter((name) => !Object.hasOwn(candidate, name));
     if (unknown.length + missing.length > 0) throw new UnknownCandidate(undefined, { unknown, missing });
   }
 
-  /** The rows of `batch`, which must be as many as the results. */
+  /** Return the rows of `batch`, which must be as many as the results. */
   #paired(batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): Row[] {
     if (batch.length !== results.length) {
       throw invalidParams({ path, message: `${results.length} results for ${batch.length} examples` });
     }
-    return this.shop.rows.fill(batch);
+    return this.context.rows.withData(batch);
   }
 }
 
@@ -157,11 +157,11 @@ function checkComponents(components: readonly string[], candidate: Candidate): v
 
 type Work = (context: CallContext) => Promise<unknown>;
 
-/** A job that is one call into the program, whose failure has no example to blame. */
+/** A job that is one call into the program and does not belong to one example. */
 function oneStep(method: string, type: WireTypeName, work: Work): Job {
   const progress: Progress = { done: 0, total: 1 };
   const run = async (cancellation: Cancellation): Promise<unknown> => {
-    const ending = await within(async (signal) => checked(await work({ signal }), type), cancellation);
+    const ending = await runWithDeadline(async (signal) => checked(await work({ signal }), type), cancellation);
     progress.done = 1;
     if (ending.kind === "done") return ending.value;
     if (ending.kind !== "failed") throw new CallCancelled();

@@ -1,31 +1,31 @@
-/** The door on Node's own HTTP server: bodies are bounded while they arrive, and left alone where nobody wants them. */
+/** The router on Node's own HTTP server: bodies are bounded while they arrive, and not read if they are not needed. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Cancellation } from "./cancellation.js";
-import type { Door, Exchange, HttpReply } from "./door.js";
-import type { Place } from "./place.js";
-import { SetupError } from "./setup.js";
+import { SetupError } from "./configuration.js";
+import type { HttpExchange, HttpReply, HttpRouter } from "./http-router.js";
+import type { ListenAddress } from "./listen-address.js";
 
-/** How long a client may go on sending what nobody reads, so that it comes to read its answer. */
+/** How long a client may continue to send a body that is dropped, so that it reads its response. */
 const LINGER_MS = 1000;
-/** A body this small is read and dropped to keep the connection. */
+/** A body up to this size is read and dropped to keep the connection. */
 const SMALL_BODY = 64 * 1024;
 /** How long a connection may be silent between requests, before its first, and in the middle of one. */
 const SILENCE_MS = 75_000;
 
 /**
- * Listens where it is told to. Rejects with `SetupError` where it cannot.
+ * Listen at an address. Rejects with `SetupError` if that fails.
  *
- * Only receiving a request is bounded in time, never answering it.
+ * Only receiving a request has a time limit, never answering it.
  */
-export async function listening(door: Door, place: Place, silenceMs = SILENCE_MS): Promise<Server> {
+export async function listen(router: HttpRouter, address: ListenAddress, silenceMs = SILENCE_MS): Promise<Server> {
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    // Until the body is here, or answered unread: a socket that is silent for so long is destroyed.
+    // Until the body has arrived or is answered unread, a socket that is silent for this long is destroyed.
     request.socket.setTimeout(silenceMs);
     request.once("end", () => {
       if (!response.writableEnded) request.socket.setTimeout(0);
     });
-    answer(door, request, response).catch((error: unknown) => {
+    answer(router, request, response).catch((error: unknown) => {
       if (!request.destroyed) console.error("evolverpc: unexpected error", error);
       response.destroy();
     });
@@ -33,44 +33,44 @@ export async function listening(door: Door, place: Place, silenceMs = SILENCE_MS
   const bounds = {
     keepAliveTimeout: silenceMs,
     headersTimeout: silenceMs,
-    // A large body on a slow line takes its time.
+    // A large body on a slow connection needs time.
     requestTimeout: 4 * silenceMs,
     connectionsCheckingInterval: silenceMs / 10,
   };
   const server = createServer(bounds, onRequest);
-  // Without this Node asks for every body, wanted or not.
+  // Without this Node sends 100-continue for every body, needed or not.
   server.on("checkContinue", onRequest);
   // Without this Node refuses other expectations by itself, without a JSON-RPC error.
   server.on("checkExpectation", onRequest);
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error) => reject(cannotListen(error, place)));
-    if (place.descriptor === undefined) server.listen(place.port, place.host, resolve);
-    else server.listen({ fd: place.descriptor }, resolve);
+    server.once("error", (error) => reject(cannotListen(error, address)));
+    if (address.descriptor === undefined) server.listen(address.port, address.host, resolve);
+    else server.listen({ fd: address.descriptor }, resolve);
   });
   return server;
 }
 
-function cannotListen(error: NodeJS.ErrnoException, { host, port, descriptor }: Place): SetupError {
+function cannotListen(error: NodeJS.ErrnoException, { host, port, descriptor }: ListenAddress): SetupError {
   if (descriptor !== undefined) {
-    return new SetupError(`cannot listen on descriptor ${descriptor}, as GEPA_LISTEN says: ${error.message}`);
+    return new SetupError(`cannot listen on descriptor ${descriptor} of GEPA_LISTEN: ${error.message}`);
   }
   const reason =
     error.code === "EADDRINUSE" ? "the port is in use: choose another, or none for a free one" : error.message;
   return new SetupError(`cannot listen on ${host}, port ${port}: ${reason}`);
 }
 
-async function answer(door: Door, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function answer(router: HttpRouter, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const closed = new Cancellation();
   response.on("close", () => closed.cancel());
-  const reply = await door.answer(toExchange(request, response, closed));
+  const reply = await router.answer(toExchange(request, response, closed));
   if (!response.destroyed) await send(request, response, reply);
 }
 
-function toExchange(request: IncomingMessage, response: ServerResponse, closed: Cancellation): Exchange {
+function toExchange(request: IncomingMessage, response: ServerResponse, closed: Cancellation): HttpExchange {
   return {
     method: request.method ?? "",
     path: pathOf(request.url ?? ""),
-    // What is said twice is neither: `request.headers` would take the first `Host` and pass over the second.
+    // A repeated header counts as neither value: `request.headers` would take the first `Host` and drop the second.
     header: (name) => request.headersDistinct[name]?.join(", ") ?? null,
     body: (limit) => bodyOf(request, response, limit),
     closed,
@@ -116,7 +116,7 @@ async function send(request: IncomingMessage, response: ServerResponse, reply: H
   if (unread) {
     // Closing at once would reset the connection under a client that is still sending, before it reads the answer.
     response.write(body ?? "");
-    await lingered(request);
+    await drainBody(request);
     response.end();
     request.destroy();
   } else {
@@ -128,8 +128,8 @@ function isSmall(request: IncomingMessage): boolean {
   return request.headers["transfer-encoding"] === undefined && declaredLength(request) <= SMALL_BODY;
 }
 
-/** Drops what still arrives, for a while. */
-function lingered(request: IncomingMessage): Promise<void> {
+/** Read and drop what still arrives, for a limited time. */
+function drainBody(request: IncomingMessage): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, LINGER_MS);
     const over = (): void => {

@@ -1,36 +1,36 @@
-/** The limits that every way of serving shares. */
+/** Options that all transports share. */
 
+import { namesOf, SetupError, wholeNumber } from "./configuration.js";
 import type { Log } from "./jobs.js";
-import { namesOf, SetupError, wholeNumber } from "./setup.js";
 import { shown } from "./values.js";
 
 export interface EndpointOptions {
-  /** Examples at once; 16 when not given. */
+  /** Examples that run at the same time; default 16. */
   maxConcurrency?: number;
-  /** Examples that may wait beyond those running; 10,000 when not given. */
+  /** Examples that may wait beyond those running; default 10,000. */
   maxQueue?: number;
-  /** Examples in one call; 1,000 when not given. */
+  /** Examples in one call; default 1,000. */
   maxBatchSize?: number;
-  /** Requests in one JSON-RPC array; 100 when not given. */
+  /** Requests in one JSON-RPC array; default 100. */
   maxBatchEntries?: number;
-  /** Bytes of one request; 64 MiB when not given. */
+  /** Bytes of one request; default 64 MiB. */
   maxRequestBytes?: number;
-  /** Bytes of one example's result as JSON; an example with a larger one is a `program_error`. 48 MiB when not given. */
+  /** Bytes of one example's result as JSON; an example with a larger one is a `program_error`. Default 48 MiB. */
   maxResultBytes?: number;
-  /** Seconds one example may run, null for no deadline; 300 when not given. */
+  /** Seconds one example may run, null for no deadline; default 300. */
   exampleTimeoutS?: number | null;
-  /** Whether `list_examples` gives the rows, not only their ids; true when not given. */
+  /** Whether `list_examples` returns the rows, not only their ids; default true. */
   shareRows?: boolean;
   /**
-   * What changes when the program does, for a program that states no `version`. When not given, `serve` and `serveStdio`
-   * take the SHA-256 of the file that this process was started with (not of what it imports), `handler` none.
+   * A text that changes when the program does, for a program without a `version`. By default `serve` and `serveStdio`
+   * use the SHA-256 of the file that this process was started with (not of its imports), and `handler` has none.
    */
   digest?: string;
-  /** Told what clients are not; `console.error` when not given. */
+  /** Receives what clients must not see; default `console.error`. */
   log?: Log;
 }
 
-/** Their names; every way of serving adds its own. */
+/** Their names; each transport adds its own. */
 export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
   maxConcurrency: 1,
   maxQueue: 1,
@@ -44,7 +44,7 @@ export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
   log: 1,
 });
 
-/** The same with nothing left open; `exampleTimeoutS` is undefined where there is no deadline. */
+/** The same with defaults filled in; `exampleTimeoutS` is undefined if there is no deadline. */
 export interface Settings {
   maxConcurrency: number;
   maxQueue: number;
@@ -58,7 +58,7 @@ export interface Settings {
   log: Log;
 }
 
-/** Fills in the defaults; throws `SetupError` for a limit under which nothing could be done. */
+/** Fill in the defaults. Throws `SetupError` for an unusable limit. */
 export function settingsOf(options: EndpointOptions): Settings {
   const { exampleTimeoutS = 300, digest } = options;
   if (exampleTimeoutS !== null && !(exampleTimeoutS > 0)) {

@@ -1,4 +1,4 @@
-/** What a program is: a few functions, and the candidate always an argument, never set on anything shared. */
+/** The interface of a program: a few functions; the candidate is always an argument, never shared state. */
 
 import type { EvalBatch, RunInfo, Usage } from "./generated/types.js";
 
@@ -14,25 +14,25 @@ export type Score =
   | readonly [score: number, feedback: string]
   | { score: number; feedback?: string | null; objective_scores?: Record<string, number> | null };
 
-/** What `run` is handed besides the example and the candidate. */
+/** What `run` gets besides the example and the candidate. */
 export interface RunContext {
-  /** Aborted when the example's deadline is over or the call was cancelled; hand it to `fetch` and the like. */
+  /** Aborted when the example reaches its deadline or the call is cancelled; pass it to `fetch`. */
   signal: AbortSignal;
-  /** True where the caller wants a trajectory. */
+  /** True if the caller wants a trajectory. */
   captureTraces: boolean;
   /** Append JSON steps here: they become part of the trajectory. */
   trace: unknown[];
-  /** Fill in what the attempt cost: `cost_usd`, `input_tokens`, `output_tokens`, `calls`. */
+  /** Set what the attempt cost: `cost_usd`, `input_tokens`, `output_tokens`, `calls`. */
   usage: Usage;
 }
 
-/** What the other functions are handed besides their arguments. */
+/** What the other functions get besides their arguments. */
 export interface CallContext {
   /** Aborted when the call was cancelled. */
   signal: AbortSignal;
 }
 
-/** One result of a program's own `evaluate`: a score, or as much of an `ExampleResult` as there is to say. */
+/** One result of a program's own `evaluate`: a score, or the known fields of an `ExampleResult`. */
 export type BatchResult =
   | Score
   | {
@@ -44,16 +44,16 @@ export type BatchResult =
       objective_scores?: Record<string, number> | null;
       error?: { type: string; message: string; traceback?: string | null };
       usage?: Usage;
-      /** What it counts for in the optimizer's budget; 1 when not given. */
+      /** Its share of the optimizer's budget; default 1. */
       metric_calls?: number;
       seconds?: number;
     };
 
-/** What `score` is handed besides the example and the output. */
+/** What `score` gets besides the example and the output. */
 export interface ScoreContext {
-  /** Aborted when the example's deadline is over or the call was cancelled. */
+  /** Aborted when the example reaches its deadline or the call is cancelled. */
   signal: AbortSignal;
-  /** Fill in what the scoring cost; it is added to what `run` noted. */
+  /** Set what the scoring cost; it is added to the usage of `run`. */
   usage: Usage;
 }
 
@@ -69,11 +69,11 @@ interface ProgramHead<Data> {
 }
 
 interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Data, Output>> {
-  /** The candidate to start from, or a function that makes it; called once. */
+  /** The seed candidate, or a function that makes it; called once. */
   seedCandidate: Candidate | (() => Candidate | Promise<Candidate>);
-  /** Component name -> what it is for, told to whoever writes new texts. */
+  /** Component name -> its purpose, for the reflection model. */
   componentDescriptions?: Record<string, string>;
-  /** Records for reflection; `evalBatch` has data and trajectories inline. Without it, sensible records are made. */
+  /** Make the records for reflection; `evalBatch` has data and trajectories inline. Without it, default records are made. */
   makeReflectiveDataset?(
     candidate: Candidate,
     evalBatch: EvalBatch,
@@ -86,7 +86,7 @@ interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Da
     componentsToUpdate: string[],
     context: CallContext,
   ): Record<string, string> | Promise<Record<string, string>>;
-  /** Called once at the end of a run; the text it returns is shown to whoever started it. */
+  /** Called once at the end of a run; the text it returns is shown to the user who started the run. */
   finalize?(
     bestCandidate: Candidate,
     bestScore: number,
@@ -95,7 +95,7 @@ interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Da
   ): string | undefined | null | Promise<string | undefined | null>;
 }
 
-/** A program that runs one example at a time; without `score` its results wait for another endpoint's. */
+/** A program that runs one example at a time; without `score`, another server scores its outputs. */
 export interface FunctionProgram<Data = unknown, Output = unknown> extends ProgramBase<Data, Output> {
   run(example: Data, candidate: Candidate, context: RunContext): Output | Promise<Output>;
 }
@@ -114,7 +114,7 @@ export interface BatchProgram<Data = unknown, Output = unknown> extends ProgramB
   wholeBatches?: boolean;
 }
 
-/** A program that only scores what other programs answer: it has no components and runs no examples. */
+/** A program that only scores the outputs of other programs: it has no components and runs no examples. */
 export interface ScoreProgram<Data = unknown, Output = unknown> extends ProgramHead<Data>, Scorer<Data, Output> {
   run?: never;
   evaluate?: never;

@@ -31,8 +31,8 @@ function record(data: unknown, result: ExampleResult, hasSteps: (trajectory: unk
 function feedback({ feedback, error, score }: ExampleResult): string {
   if (feedback) return feedback;
   if (!error) return `Score: ${score === null ? "None" : floatText(score)}`;
-  const said = `The program failed: ${error.type}: ${error.message}`;
-  return error.traceback ? `${said}\n${error.traceback}` : said;
+  const summary = `The program failed: ${error.type}: ${error.message}`;
+  return error.traceback ? `${summary}\n${error.traceback}` : summary;
 }
 
 /** A number as Python's `repr` writes a float, so that the same scores give the same prompts in both languages. */

@@ -1,17 +1,17 @@
-/** The rows a program holds: listed by page, found by id, never handed out to be changed. */
+/** The rows that a program holds: listed by page, found by id, copied before use. */
 
+import { SetupError } from "./configuration.js";
 import { UnknownExample } from "./errors.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "./generated/types.js";
 import { canonicalJson, type JsonValue, NotJson, toJsonValue } from "./json.js";
-import { SetupError } from "./setup.js";
 import { shown } from "./values.js";
 
-const MAX_IDS_TOLD = 20;
+const MAX_IDS_LISTED = 20;
 
 export class Rows {
   readonly #splits: ReadonlyMap<string, readonly unknown[]>;
 
-  /** `share`: whether `list_examples` gives the rows or only their ids. Throws `SetupError` for what are no rows. */
+  /** `share`: whether `list_examples` returns the rows or only their ids. Throws `SetupError` if the rows are not JSON. */
   constructor(
     datasets: Record<string, readonly unknown[]>,
     private readonly share: boolean,
@@ -41,13 +41,13 @@ export class Rows {
     };
   }
 
-  /** Every example with its data; copies, so that a program changing its input changes nobody else's. */
-  fill(batch: readonly Example[]): { id: string; data: unknown }[] {
+  /** Return every example with its data, copied, so that a program that changes its input affects no other example. */
+  withData(batch: readonly Example[]): { id: string; data: unknown }[] {
     const lost = batch.filter(({ id, split }) => split !== undefined && this.#find(split, id) === undefined);
     const split = lost[0]?.split;
     if (split !== undefined) {
       const ids = lost.filter((example) => example.split === split).map(({ id }) => id);
-      throw new UnknownExample(undefined, { split, ids: ids.slice(0, MAX_IDS_TOLD) });
+      throw new UnknownExample(undefined, { split, ids: ids.slice(0, MAX_IDS_LISTED) });
     }
     return batch.map(({ id, data, split }) => ({
       id,

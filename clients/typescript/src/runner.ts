@@ -1,15 +1,14 @@
 /**
- * Runs a candidate on examples: so many at once, each under its deadline, each failure a result of its own.
+ * Run a candidate on examples: a bounded number at once, each under its deadline, each failure as a result.
  *
- * All of them share one event loop. An example past its deadline is timed out only if nothing else was running, or if the
- * loop was free for all but a tenth of the limit, which the example is given back. Any other may have been held up, and
- * runs once more while nothing else does.
+ * All examples share one event loop. An example past its deadline is timed out only if nothing else was running, or if the
+ * loop was free for all but a tenth of the limit, a time that is added to the example's. Any other example may have been
+ * delayed by its neighbours, and runs once more alone.
  */
 
 import type { Cancellation } from "./cancellation.js";
-import { type Ending, within } from "./deadline.js";
-import type { ExampleResult, Usage } from "./generated/types.js";
-import { toJsonValue } from "./json.js";
+import { type Outcome, runWithDeadline } from "./deadline.js";
+import { EventLoopLag } from "./event-loop-lag.js";
 import {
   type Attempt,
   cancelledResult,
@@ -22,7 +21,9 @@ import {
   summed,
   timedOutResult,
   withTrajectory,
-} from "./outcome.js";
+} from "./example-results.js";
+import type { ExampleResult, Usage } from "./generated/types.js";
+import { toJsonValue } from "./json.js";
 import {
   type BatchProgram,
   type Candidate,
@@ -31,14 +32,13 @@ import {
   type Program,
   takesWholeBatches,
 } from "./program.js";
-import { Pulse } from "./pulse.js";
 import type { Slots } from "./slots.js";
 
-/** How long examples that never wait may keep the event loop from everything else. */
+/** How long examples that never wait may block the event loop. */
 const MAX_BLOCKED_MS = 20;
 
-/** The share of a limit for which the event loop may be held before what runs on it counts as held up. */
-const MAX_HELD = 0.1;
+/** The share of a limit for which the event loop may be blocked before its examples count as delayed. */
+const MAX_BLOCKED_SHARE = 0.1;
 const ALONE = "while running alone";
 const RESPONSIVE = "while its process was responsive";
 
@@ -55,21 +55,21 @@ export interface Evaluation {
   onResult: (position: number, result: ExampleResult) => void;
 }
 
-/** What an attempt comes to that does not count: it is past its deadline, but others may have held it up. */
-class HeldUp {
+/** The outcome of an attempt past its deadline that other examples may have delayed. */
+class InconclusiveAttempt {
   constructor(readonly usage: Usage) {}
 }
 
-/** How an attempt is made: alone or not, after attempts that did not count and cost `spent`. */
-interface Conditions {
+/** How an attempt is made: alone or not, after inconclusive attempts that cost `spent`. */
+interface AttemptConditions {
   alone: boolean;
   spent: Usage;
   cancellation: Cancellation;
 }
 
 export class Runner {
-  readonly #pulse: Pulse;
-  #turnAskedAt: number | undefined;
+  readonly #lag: EventLoopLag;
+  #yieldRequestedAt: number | undefined;
 
   /** `timeoutS`: seconds one example may run; undefined for no deadline. */
   constructor(
@@ -77,7 +77,7 @@ export class Runner {
     private readonly slots: Slots,
     private readonly timeoutS: number | undefined,
   ) {
-    this.#pulse = new Pulse(timeoutS ?? 0);
+    this.#lag = new EventLoopLag(timeoutS ?? 0);
   }
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
@@ -87,11 +87,11 @@ export class Runner {
     await Promise.all(units.map((unit) => this.#unit(evaluation, unit, cancellation)));
   }
 
-  /** Runs examples that are one call into the program, once there is room for them. */
+  /** Run the examples of one call into the program when there is room for them. */
   async #unit(evaluation: Evaluation, positions: number[], cancellation: Cancellation): Promise<void> {
     const rows = positions.map((position) => evaluation.batch[position] as Row);
     const { program } = this;
-    const results = await this.#fairly(rows.length, cancellation, (conditions) =>
+    const results = await this.#withIsolatedRerun(rows.length, cancellation, (conditions) =>
       isBatchProgram(program)
         ? this.#batch(program, evaluation, rows, conditions)
         : this.#example(program as FunctionProgram, evaluation, rows[0] as Row, conditions),
@@ -102,13 +102,13 @@ export class Runner {
   }
 
   /**
-   * What the attempt gives, made once there is room for so many examples, and where it was held up, once more while
-   * nothing else runs. Undefined where it was cancelled while it waited.
+   * Make an attempt when there is room for its examples; if it is inconclusive, repeat it while nothing else runs.
+   * Undefined if it was cancelled while it waited.
    */
-  async #fairly<Value extends object>(
+  async #withIsolatedRerun<Value extends object>(
     examples: number,
     cancellation: Cancellation,
-    attempt: (conditions: Conditions) => Promise<Value | HeldUp>,
+    attempt: (conditions: AttemptConditions) => Promise<Value | InconclusiveAttempt>,
   ): Promise<Value | undefined> {
     const { capacity } = this.slots;
     let spent: Usage = {};
@@ -116,36 +116,36 @@ export class Runner {
       const weight = alone ? capacity : Math.min(examples, capacity);
       if (!(await this.slots.enter(weight, cancellation))) return undefined;
       try {
-        await this.#letOthersRun();
+        await this.#yieldToEventLoop();
         const value = await attempt({ alone, spent, cancellation });
-        if (!(value instanceof HeldUp)) return value;
+        if (!(value instanceof InconclusiveAttempt)) return value;
         spent = value.usage;
       } finally {
         this.slots.leave(weight);
       }
     }
-    throw new Error("an attempt was held up while nothing else ran");
+    throw new Error("an attempt was inconclusive although nothing else ran");
   }
 
-  /** Runs `work` under a deadline of so many seconds. */
+  /** Run `work` under a deadline in seconds. */
   async #timed<Value>(
     work: (signal: AbortSignal) => Promise<Value>,
     seconds: number | undefined,
-    { alone, cancellation }: Conditions,
-  ): Promise<Ending<Value>> {
-    if (seconds === undefined) return within(work, cancellation);
-    const watch = this.#pulse.watch();
+    { alone, cancellation }: AttemptConditions,
+  ): Promise<Outcome<Value>> {
+    if (seconds === undefined) return runWithDeadline(work, cancellation);
+    const measurement = this.#lag.measure();
     const clock = stopwatch();
-    const isHeldUp = (): boolean => watch.heldS() > MAX_HELD * seconds;
-    const leftS = (): number => seconds + (alone || isHeldUp() ? 0 : watch.heldS()) - clock();
+    const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
+    const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
     const fault = (): string | undefined => {
       if (alone) return ALONE;
-      return isHeldUp() ? undefined : RESPONSIVE;
+      return isBlocked() ? undefined : RESPONSIVE;
     };
     try {
-      return await within(work, cancellation, { leftS, fault });
+      return await runWithDeadline(work, cancellation, { leftS, fault });
     } finally {
-      watch.end();
+      measurement.end();
     }
   }
 
@@ -153,8 +153,8 @@ export class Runner {
     program: FunctionProgram,
     { candidate, captureTraces }: Evaluation,
     { data }: Row,
-    conditions: Conditions,
-  ): Promise<[ExampleResult] | HeldUp> {
+    conditions: AttemptConditions,
+  ): Promise<[ExampleResult] | InconclusiveAttempt> {
     const clock = stopwatch();
     const trace: unknown[] = [];
     const usage: Usage = {};
@@ -179,17 +179,17 @@ export class Runner {
     );
     if (ending.kind === "done") return [ending.value];
     const failed = unfinished(ending, this.timeoutS, attempt());
-    if (failed instanceof HeldUp) return failed;
+    if (failed instanceof InconclusiveAttempt) return failed;
     if (!captureTraces || failed.status === "cancelled") return [failed];
     const { error } = failed;
     const steps = trace.length > 0 ? trace : { data, output: null, score: null, feedback: null, error };
     return [withTrajectory(failed, steps)];
   }
 
-  /** The same result with a score; one that failed, or was never run, has nothing to score. */
+  /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
   async score(row: Row, result: ExampleResult, cancellation: Cancellation): Promise<ExampleResult> {
     if (result.status !== "rollout" && result.status !== "ok") return result;
-    const scoring = await this.#fairly(1, cancellation, async (conditions) => {
+    const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
       const judge = async (signal: AbortSignal) =>
@@ -206,8 +206,8 @@ export class Runner {
     program: BatchProgram,
     { candidate, captureTraces }: Evaluation,
     rows: readonly Row[],
-    conditions: Conditions,
-  ): Promise<ExampleResult[] | HeldUp> {
+    conditions: AttemptConditions,
+  ): Promise<ExampleResult[] | InconclusiveAttempt> {
     const clock = stopwatch();
     const timeoutS = this.timeoutS && this.timeoutS * rows.length;
     const batch = rows.map((row) => ({ ...row }));
@@ -220,7 +220,7 @@ export class Runner {
     const seconds = clock() / rows.length;
     if (ending.kind !== "done") {
       const failed = unfinished(ending, timeoutS, { seconds });
-      return failed instanceof HeldUp ? failed : rows.map(() => failed);
+      return failed instanceof InconclusiveAttempt ? failed : rows.map(() => failed);
     }
     return ending.value.map((given) => {
       try {
@@ -231,14 +231,14 @@ export class Runner {
     });
   }
 
-  /** Gives timers and connections a turn where programs that never wait have kept them from theirs. */
-  async #letOthersRun(): Promise<void> {
-    if (this.#turnAskedAt === undefined) {
-      this.#turnAskedAt = performance.now();
+  /** Let timers and connections run if programs that never wait have blocked them. */
+  async #yieldToEventLoop(): Promise<void> {
+    if (this.#yieldRequestedAt === undefined) {
+      this.#yieldRequestedAt = performance.now();
       setTimeout(() => {
-        this.#turnAskedAt = undefined;
+        this.#yieldRequestedAt = undefined;
       });
-    } else if (performance.now() - this.#turnAskedAt > MAX_BLOCKED_MS) {
+    } else if (performance.now() - this.#yieldRequestedAt > MAX_BLOCKED_MS) {
       await new Promise((resolve) => setTimeout(resolve));
     }
   }
@@ -253,17 +253,17 @@ function readAll(given: unknown, expected: number): unknown[] {
 }
 
 function unfinished(
-  ending: Exclude<Ending<unknown>, { kind: "done" }>,
+  ending: Exclude<Outcome<unknown>, { kind: "done" }>,
   timeoutS: number | undefined,
   attempt: Attempt & { usage?: Usage },
-): ExampleResult | HeldUp {
+): ExampleResult | InconclusiveAttempt {
   if (ending.kind === "cancelled") return cancelledResult(attempt);
   if (ending.kind === "failed") return failedResult(ending.error, attempt);
-  if (ending.fault === undefined) return new HeldUp(attempt.usage ?? {});
+  if (ending.fault === undefined) return new InconclusiveAttempt(attempt.usage ?? {});
   return timedOutResult(timeoutS, ending.fault, attempt);
 }
 
-/** Reads the seconds since now. */
+/** Return a function that reads the seconds since now. */
 function stopwatch(): () => number {
   const started = performance.now();
   return () => (performance.now() - started) / 1000;

@@ -1,57 +1,57 @@
 /** Serves a program over HTTP on Node. */
 
 import type { Server } from "node:http";
-import { storeCarrier } from "./carriers.js";
+import { namesOf, rejectMisplacedOptions, rejectUnknownOptions, SetupError, seconds } from "./configuration.js";
 import { withDigest } from "./digest.js";
-import { Door } from "./door.js";
-import { Endpoint } from "./endpoint.js";
+import { Dispatcher } from "./dispatcher.js";
 import { hostChecker, isLoopback } from "./hosts.js";
-import { type Key, keyFor, needsToken } from "./key.js";
-import { listening } from "./node-http.js";
+import { HttpRouter } from "./http-router.js";
+import { boundAddress, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
+import { listen } from "./node-http.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
-import { boundTo, type Place, placeOf, urlOf } from "./place.js";
 import type { Program } from "./program.js";
-import { namesOf, noneInProgram, onlyKnown, SetupError, seconds } from "./setup.js";
-import { setupFailure } from "./startup.js";
+import { asSetupError } from "./start-error.js";
 import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
+import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
+import { httpTransport } from "./transports.js";
 import { PACKAGE_VERSION } from "./version.js";
 
-/** How long an answer on its way may take to leave, once the server closes. */
+/** How long a response may take to be sent after the server closes. */
 const CLOSE_GRACE_MS = 500;
 const CLOSE_SWEEP_MS = 10;
 
 const BEHIND_A_SERVER =
-  "`gepa-server --command` started this program, to talk to it over stdio: call `serveStdio` in place of `serve`";
+  "`gepa-server --command` started this program and uses stdio: call `serveStdio` instead of `serve`";
 
 export interface ServeOptions extends EndpointOptions, StoreOptions {
   /**
-   * The address to bind; 127.0.0.1 when not given. On any other than loopback a token must be given.
+   * The address to bind; default 127.0.0.1. An address other than loopback needs a given token.
    *
-   * Where whoever starts the process says by `GEPA_LISTEN` where to listen (`fd:3`, an inherited socket that listens, or
+   * If the environment variable `GEPA_LISTEN` gives the listen address (`fd:3`, an inherited listening socket, or
    * `HOST:PORT`), neither this nor `port` may be given.
    */
   host?: string;
-  /** 0, when not given, lets the system choose. */
+  /** Default 0: the system chooses a free port. */
   port?: number;
   /**
-   * A file with the bearer token, made with a random one where there is none, and kept; else the token is taken from
-   * `GEPA_TOKEN`, else made at random for this start alone.
+   * A file with the bearer token; created with a random one if it does not exist, and kept. Without it the token is
+   * that of `GEPA_TOKEN`, else a random one for this start only.
    */
   tokenFile?: string;
-  /** Further `Host` names to answer, beside those of `GEPA_ALLOWED_HOSTS`. */
+  /** Further `Host` names to accept, besides those of `GEPA_ALLOWED_HOSTS`. */
   allowedHosts?: readonly string[];
-  /** Origins of web pages that may call; none when not given. */
+  /** Origins of web pages that may call; default none. */
   allowedOrigins?: readonly string[];
-  /** The ready line as JSON; also with `GEPA_READY_JSON=1`. */
+  /** Print the ready line as JSON; also with `GEPA_READY_JSON=1`. */
   json?: boolean;
-  /** Told the ready line; the standard output when not given. */
+  /** Receives the ready line; default: the standard output. */
   announce?: (line: string) => void;
   /**
-   * Whether this process is the server's own: SIGTERM drains it, SIGINT stops it, and a promise of the program's that
-   * was rejected unseen is logged instead of ending it. True when not given.
+   * Whether the server owns this process: SIGTERM drains it, SIGINT stops it, and an unhandled rejection of the program
+   * is logged instead of ending it. Default true.
    */
   ownsProcess?: boolean;
-  /** Seconds a drain may take; 30 when not given. */
+  /** Seconds that a drain may take; default 30. */
   drainS?: number;
 }
 
@@ -74,59 +74,64 @@ const KNOWN = [
 /** A server that is listening. */
 export interface RunningServer {
   url: string;
-  /** The bearer token callers must show. */
+  /** The bearer token that callers must send. */
   token: string;
   instanceId: string;
-  /** Takes no new work, waits for what runs and for its answers to be collected (at most `drainS`), and closes. */
+  /** Accept no new work, wait (at most `drainS`) until running work ends and its answers are collected, then close. */
   drain(): Promise<void>;
-  /** Closes at once; what runs is cancelled. */
+  /** Close at once; running work is cancelled. */
   close(): Promise<void>;
 }
 
 /**
- * Serves a program until it is closed.
+ * Serve a program over HTTP until the server is closed.
  *
- * Rejects with `SetupError` where it cannot start: no program, no seed, no token where one is needed, no such port.
+ * Rejects with `SetupError` if it cannot start: no program, no seed, a missing token, a port in use.
  */
 export async function serve<Data, Output>(
   program: Program<Data, Output>,
   options: ServeOptions = {},
 ): Promise<RunningServer> {
-  let key: Key | undefined;
+  let key: ServerToken | undefined;
   try {
-    onlyKnown(options, KNOWN);
-    noneInProgram(Object(program), KNOWN);
+    rejectUnknownOptions(options, KNOWN);
+    rejectMisplacedOptions(Object(program), KNOWN);
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
-    const place = placeOf(options);
-    key = keyFor(place.host, options.tokenFile);
-    const running = await started(program as Program, withDigest(options), key, place);
+    const address = listenAddressOf(options);
+    key = serverToken(address.host, options.tokenFile);
+    const running = await start(program as Program, withDigest(options), key, address);
     if (options.ownsProcess ?? true) running.ownProcess();
     announce(running, key, options);
     return running;
   } catch (error) {
     key?.discard();
-    throw setupFailure(error, serve);
+    throw asSetupError(error, serve);
   }
 }
 
-async function started(program: Program, options: ServeOptions, key: Key, place: Place): Promise<NodeServer> {
+async function start(
+  program: Program,
+  options: ServeOptions,
+  key: ServerToken,
+  address: ListenAddress,
+): Promise<NodeServer> {
   const { allowedOrigins = [] } = options;
   const drainMs = seconds("drainS", options.drainS ?? 30) * 1000;
   const store = new MemoryStore(options);
-  const endpoint = await Endpoint.create(program, options, storeCarrier(store));
-  let isOurs = hostChecker(place.host, place.allowedHosts);
+  const dispatcher = await Dispatcher.create(program, options, httpTransport(store));
+  let isOurs = hostChecker(address.host, address.allowedHosts);
   const allowsHost = (host: string | null): boolean => isOurs(host);
-  const door = new Door(async () => endpoint, { token: key.token, basePath: "", allowsHost, allowedOrigins });
-  const server = await listening(door, place);
-  const bound = boundTo(server);
-  if (place.descriptor !== undefined && bound !== undefined) {
-    isOurs = hostChecker(bound, place.allowedHosts);
+  const router = new HttpRouter(async () => dispatcher, { token: key.token, basePath: "", allowsHost, allowedOrigins });
+  const server = await listen(router, address);
+  const bound = boundAddress(server);
+  if (address.descriptor !== undefined && bound !== undefined) {
+    isOurs = hostChecker(bound, address.allowedHosts);
     if (!key.given && !isLoopback(bound)) {
       server.close();
-      throw new SetupError(needsToken(bound));
+      throw new SetupError(tokenRequired(bound));
     }
   }
-  return new NodeServer(urlOf(server, place), key, endpoint, store, server, drainMs);
+  return new NodeServer(urlOf(server, address), key, dispatcher, store, server, drainMs);
 }
 
 class NodeServer implements RunningServer {
@@ -135,8 +140,8 @@ class NodeServer implements RunningServer {
 
   constructor(
     readonly url: string,
-    private readonly key: Key,
-    private readonly endpoint: Endpoint,
+    private readonly key: ServerToken,
+    private readonly dispatcher: Dispatcher,
     private readonly store: MemoryStore,
     private readonly server: Server,
     private readonly drainMs: number,
@@ -147,12 +152,12 @@ class NodeServer implements RunningServer {
   }
 
   get instanceId(): string {
-    return this.endpoint.discovery.server.instance_id;
+    return this.dispatcher.discovery.server.instance_id;
   }
 
-  /** The program's name and kind, for people. */
+  /** The program's name and kind, for the ready line. */
   get programTitle(): string {
-    const { name, components } = this.endpoint.discovery.program;
+    const { name, components } = this.dispatcher.discovery.program;
     return `${name} (typescript${components.length === 0 ? ", only scores" : ""})`;
   }
 
@@ -161,7 +166,7 @@ class NodeServer implements RunningServer {
     const over = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, this.drainMs);
     });
-    await Promise.race([this.endpoint.drain(), over]);
+    await Promise.race([this.dispatcher.drain(), over]);
     clearTimeout(timer);
     await this.close();
   }
@@ -172,22 +177,22 @@ class NodeServer implements RunningServer {
   }
 
   ownProcess(): void {
-    const on = (event: string, action: (...said: unknown[]) => void): void => {
+    const on = (event: string, action: (...details: unknown[]) => void): void => {
       process.on(event, action);
       this.#disown.push(() => process.off(event, action));
     };
     on("SIGTERM", () => this.drain().then(() => process.exit(0)));
     on("SIGINT", () => this.close().then(() => process.exit(130)));
-    on("unhandledRejection", (error) => console.error("evolverpc: the program left a rejected promise alone", error));
+    on("unhandledRejection", (error) => console.error("evolverpc: unhandled promise rejection in the program", error));
     on("exit", this.key.discard);
   }
 
   async #close(): Promise<void> {
     for (const disown of this.#disown) disown();
-    this.endpoint.draining = true;
+    this.dispatcher.draining = true;
     this.store.calls.cancelAll();
     const closed = new Promise((resolve) => this.server.close(resolve));
-    // A connection becomes idle when its last answer has left.
+    // A connection becomes idle when its last response has been sent.
     const sweep = setInterval(() => this.server.closeIdleConnections(), CLOSE_SWEEP_MS);
     const force = setTimeout(() => this.server.closeAllConnections(), CLOSE_GRACE_MS);
     await closed;
@@ -197,14 +202,14 @@ class NodeServer implements RunningServer {
   }
 }
 
-function announce(running: NodeServer, key: Key, options: ServeOptions): void {
-  const say = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
+function announce(running: NodeServer, key: ServerToken, options: ServeOptions): void {
+  const print = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
   const { url, instanceId, programTitle } = running;
   if (options.json ?? process.env.GEPA_READY_JSON === "1") {
     const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
-    say(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
+    print(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
     return;
   }
-  const where = key.file === undefined ? "GEPA_TOKEN" : key.file;
-  say(`evolverpc ${PACKAGE_VERSION} · ${programTitle} ready on ${url} · token in ${where}`);
+  const source = key.file === undefined ? "GEPA_TOKEN" : key.file;
+  print(`evolverpc ${PACKAGE_VERSION} · ${programTitle} ready on ${url} · token in ${source}`);
 }

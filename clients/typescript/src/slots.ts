@@ -1,4 +1,4 @@
-/** Room for work: so much at once, so much waiting in order, and no more. */
+/** Admission control: a bounded number of running examples and a bounded queue in order of arrival. */
 
 import type { Cancellation } from "./cancellation.js";
 import { Overloaded } from "./errors.js";
@@ -11,7 +11,7 @@ export class Slots {
   #admitted = 0;
   readonly #waiting = new Set<{ weight: number; enter: () => void }>();
 
-  /** `capacity` at once; `maxQueue` more may wait. */
+  /** `capacity` run at once; `maxQueue` more may wait. */
   constructor(
     readonly capacity: number,
     maxQueue: number,
@@ -21,9 +21,9 @@ export class Slots {
   }
 
   /**
-   * Takes `count` in, to run or to wait; each is `dismiss`ed when it is over. Throws `Overloaded` where there is no room.
+   * Admit `count` examples, to run or to wait; each is `release`d when it ends. Throws `Overloaded` if there is no room.
    *
-   * More than all the room there is gets in when nothing else is here: it never could otherwise.
+   * A batch larger than all the room is admitted if nothing else is: otherwise it never could be.
    */
   admit(count: number): void {
     if (this.#admitted > 0 && this.#admitted + count > this.#room) {
@@ -32,11 +32,11 @@ export class Slots {
     this.#admitted += count;
   }
 
-  dismiss(count: number): void {
+  release(count: number): void {
     this.#admitted -= count;
   }
 
-  /** Waits its turn, first come first served; false where it was cancelled before. */
+  /** Wait for free capacity in order of arrival; false if cancelled while waiting. */
   enter(weight: number, cancellation: Cancellation): Promise<boolean> {
     if (cancellation.cancelled) return Promise.resolve(false);
     if (this.#waiting.size === 0 && this.#free >= weight) {
@@ -54,7 +54,7 @@ export class Slots {
       const forget = cancellation.onCancel(() => {
         this.#waiting.delete(waiter);
         resolve(false);
-        this.#next(); // the one behind may need less
+        this.#next(); // the next one may need less
       });
       this.#waiting.add(waiter);
     });

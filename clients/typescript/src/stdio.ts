@@ -1,35 +1,35 @@
-/** Serves a program over standard input and output, one JSON message a line: for `gepa-server --command`. */
+/** Serve a program over standard input and output, one JSON message per line, for `gepa-server --command`. */
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "./cancellation.js";
-import { stdioCarrier } from "./carriers.js";
+import { rejectMisplacedOptions, rejectUnknownOptions } from "./configuration.js";
 import { withDigest } from "./digest.js";
-import { Endpoint } from "./endpoint.js";
+import { Dispatcher } from "./dispatcher.js";
 import { errorText } from "./envelope.js";
 import { LimitExceeded } from "./errors.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
 import type { Program } from "./program.js";
-import { noneInProgram, onlyKnown } from "./setup.js";
-import { setupFailure } from "./startup.js";
+import { asSetupError } from "./start-error.js";
+import { stdioTransport } from "./transports.js";
 
 const NEWLINE = 0x0a;
 const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
 
 /**
- * Answers until the input ends; then, or at SIGTERM, the process exits.
+ * Answer requests until the input ends; then, or on SIGTERM, the process exits.
  *
- * What the program prints goes to the standard error: the standard output carries messages only. The server in front
- * enforces deadlines: its own, or `exampleTimeoutS` where that is given and smaller.
+ * The program's own output goes to the standard error: the standard output carries messages only. `gepa-server`
+ * enforces deadlines: its own, or `exampleTimeoutS` if that is given and smaller.
  */
 export async function serveStdio<Data, Output>(
   program: Program<Data, Output>,
   options: EndpointOptions = {},
 ): Promise<never> {
   try {
-    onlyKnown(options, ENDPOINT_OPTIONS);
-    noneInProgram(Object(program), ENDPOINT_OPTIONS);
+    rejectUnknownOptions(options, ENDPOINT_OPTIONS);
+    rejectMisplacedOptions(Object(program), ENDPOINT_OPTIONS);
   } catch (error) {
-    throw setupFailure(error, serveStdio);
+    throw asSetupError(error, serveStdio);
   }
   const write = claimStdout();
   process.on("SIGTERM", () => process.exit(0));
@@ -38,8 +38,8 @@ export async function serveStdio<Data, Output>(
     exampleTimeoutS: options.exampleTimeoutS ?? null,
     maxRequestBytes: options.maxRequestBytes ?? DEFAULT_MAX_LINE_BYTES,
   };
-  const endpoint = await Endpoint.create(program as Program, settings, stdioCarrier()).catch((error: unknown) => {
-    throw setupFailure(error, serveStdio);
+  const dispatcher = await Dispatcher.create(program as Program, settings, stdioTransport()).catch((error: unknown) => {
+    throw asSetupError(error, serveStdio);
   });
   const open = new Cancellation();
   for await (const line of linesOf(process.stdin, settings.maxRequestBytes)) {
@@ -47,7 +47,7 @@ export async function serveStdio<Data, Output>(
       const details = { limit: "max_request_bytes", allowed: settings.maxRequestBytes };
       write(errorText(null, new LimitExceeded(undefined, details)));
     } else {
-      endpoint.answerBytes(line, open).then(({ body }) => {
+      dispatcher.answerBytes(line, open).then(({ body }) => {
         if (body !== null) write(body);
       });
     }
@@ -56,7 +56,7 @@ export async function serveStdio<Data, Output>(
   process.exit(0);
 }
 
-/** How to write a frame, from now on the only way to the standard output: all else goes to the standard error. */
+/** Reserve the standard output for frames and return the function that writes one; all else goes to the standard error. */
 function claimStdout(): (frame: string) => void {
   const write = process.stdout.write.bind(process.stdout);
   process.stdout.write = process.stderr.write.bind(process.stderr) as typeof process.stdout.write;
@@ -65,7 +65,7 @@ function claimStdout(): (frame: string) => void {
   };
 }
 
-/** The lines of a stream without blank ones; undefined for one longer than `maxBytes`, which is passed over. */
+/** Yield the lines of a stream without blank ones; undefined for a line longer than `maxBytes`, which is skipped. */
 async function* linesOf(stream: Readable, maxBytes: number): AsyncGenerator<Buffer | undefined> {
   let parts: Buffer[] = [];
   let length = 0;

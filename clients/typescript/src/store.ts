@@ -1,17 +1,17 @@
-/** What an instance remembers between calls: answers by `call_id` and trajectories by ref. */
+/** The state of an instance between calls: answers by `call_id` and trajectories by reference. */
 
 import { Calls } from "./calls.js";
-import { namesOf, seconds, wholeNumber } from "./setup.js";
-import { Traces } from "./traces.js";
+import { namesOf, seconds, wholeNumber } from "./configuration.js";
+import { TrajectoryStore } from "./traces.js";
 
 export interface StoreOptions {
-  /** Seconds a running call goes on without anyone asking for it; 60 when not given. */
+  /** Seconds after which a running call that no request waits for is cancelled; default 60. */
   abandonAfterS?: number;
-  /** Seconds an answer is kept after it was last asked for; 3600 when not given. */
+  /** Seconds for which an answer is kept after it was last requested; default 3600. */
   keepAnswersS?: number;
-  /** Bytes of all kept answers; 256 MiB when not given. */
+  /** Bytes of all stored answers; default 256 MiB. */
   maxAnswerBytes?: number;
-  /** Bytes of all kept trajectories; 256 MiB when not given. */
+  /** Bytes of all stored trajectories; default 256 MiB. */
   maxTraceBytes?: number;
 }
 
@@ -24,14 +24,14 @@ export const STORE_OPTIONS = namesOf<StoreOptions>({
 });
 
 /**
- * Memory of this process, bounded. Every request of a client must reach the process that holds it: on a platform that
- * starts many, leave it out, and the server offers what needs no memory.
+ * Bounded state in the memory of this process. Every request of a client must reach this process: on a platform that
+ * starts many processes, omit it, and the server offers what needs no state.
  */
 export class MemoryStore {
   readonly abandonAfterS: number;
   readonly keepAnswersS: number;
   readonly calls: Calls;
-  readonly traces: Traces;
+  readonly traces: TrajectoryStore;
 
   constructor(options: StoreOptions = {}) {
     this.abandonAfterS = seconds("abandonAfterS", options.abandonAfterS ?? 60);
@@ -41,6 +41,6 @@ export class MemoryStore {
       keepAnswersS: this.keepAnswersS,
       maxAnswerBytes: wholeNumber("maxAnswerBytes", options.maxAnswerBytes ?? 256 * 2 ** 20, 0),
     });
-    this.traces = new Traces(wholeNumber("maxTraceBytes", options.maxTraceBytes ?? 256 * 2 ** 20, 0));
+    this.traces = new TrajectoryStore(wholeNumber("maxTraceBytes", options.maxTraceBytes ?? 256 * 2 ** 20, 0));
   }
 }

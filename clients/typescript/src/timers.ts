@@ -1,12 +1,12 @@
-/** Timers: how long they can be, and such that no process stays alive for. */
+/** Timers that do not keep the process alive, and the longest delay. */
 
-/** The longest delay a timer keeps; a longer one would fire at once. */
+/** The longest delay of a timer; a longer one would fire at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Calls `action` once after so many seconds; returns how to prevent it. */
-export function afterwards(seconds: number, action: () => void): () => void {
+/** Call `action` once after so many seconds; returns a function that prevents it. */
+export function runAfter(seconds: number, action: () => void): () => void {
   const timer: unknown = setTimeout(action, Math.min(seconds * 1000, MAX_TIMER_MS));
-  // Node and Bun hand out objects that can be told so, other runtimes plain numbers.
+  // Node and Bun return objects with `unref`, other runtimes plain numbers.
   (timer as { unref?: () => void }).unref?.();
   return () => clearTimeout(timer as ReturnType<typeof setTimeout>);
 }

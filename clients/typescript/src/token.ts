@@ -1,19 +1,19 @@
-/** The bearer token: compared in a time that says nothing about it. */
+/** The bearer token, compared in constant time. */
 
-import { SetupError } from "./setup.js";
+import { SetupError } from "./configuration.js";
 
 const encoder = new TextEncoder();
 
-/** Carries the token where `Authorization` is for somebody who stands between. */
+/** Carries the token if a proxy uses `Authorization` for itself. */
 export const TOKEN_HEADER = "x-gepa-token";
 
-/** Whether a request carries the token: in `X-Gepa-Token` where that header is there, else in `Authorization`. */
+/** Whether a request carries the token: in `X-Gepa-Token` if that header is present, else in `Authorization`. */
 export function isAuthorized(header: (name: string) => string | null, token: string): boolean {
   const given = header(TOKEN_HEADER)?.trim() ?? /^bearer +(\S+)\s*$/i.exec(header("authorization") ?? "")?.[1];
   return sameText(given ?? "", token);
 }
 
-/** Takes as long as `expected` is, wherever the two differ. */
+/** Compare in a time that depends on the length of `expected` only. */
 function sameText(given: string, expected: string): boolean {
   const left = encoder.encode(given);
   const right = encoder.encode(expected);
@@ -22,13 +22,13 @@ function sameText(given: string, expected: string): boolean {
   return difference === 0;
 }
 
-/** A token nobody can guess. */
+/** Make a random token of 256 bits. */
 export function randomToken(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Throws `SetupError`, naming where it came from, for a token that no header could carry, or that is none. */
+/** Throws `SetupError`, which names the source, for a value that no header can carry or that is not a token. */
 export function checkToken(token: unknown, source: string): asserts token is string {
   if (typeof token === "string" && /^[\x21-\x7e]+$/.test(token)) return;
   throw new SetupError(`${source} must be a token: printable ASCII without spaces, and not empty`);

@@ -1,10 +1,10 @@
-/** Trajectories that stay here: a ref goes out in place of each, and comes back when they are reflected on. */
+/** Trajectories that stay at the server: a reference is sent in place of each and comes back for reflection. */
 
 import { TrajectoryExpired } from "./errors.js";
 import type { ExampleResult } from "./generated/types.js";
 import { sizeOf } from "./jobs.js";
 
-/** What an entry takes beyond its own bytes, about. */
+/** Approximate memory overhead of one entry. */
 const ENTRY_BYTES = 256;
 
 interface Group {
@@ -12,15 +12,15 @@ interface Group {
   bytes: number;
 }
 
-/** Keeps trajectories by group (a minibatch). Whole groups are let go, the one longest untouched first. */
-export class Traces {
+/** Stores trajectories by group (a minibatch). Whole groups are evicted, the least recently used first. */
+export class TrajectoryStore {
   readonly #groups = new Map<string, Group>();
   readonly #groupOf = new Map<string, string>();
   #bytes = 0;
 
   constructor(private readonly maxBytes: number) {}
 
-  /** The same result with a ref; with its trajectory where its group would be more than may be kept. */
+  /** Replace the trajectory by a reference, unless its group would exceed the limit. */
   outgoing(result: ExampleResult, group: string, instanceId: string): ExampleResult {
     const { trajectory, ...rest } = result;
     if (trajectory === undefined || trajectory === null) return result;
@@ -28,7 +28,7 @@ export class Traces {
     return ref === undefined ? result : { ...rest, trajectory_ref: ref };
   }
 
-  /** The same results with trajectories in place of refs; throws `TrajectoryExpired` with those that are gone. */
+  /** Replace references by trajectories. Throws `TrajectoryExpired` with those that were evicted. */
   inline(results: readonly ExampleResult[]): ExampleResult[] {
     const refs = results.flatMap(({ trajectory_ref }) => trajectory_ref ?? []);
     const lost = refs.filter((ref) => !this.#groupOf.has(ref));

@@ -1,5 +1,5 @@
 /**
- * Decides whether a thrown value is an infrastructure failure: a rate limit, an outage or a failing network.
+ * Decide whether a thrown value is an infrastructure failure: a rate limit, an outage or a failing network.
  *
  * The errors behind it are read as well, nearest first: `lastError`, else `cause`, `errors` and every error in a property
  * of its own. The first of them that is decisive decides; what lies behind a value that is decided is not read. Of several
@@ -51,15 +51,15 @@ const NETWORK_CODES = new Set([
 const NETWORK_CODE_PREFIX = /^(EAI_|ERR_TLS_|ERR_SSL_)/;
 
 /** Whether a thrown value is an infrastructure failure, and what shows it: an HTTP status or a network error. */
-export interface Verdict {
+export interface Classification {
   transient: boolean;
   evidence?: string;
 }
 
-/** Decides about what a program threw; a boolean property `retryable` comes before everything else. */
-export function classify(thrown: unknown): Verdict {
+/** Classify what a program threw; a boolean property `retryable` takes precedence. */
+export function classify(thrown: unknown): Classification {
   const queue = isHolder(thrown) ? [thrown] : [];
-  let rejected: Verdict = { transient: false };
+  let rejected: Classification = { transient: false };
   for (const value of queue) {
     const retryable = read(value, "retryable") ?? read(value, LANGCHAIN_RETRYABLE);
     if (retryable === true) return { transient: true };
@@ -140,7 +140,7 @@ export function namesOf(error: object): [string, string] {
   ];
 }
 
-/** A property, or undefined where it cannot be read: a getter is the program's code. */
+/** Read a property; undefined if that throws: a getter is the program's code. */
 function read(holder: unknown, name: string | symbol): unknown {
   try {
     return isHolder(holder) || typeof holder === "function"
@@ -151,7 +151,7 @@ function read(holder: unknown, name: string | symbol): unknown {
   }
 }
 
-/** The values that the object itself holds; no getter runs for them. */
+/** The values of the object's own properties; no getter is run. */
 function ownValues(value: object): unknown[] {
   try {
     return Object.values(Object.getOwnPropertyDescriptors(value))

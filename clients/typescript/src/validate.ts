@@ -1,4 +1,4 @@
-/** Values against the contract's schema, with the place of each fault as people write it. */
+/** Validate values against the contract's schema; each fault has a readable path. */
 
 import { InvalidParams } from "./errors.js";
 import type { WireTypes } from "./generated/types.js";
@@ -18,7 +18,7 @@ export function faults(type: WireTypeName, value: unknown): Fault[] {
   // biome-ignore lint/performance/noDynamicNamespaceImportAccess: every validator is needed, nothing could be left out
   const validator = schemas[type];
   if (validator(value)) return [];
-  return mostTelling(validator.errors ?? []).map((error) => fault(error, value));
+  return mostSpecific(validator.errors ?? []).map((error) => fault(error, value));
 }
 
 /** Throws `InvalidParams` where the params of a method do not fit. */
@@ -32,10 +32,10 @@ export function invalidParams(...errors: Fault[]): InvalidParams {
 }
 
 /**
- * A value that fits none of several alternatives breaks a rule of each. The rules broken deepest inside the value say
- * what is wrong; of those, "must be null" and "fits no alternative" say nothing unless they are all there is.
+ * A value that fits none of several alternatives breaks a rule of each. The rules broken deepest inside the value name
+ * the fault; of those, "must be null" and "fits no alternative" are used only if there is no other.
  */
-function mostTelling(errors: schemas.SchemaError[]): schemas.SchemaError[] {
+function mostSpecific(errors: schemas.SchemaError[]): schemas.SchemaError[] {
   const depth = (error: schemas.SchemaError): number => error.instancePath.split("/").length;
   const deepest = Math.max(...errors.map(depth));
   const candidates = errors.filter((error) => depth(error) === deepest);

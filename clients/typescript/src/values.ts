@@ -1,10 +1,10 @@
-/** What a value is, for code and for people. */
+/** Test and describe values of unknown type. */
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A value as messages about it show it: its beginning, or its kind. */
+/** Describe a value in a message: its beginning, or its kind. */
 export function shown(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.slice(0, 80));
   if (Array.isArray(value)) return "an array";

@@ -1,8 +1,9 @@
-/** What runs wherever `fetch` does: no part of it knows Node. */
+/** The exports for any runtime with `fetch`; none depends on Node. */
 
 export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client.js";
 export { isPending, RpcClient } from "./client.js";
 export { BadResponse, ClientError, ConnectionLost, Refused } from "./client-errors.js";
+export { SetupError } from "./configuration.js";
 export { type ConformanceExample, conformanceProgram } from "./conformance.js";
 export * from "./errors.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
@@ -23,6 +24,5 @@ export type {
   ScoreContext,
   ScoreProgram,
 } from "./program.js";
-export { SetupError } from "./setup.js";
 export { MemoryStore, type StoreOptions } from "./store.js";
 export { PACKAGE_VERSION } from "./version.js";

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { conformanceProgram } from "../src/conformance.js";
 import { type RunningServer, serve } from "../src/serve.js";
-import { type RawRequest, raw, type Said } from "./support.js";
+import { type RawRequest, type RawResponse, raw } from "./support.js";
 
 let server: RunningServer;
 beforeAll(async () => {
@@ -16,23 +16,27 @@ afterAll(() => server.close());
 const discover = { jsonrpc: "2.0", id: 1, method: "discover" };
 const seed = { system: "a", style: "b" };
 
-async function goesOn(): Promise<void> {
+async function stillServes(): Promise<void> {
   expect((await raw(server, { body: JSON.stringify(discover) })).json.result.program.name).toBe("conformance");
 }
 
-async function refused(sent: RawRequest, status: number, code: number): Promise<Said> {
-  const said = await raw(server, sent);
-  expect({ status: said.status, code: said.json.error.code, id: said.json.id }).toEqual({ status, code, id: null });
-  expect(said.json.error.data.retryable).toBe(false);
-  await goesOn();
-  return said;
+async function refused(sent: RawRequest, status: number, code: number): Promise<RawResponse> {
+  const response = await raw(server, sent);
+  expect({ status: response.status, code: response.json.error.code, id: response.json.id }).toEqual({
+    status,
+    code,
+    id: null,
+  });
+  expect(response.json.error.data.retryable).toBe(false);
+  await stillServes();
+  return response;
 }
 
-describe("who may come in", () => {
+describe("authentication, Host and Origin", () => {
   const body = JSON.stringify(discover);
   it("no token is 401", async () => {
-    const said = await refused({ body, headers: { authorization: undefined } }, 401, -32021);
-    expect(said.headers["www-authenticate"]).toBe("Bearer");
+    const response = await refused({ body, headers: { authorization: undefined } }, 401, -32021);
+    expect(response.headers["www-authenticate"]).toBe("Bearer");
   });
   it("a wrong token is 401", () => refused({ body, headers: { authorization: "Bearer no" } }, 401, -32021));
   it("a truncated token is 401", () =>
@@ -42,45 +46,45 @@ describe("who may come in", () => {
   it("a token of another scheme is 401", () =>
     refused({ body, headers: { authorization: `Basic ${server.token}` } }, 401, -32021));
   it("a foreign Host is 403, token or not", async () => {
-    const said = await refused({ body, headers: { host: "attacker.example" } }, 403, -32021);
-    expect(said.json.error.data.reason).toBe("host");
+    const response = await refused({ body, headers: { host: "attacker.example" } }, 403, -32021);
+    expect(response.json.error.data.reason).toBe("host");
     await refused({ body, headers: { host: "localhost.attacker.example", authorization: undefined } }, 403, -32021);
   });
-  it("two Hosts are 403, whichever of them is ours", async () => {
+  it("two Hosts are 403, whichever comes first", async () => {
     for (const hosts of [
       ["localhost", "attacker.example"],
       ["attacker.example", "localhost"],
     ]) {
       const headers = ["Host", hosts[0], "Host", hosts[1], "Authorization", `Bearer ${server.token}`] as string[];
-      const said = await new Promise<IncomingMessage>((resolve) =>
+      const response = await new Promise<IncomingMessage>((resolve) =>
         request(server.url, { method: "POST", headers }, resolve).end(),
       );
-      expect(said.statusCode).toBe(403);
-      expect(JSON.parse(await text(said)).error.data.reason).toBe("host");
+      expect(response.statusCode).toBe(403);
+      expect(JSON.parse(await text(response)).error.data.reason).toBe("host");
     }
-    await goesOn();
+    await stillServes();
   });
-  it("the names of this machine are taken with any port", async () => {
+  it("the names of this machine are accepted with any port", async () => {
     for (const host of ["localhost", "LOCALHOST:1", "127.0.0.1:9", "[::1]:9"]) {
       expect((await raw(server, { body, headers: { host } })).status).toBe(200);
     }
   });
   it("an Origin that is not listed is 403", async () => {
-    const said = await refused({ body, headers: { origin: "https://attacker.example" } }, 403, -32021);
-    expect(said.json.error.data.reason).toBe("origin");
-    expect(said.headers["access-control-allow-origin"]).toBeUndefined();
+    const response = await refused({ body, headers: { origin: "https://attacker.example" } }, 403, -32021);
+    expect(response.json.error.data.reason).toBe("origin");
+    expect(response.headers["access-control-allow-origin"]).toBeUndefined();
     await refused({ body, headers: { origin: "null" } }, 403, -32021);
   });
-  it("health needs no token, but one of our names", async () => {
+  it("health needs no token, but an accepted Host", async () => {
     const health = { path: "/health", method: "GET", headers: { authorization: undefined } };
     expect((await raw(server, health)).json).toEqual({ status: "ok" });
     await refused({ ...health, headers: { host: "attacker.example" } }, 403, -32021);
   });
 });
 
-describe("what is no request", () => {
+describe("messages that are not requests", () => {
   it("a wrong path is 404", () => refused({ path: "/", body: "{}" }, 404, -32600));
-  it("a wrong verb is 405 and says which is meant", async () => {
+  it("a wrong verb is 405 and names the right one", async () => {
     expect((await refused({ method: "PUT", body: "{}" }, 405, -32600)).headers.allow).toBe("POST");
     expect((await refused({ method: "GET" }, 405, -32600)).headers.allow).toBe("POST");
   });
@@ -88,13 +92,16 @@ describe("what is no request", () => {
     await refused({ body: "{}", headers: { "content-type": "text/plain" } }, 415, -32600);
     await refused({ body: "{}", headers: { "content-type": undefined } }, 415, -32600);
   });
-  it.each(["gzip", "br", "identity, gzip"])("a body in Content-Encoding %s is 415, and told why", async (encoding) => {
-    const said = await refused({ body: "{}", headers: { "content-encoding": encoding } }, 415, -32600);
-    expect(said.json.error.data.reason).toContain("Content-Encoding");
-    expect(
-      (await raw(server, { body: JSON.stringify(discover), headers: { "content-encoding": "identity" } })).status,
-    ).toBe(200);
-  });
+  it.each(["gzip", "br", "identity, gzip"])(
+    "a body in Content-Encoding %s is 415, with the reason",
+    async (encoding) => {
+      const response = await refused({ body: "{}", headers: { "content-encoding": encoding } }, 415, -32600);
+      expect(response.json.error.data.reason).toContain("Content-Encoding");
+      expect(
+        (await raw(server, { body: JSON.stringify(discover), headers: { "content-encoding": "identity" } })).status,
+      ).toBe(200);
+    },
+  );
   it.each([
     ["an empty body", ""],
     ["truncated JSON", '{"jsonrpc": "2.0", "id": 1, "method": "disc'],
@@ -113,7 +120,7 @@ describe("what is no request", () => {
   ])("%s is a parse error", async (_, body) => {
     await refused({ body }, 400, -32700);
   });
-  it("brackets inside strings are no levels", async () => {
+  it("brackets inside strings do not count as nesting", async () => {
     const body = JSON.stringify({ ...discover, params: { _meta: { x: '["\\'.repeat(2000) } } });
     expect((await raw(server, { body })).status).toBe(200);
   });
@@ -144,14 +151,14 @@ describe("what is no request", () => {
 describe("sizes", () => {
   const declared = String(200 * 2 ** 20);
   it("a body declared as 200 MB is refused before it is sent", async () => {
-    const said = await refused(
+    const response = await refused(
       { headers: { "content-length": declared }, onRequest: (request) => request.write("{") },
       413,
       -32031,
     );
-    expect(said.json.error.data).toMatchObject({ limit: "max_request_bytes", allowed: 64 * 2 ** 20 });
+    expect(response.json.error.data).toMatchObject({ limit: "max_request_bytes", allowed: 64 * 2 ** 20 });
   });
-  it("a client that asks before sending 200 MB is not told to go on", async () => {
+  it("a client that expects 100-continue for 200 MB does not get it", async () => {
     let asked = false;
     const headers = { "content-length": declared, expect: "100-continue" };
     const onRequest: RawRequest["onRequest"] = (request) => {
@@ -163,7 +170,7 @@ describe("sizes", () => {
     await refused({ headers, onRequest }, 413, -32031);
     expect(asked).toBe(false);
   });
-  it("a body in chunks is counted while it comes", async () => {
+  it("a chunked body is counted while it arrives", async () => {
     const chunk = Buffer.alloc(2 ** 20, 0x20);
     const endless = Readable.from(
       (function* () {
@@ -175,32 +182,32 @@ describe("sizes", () => {
   it("a client that expects 100-continue is answered", async () => {
     const body = JSON.stringify(discover);
     const headers = { "content-length": String(body.length), expect: "100-continue" };
-    const said = await raw(server, {
+    const response = await raw(server, {
       headers,
       onRequest: (request) => request.on("continue", () => request.end(body)),
     });
-    expect(said.status).toBe(200);
+    expect(response.status).toBe(200);
   });
   it("a batch of 100,000 is one error that states the limit", async () => {
     const { json, status } = await raw(server, { body: JSON.stringify(Array(100_000).fill(discover)) });
     expect(status).toBe(200);
     expect(json).toMatchObject({ id: null, error: { code: -32031 } });
     expect(json.error.data).toEqual({ retryable: false, limit: "max_batch_entries", allowed: 100, given: 100_000 });
-    await goesOn();
+    await stillServes();
   });
   it("more examples than a call may hold are refused", async () => {
     const batch = Array.from({ length: 1001 }, (_, at) => ({ id: String(at), data: {} }));
     const error = await errorOf("evaluate", { candidate: seed, batch });
     expect(error).toMatchObject({ code: -32031, data: { limit: "max_batch_size", allowed: 1000, given: 1001 } });
   });
-  it("a connection cut in the middle of a body hurts nobody", async () => {
+  it("a connection cut in the middle of a body affects no other request", async () => {
     const { port, hostname } = new URL(server.url);
     const socket = connect(Number(port), hostname);
     const lines = ["POST /rpc HTTP/1.1", "host: localhost", `authorization: Bearer ${server.token}`];
     socket.write([...lines, "content-type: application/json", "content-length: 1000", "", '{"jsonrpc"'].join("\r\n"));
     await new Promise((resolve) => socket.once("connect", resolve));
     socket.destroy();
-    await goesOn();
+    await stillServes();
   });
 });
 
@@ -208,11 +215,11 @@ async function errorOf(method: string, params: object): Promise<any> {
   const { json, status } = await raw(server, { body: JSON.stringify({ ...discover, method, params }) });
   expect(status).toBe(200);
   expect(json.id).toBe(1);
-  await goesOn();
+  await stillServes();
   return json.error;
 }
 
-describe("what the server does not know", () => {
+describe("unknown methods, fields and examples", () => {
   it.each(["no_such_method", "constructor", "__proto__", "apply_mutation"])("method %s", async (method) => {
     expect(await errorOf(method, {})).toMatchObject({ code: -32601, data: { method, retryable: false } });
   });
@@ -224,7 +231,7 @@ describe("what the server does not know", () => {
     [{ candidate: seed, batch: [{ id: "a" }] }, "batch[0]"],
     [{ candidate: seed, batch: [], _meta: { wait_s: 1 } }, "_meta.wait_s"],
     [{ candidate: seed, batch: [], _meta: { call_id: "" } }, "_meta.call_id"],
-  ])("field, told by its path: %j", async (params, path) => {
+  ])("an invalid field is named by its path: %j", async (params, path) => {
     const error = await errorOf("evaluate", params);
     expect(error.code).toBe(-32602);
     expect(error.data.errors[0]).toMatchObject({ path, message: expect.any(String) });
@@ -252,7 +259,7 @@ describe("what the server does not know", () => {
 });
 
 describe("arrays of requests", () => {
-  const answered = async (message: unknown): Promise<Said> => raw(server, { body: JSON.stringify(message) });
+  const answered = async (message: unknown): Promise<RawResponse> => raw(server, { body: JSON.stringify(message) });
 
   it("every bad entry has an error of its own", async () => {
     const { json, status } = await answered([1, discover, [], { jsonrpc: "2.0", method: "discover" }]);

@@ -28,7 +28,7 @@ async function gated(options: ServeOptions = {}) {
   return { server, open, ran, callId: randomUUID() };
 }
 
-it("the same call gives the same answer and runs once, joined or asked again", async () => {
+it("a repeated call returns the same answer and runs once, joined while it runs or answered afterwards", async () => {
   const { server, open, ran, callId } = await gated();
   const joined = [
     call(server, "evaluate", one, { call_id: callId }),
@@ -53,7 +53,7 @@ it("the same id with other params, or for another method, is a conflict", async 
   expect((await call(server, "propose_new_texts", proposal, { call_id: callId })).error.code).toBe(-32029);
 });
 
-it("a refusal is not remembered", async () => {
+it("a refusal is not stored", async () => {
   const { server, open, callId } = await gated();
   open();
   const wrong = { ...one, candidate: { colour: "" } };
@@ -62,7 +62,7 @@ it("a refusal is not remembered", async () => {
   expect((await call(server, "evaluate", one, { call_id: callId })).result.results[0].status).toBe("ok");
 });
 
-it("a call not done in time is pending, and is collected as often as asked", async () => {
+it("a call that does not finish in time is pending and can be collected repeatedly", async () => {
   const { server, open, callId } = await gated();
   const pending = await call(server, "evaluate", one, { call_id: callId, wait_s: 0 });
   expect(pending.result).toEqual({ pending: { call_id: callId, progress: { done: 0, total: 1 } } });
@@ -142,7 +142,7 @@ it("another method that is cancelled ends with an error", async () => {
   });
 });
 
-it("a call nobody asks for is abandoned", async () => {
+it("a call that no request waits for is abandoned", async () => {
   const { server, ran, callId } = await gated({ abandonAfterS: 0.05 });
   await call(server, "evaluate", one, { call_id: callId, wait_s: 0 });
   await ran.aborted.opened;
@@ -150,7 +150,7 @@ it("a call nobody asks for is abandoned", async () => {
   expect(result.results[0].status).toBe("cancelled");
 });
 
-it("answers are let go when they are too old, or too many", async () => {
+it("answers are evicted when they are too old or too many", async () => {
   const { server, open } = await gated({ keepAnswersS: 0.02 });
   open();
   await call(server, "evaluate", one, { call_id: "old" });
@@ -164,7 +164,7 @@ it("answers are let go when they are too old, or too many", async () => {
   expect((await call(small.server, "get_result", { call_id: "third" })).result).toBeDefined();
 });
 
-it("an answer that is kept holds on to nothing of what was asked", async () => {
+it("a stored answer does not keep its request in memory", async () => {
   setFlagsFromString("--expose-gc");
   const collectGarbage: () => void = runInNewContext("gc");
   const asked: WeakRef<object>[] = [];
@@ -181,7 +181,7 @@ it("an answer that is kept holds on to nothing of what was asked", async () => {
   expect((await call(server, "get_result", { call_id: "a" })).result.results[0].output).toBe(1);
 });
 
-it("two that stop waiting at once start one clock, which whoever asks again stops", async () => {
+it("two callers that stop waiting together start one timer, which the next request stops", async () => {
   const { server, ran, callId } = await gated({ abandonAfterS: 0.2 });
   let aborted = false;
   ran.aborted.opened.then(() => {

@@ -22,7 +22,7 @@ async function answering(status: number, body: string, headers: Record<string, s
 }
 
 describe("a call", () => {
-  it("gives the result of its method, typed", async () => {
+  it("returns the result of its method, typed", async () => {
     const server = await served(programOf());
     const client = new RpcClient(server.url, { token: server.token });
     expect((await client.discover()).program.name).toBe("test");
@@ -31,7 +31,7 @@ describe("a call", () => {
     expect(await client.call("cancel", { call_id: "a" }).catch((error: unknown) => error)).toBeInstanceOf(CallNotFound);
   });
 
-  it("throws the error that the code stands for, with its details", async () => {
+  it("throws the class of the error code, with its details", async () => {
     const server = await served(programOf());
     const client = new RpcClient(server.url.replace("/rpc", ""), { token: server.token });
     const error = await client.call("evaluate", { ...params, candidate: { colour: "" } }).catch((thrown) => thrown);
@@ -44,7 +44,7 @@ describe("a call", () => {
     await expect(new RpcClient(server.url, { token: "wrong" }).discover()).rejects.toBeInstanceOf(Unauthorized);
   });
 
-  it("may be about code: what a mutation made is typed, and imported elsewhere", async () => {
+  it("can be a mutation, whose commit is typed and can be imported elsewhere", async () => {
     const made = { candidate, commit: "b", parent: "a", diff: "", files: [], summary: "", bundle: "IyB2Mg==" };
     const client = await answering(200, JSON.stringify({ jsonrpc: "2.0", id: 1, result: made }));
     const name = { run: "r1", number: 8 };
@@ -55,7 +55,7 @@ describe("a call", () => {
     expect((await third.call("outline_code", { candidate })).outline).toBe("words.py");
   });
 
-  it("throws what a mutation was refused for", async () => {
+  it("throws the reason for which a mutation was refused", async () => {
     const error = { code: -32026, message: "m", data: { retryable: false, stage: "check", reason: "2 tests failed" } };
     const client = await answering(200, JSON.stringify({ jsonrpc: "2.0", id: 1, error }));
     const refused = client.call("apply_mutation", { candidate, mutation: { kind: "merge", other: candidate } });
@@ -80,7 +80,7 @@ describe("a call", () => {
     expect((await collected).results[0]?.status).toBe("ok");
   });
 
-  it("asked to the end is asked again under the same id when the connection is lost", async () => {
+  it("is repeated with the same id when the connection is lost", async () => {
     let ran = 0;
     const server = await served(programOf({ run: () => ++ran }));
     let lost = 0;
@@ -113,13 +113,13 @@ describe("a client", () => {
     ["another request's answer", 200, '{"jsonrpc":"2.0","id":99,"result":{}}', BadResponse],
     ["a result that breaks the contract", 200, '{"jsonrpc":"2.0","id":1,"result":{"server":{}}}', BadResponse],
     ["neither result nor error", 200, '{"jsonrpc":"2.0","id":1}', BadResponse],
-    ["an error with a code nobody knows", 200, '{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"m"}}', RpcError],
-  ])("tells %s apart", async (_, status, body, kind) => {
+    ["an error with an unknown code", 200, '{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"m"}}', RpcError],
+  ])("recognises %s", async (_, status, body, kind) => {
     const client = await answering(status, body, { location: "http://127.0.0.1:1/rpc" });
     await expect(client.discover()).rejects.toBeInstanceOf(kind);
   });
 
-  it("knows a lost connection from an answer", async () => {
+  it("distinguishes a lost connection from a response", async () => {
     const server = await served(programOf());
     await server.close();
     await expect(new RpcClient(server.url, { token: server.token }).discover()).rejects.toBeInstanceOf(ConnectionLost);

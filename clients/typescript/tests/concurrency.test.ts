@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { call, evaluate, gate, programOf, raw, served } from "./support.js";
 
-it("overlapping evaluations never mix candidates, and a program that changes its candidate changes nobody's", async () => {
+it("overlapping evaluations never mix candidates, and a program that changes its candidate affects no other evaluation", async () => {
   const run = async (data: any, candidate: Record<string, string>) => {
     const seen = candidate.rules;
     await new Promise((resolve) => setTimeout(resolve, data.turn % 5));
@@ -19,7 +19,7 @@ it("overlapping evaluations never mix candidates, and a program that changes its
   }
 });
 
-it("no more examples run at once than it says", async () => {
+it("no more examples run at once than the server states", async () => {
   let running = 0;
   let most = 0;
   const run = async () => {
@@ -33,7 +33,7 @@ it("no more examples run at once than it says", async () => {
   expect((await call(server, "discover")).result.limits.max_concurrency).toBe(3);
 });
 
-it("what would wait beyond the queue is refused as overloaded, and room is given back", async () => {
+it("examples beyond the queue are refused as overloaded, and room is released", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }), { maxConcurrency: 1, maxQueue: 1 });
   const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
@@ -47,7 +47,7 @@ it("what would wait beyond the queue is refused as overloaded, and room is given
   expect((await evaluate(server, [1]))[0].status).toBe("ok");
 });
 
-it("a batch larger than all the room there is gets in when nothing else runs", async () => {
+it("a batch larger than all the room is admitted when nothing else runs", async () => {
   const server = await served(programOf(), { maxConcurrency: 1, maxQueue: 0 });
   expect(await evaluate(server, [1, 2, 3])).toHaveLength(3);
 });

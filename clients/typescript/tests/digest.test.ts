@@ -9,7 +9,7 @@ import { call, programOf, served } from "./support.js";
 
 const PACKAGE = new URL("..", import.meta.url);
 
-/** The digest that a program says over stdio, whose file ends with what is `added`. */
+/** The digest that a program reports over stdio, whose file ends with `added`. */
 async function digestOf(added = ""): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -21,20 +21,20 @@ async function digestOf(added = ""): Promise<string> {
   return (await nextMessage(child)).result.program.digest;
 }
 
-it("the file a process was started with gives the same digest each time, and another when it was edited", async () => {
+it("the file a process was started with has the same digest each time, and another after an edit", async () => {
   const [first, again, edited] = await Promise.all([digestOf(), digestOf(), digestOf("// edited\n")]);
   expect(first).toMatch(/^[0-9a-f]{64}$/);
   expect(again).toBe(first);
   expect(edited).not.toBe(first);
 });
 
-it("a digest that was given is taken as it is", async () => {
+it("a given digest is used unchanged", async () => {
   const server = await served(programOf(), { digest: "build 17" });
   expect((await call(server, "discover")).result.program.digest).toBe("build 17");
   await expect(served(programOf(), { digest: "" })).rejects.toThrow("`digest` must be a text, and not empty");
 });
 
-it("where there is no file to read there is no digest", async () => {
+it("without a readable file there is no digest", async () => {
   const [, script] = process.argv;
   onTestFinished(() => {
     if (script !== undefined) process.argv[1] = script;
@@ -43,7 +43,7 @@ it("where there is no file to read there is no digest", async () => {
   expect((await call(await served(programOf()), "discover")).result.program).not.toHaveProperty("digest");
 });
 
-it("a handler, which may be one of many in its process, has one only where it was given", async () => {
+it("a handler, which may be one of many in its process, has one only if it was given", async () => {
   for (const digest of [undefined, "build 17"]) {
     const handle = handler(programOf(), { token: "t", ...(digest === undefined ? {} : { digest }) });
     const body = '{"jsonrpc": "2.0", "id": 1, "method": "discover"}';

@@ -14,7 +14,7 @@ describe("the shared examples of every wire type", () => {
   for (const { name } of types) {
     const folder = new URL(`${name}/`, examples);
     for (const file of readdirSync(folder).filter((entry) => entry.endsWith(".json"))) {
-      it(`${name}/${file} is told apart`, () => {
+      it(`${name}/${file} is classified correctly`, () => {
         const found = faults(name as WireTypeName, JSON.parse(readFileSync(new URL(file, folder), "utf8")));
         if (file.startsWith("valid-")) expect(found).toEqual([]);
         else expect(found).not.toEqual([]);

@@ -50,7 +50,7 @@ it("refuses several candidates in one call, which it does not offer", async () =
   expect(error.data.errors[0].path).toBe("items");
 });
 
-it("offers with a store what needs memory", async () => {
+it("offers with a store the capabilities that need state", async () => {
   let ran = 0;
   const handle = handler(programOf({ run: () => ++ran }), { token, store: new MemoryStore() });
   const { capabilities } = (await answered(handle(request("discover")))).result;
@@ -79,7 +79,7 @@ it("refuses what the server refuses", async () => {
   expect(await status(request("discover"))).toBe(200);
 });
 
-it("takes the token in a header of its own, which alone counts where it is there", async () => {
+it("reads the token from its own header, which takes precedence if present", async () => {
   const handle = handler(programOf(), { token });
   const status = async (headers: Record<string, string>): Promise<number> =>
     (await handle(request("discover", {}, headers))).status;
@@ -90,7 +90,7 @@ it("takes the token in a header of its own, which alone counts where it is there
   expect(await status({ "x-gepa-token": `Bearer ${token}` })).toBe(401);
 });
 
-it("answers web pages that are listed, and only those", async () => {
+it("answers listed web pages, and only those", async () => {
   const handle = handler(programOf(), { token, allowedOrigins: ["https://ours.example"] });
   const listed = await handle(request("discover", {}, { origin: "https://ours.example" }));
   expect(listed.headers.get("access-control-allow-origin")).toBe("https://ours.example");
@@ -108,7 +108,7 @@ it("may be mounted below a path", async () => {
   expect((await handle(new Request("http://localhost/health"))).status).toBe(404);
 });
 
-it("a program without a seed answers with why, is not healthy, and is asked again", async () => {
+it("a program without a seed reports the reason, is unhealthy, and is tried again", async () => {
   let attempts = 0;
   const seedCandidate = () => {
     if (++attempts < 3) throw new Error("no such table");
@@ -134,7 +134,7 @@ it("stops the program when the request is aborted", async () => {
   await aborted;
 });
 
-it("runs where there is nothing but web standards", async () => {
+it("runs on web standards alone", async () => {
   const bundle = buildSync({
     entryPoints: [new URL("../src/web.ts", import.meta.url).pathname],
     bundle: true,

@@ -29,7 +29,7 @@ async function results(work: Work[]): Promise<{ results: any[]; runs: number[] }
   return { results: await evaluate(server, [...work.keys()]), runs };
 }
 
-it("an example that holds the event loop past its limit is a time-out, and those that it held up are not", async () => {
+it("an example that blocks the event loop past its limit times out, and the examples it delayed do not", async () => {
   const { results: given } = await results([{ waits: 0.05 }, { waits: 0.01, holds: 0.8 }, { waits: 0.1 }, {}]);
   expect(given.map(({ status }) => status)).toEqual(["ok", "timeout", "ok", "ok"]);
   expect(given[1].error.message).toBe("ran longer than 0.5 s while running alone");
@@ -39,13 +39,13 @@ it("an example that holds the event loop past its limit is a time-out, and those
 it("an example that waits too long on a free event loop is a time-out at once", async () => {
   const { results: given, runs } = await results([{ waits: 60 }, { waits: 0.1 }]);
   expect(given.map(({ status }) => status)).toEqual(["timeout", "ok"]);
-  // On a busy machine the loop may not be free, whatever the program does.
+  // On a busy machine the loop may not be free, regardless of the program.
   const [message, most] = runs[0] === 1 ? ["while its process was responsive", 1] : ["while running alone", 2];
   expect(given[0].error.message).toBe(`ran longer than 0.5 s ${message}`);
   expect(runs).toEqual([most, expect.any(Number)]);
 });
 
-it("time for which others held the event loop is given back to an example", async () => {
+it("time for which others blocked the event loop is added to the deadline", async () => {
   const { results: given } = await results([{ waits: LIMIT_S - 0.02 }, { waits: 0.1, holds: LIMIT_S / 14 }]);
   expect(given.map(({ status }) => status)).toEqual(["ok", "ok"]);
 });

@@ -14,7 +14,7 @@ async function answered(handle: (request: Request) => Promise<Response>, method:
 
 const reflect = { candidate, eval_batch: { batch: [], results: [] }, components_to_update: ["rules"] };
 
-it("carries each image of the records once, and gives it back to a program that proposes", async () => {
+it("sends each image of the records once, and restores it for a program that proposes", async () => {
   const plot = new Image(Uint8Array.of(1, 2, 3), "image/png");
   let proposedFrom: any;
   const program = programOf({
@@ -38,7 +38,7 @@ it("carries each image of the records once, and gives it back to a program that 
   expect(proposedFrom.rules[0].Nested[0].Again).toBeInstanceOf(Image);
 });
 
-it("says where an image is that is too large", async () => {
+it("names the place of an image that is too large", async () => {
   const large = new Image("A".repeat(7_000_000), "image/png");
   const program = programOf({ makeReflectiveDataset: () => ({ rules: [{ Plot: large }] }) });
   const { error } = await answered(handler(program, { token }), "make_reflective_dataset", reflect);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { withinBytes } from "../src/outcome.js";
+import { withinBytes } from "../src/example-results.js";
 
-test("a result larger than accepted is the failure of its example, and names both sizes", () => {
+test("a result larger than accepted fails its example, and the message names both sizes", () => {
   const small = { status: "ok" as const, score: 1, output: "é", seconds: 0 };
   expect(withinBytes(small, 100)).toBe(small);
   expect(withinBytes({ ...small, output: "é".repeat(100), usage: { calls: 1 } }, 100)).toEqual({

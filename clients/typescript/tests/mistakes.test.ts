@@ -1,11 +1,11 @@
-// What people get wrong first: every mistake is told plainly, with where it was made.
+// Common mistakes: each gets a clear message that names its place.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
+import { SetupError } from "../src/configuration.js";
 import { handler } from "../src/handler.js";
 import { type ServeOptions, serve } from "../src/serve.js";
-import { SetupError } from "../src/setup.js";
 import { started } from "./processes.js";
 import { batchProgramOf, evaluate, programOf, served } from "./support.js";
 
@@ -23,7 +23,7 @@ it.each([
   [{ name: "x", seedCandidate: { a: "" } }, "the program needs a function: `run(example, candidate)`, or `evaluate"],
   [programOf({ run: "answer" as never }), '`run` must be a function, not "answer"'],
   [batchProgramOf({ evaluate: {} as never }), "`evaluate` must be a function, not an object"],
-  [programOf({ score: 1 as never }), "`score` must be a function, or left out, not 1"],
+  [programOf({ score: 1 as never }), "`score` must be a function, or absent, not 1"],
   [
     { name: "x", run: () => 1 },
     '`seedCandidate` must map components to the texts to start from, such as { prompt: "..." }',
@@ -37,8 +37,8 @@ it.each([
     programOf({ datasets: { train: ["a", { when: new Map() }] } }),
     "a Map has no JSON form (at datasets.train[1].when)",
   ],
-])("a program such as %o", async (program, said) => {
-  expect((await failure(program)).message).toContain(said);
+])("a program such as %o", async (program, message) => {
+  expect((await failure(program)).message).toContain(message);
 });
 
 it.each<[ServeOptions, string]>([
@@ -49,10 +49,10 @@ it.each<[ServeOptions, string]>([
   [{ maxAnswerBytes: -1 }, "`maxAnswerBytes` must be a whole number of at least 0, not -1"],
   [{ exampleTimeoutS: 0 }, "`exampleTimeoutS` must be above 0, or null"],
   [{ drainS: Number.NaN }, "`drainS` must be a number of seconds, not NaN"],
-  [{ tokenFile: "/nowhere/token" }, "`tokenFile` /nowhere/token cannot be made (ENOENT: no such file or directory"],
+  [{ tokenFile: "/nowhere/token" }, "`tokenFile` /nowhere/token cannot be created (ENOENT: no such file or directory"],
   [{ host: "0.0.0.0" }, "a server on 0.0.0.0 needs a token of yours: set `tokenFile`"],
-])("options such as %o", async (options, said) => {
-  expect((await failure(programOf(), options)).message).toContain(said);
+])("options such as %o", async (options, message) => {
+  expect((await failure(programOf(), options)).message).toContain(message);
 });
 
 it.each([["port"], ["maxConcurrency"]])("the option %s in the program's object literal", async (name) => {
@@ -76,7 +76,7 @@ it("HTTP where gepa-server waits for an answer over stdio", async () => {
   onTestFinished(() => {
     vi.unstubAllEnvs();
   });
-  expect((await failure(programOf())).message).toContain("call `serveStdio` in place of `serve`");
+  expect((await failure(programOf())).message).toContain("call `serveStdio` instead of `serve`");
 });
 
 it("a token file with no token in it", async () => {
@@ -96,7 +96,7 @@ it("a port that is taken", async () => {
   );
 });
 
-it("a seed that cannot be made is told with the program's own frames", async () => {
+it("a failing seed function is reported with the program's own frames", async () => {
   const seedCandidate = () => {
     throw new RangeError("no such prompt");
   };
@@ -105,7 +105,7 @@ it("a seed that cannot be made is told with the program's own frames", async () 
   expect(message).not.toContain("/src/");
 });
 
-it("a score that is a text fails its example, and says so", async () => {
+it("a score that is a text fails its example with a clear message", async () => {
   const server = await served(programOf({ score: () => "0.5" as never }));
   expect((await evaluate(server, [1]))[0]).toMatchObject({
     status: "program_error",
@@ -113,12 +113,12 @@ it("a score that is a text fails its example, and says so", async () => {
   });
 });
 
-it("a handler is told the same when it is made", () => {
+it("a handler throws the same error when it is created", () => {
   expect(() => handler(programOf({ run: 1 as never }), { token: "t" })).toThrow(SetupError);
   expect(() => handler(programOf(), { token: "two words" })).toThrow("the option `token` must be a token");
 });
 
-it("a process that cannot start points to its own line, and ends with a status", async () => {
+it("a process that cannot start names its own line and exits with a status", async () => {
   const child = started("tests/programs/mistaken.ts");
   expect(await child.ended).toBe(1);
   expect(child.stderr()).toContain("SetupError: the program needs a function");
@@ -126,14 +126,14 @@ it("a process that cannot start points to its own line, and ends with a status",
   expect(child.stderr()).not.toContain("/src/");
 });
 
-it("a command line that is none gets the usage", async () => {
-  for (const [args, said] of [
+it("an invalid command line prints the usage", async () => {
+  for (const [args, message] of [
     [["--port", "abc"], "`port` must be"],
     [["--prot", "1"], "--prot"],
   ] as const) {
     const child = started("src/bin/conformance.ts", [...args]);
     expect(await child.ended).toBe(2);
-    expect(child.stderr()).toContain(said);
+    expect(child.stderr()).toContain(message);
     expect(child.stderr()).toContain("evolverpc-conformance [--stdio]");
     expect(child.stderr()).not.toContain("    at ");
   }

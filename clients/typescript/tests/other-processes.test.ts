@@ -1,4 +1,4 @@
-// A call outlives the process that asked: another one, with the same id and params, collects it.
+// A call outlives the process that made it: another process with the same id and params collects it.
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
@@ -37,7 +37,7 @@ it("a finished answer is collected by another process, and nothing runs twice", 
   expect(times).toBe(1);
 });
 
-it("what a killed process asked for goes on, and is collected", async () => {
+it("a call of a killed process continues and is collected", async () => {
   let times = 0;
   const begun = gate();
   const { opened, open } = gate();
@@ -58,7 +58,7 @@ it("what a killed process asked for goes on, and is collected", async () => {
   expect(times).toBe(1);
 });
 
-it("a group of such a name keeps its trajectories for another process", async () => {
+it("a group keeps its trajectories for another process", async () => {
   const run = (_: unknown, __: unknown, { trace }: { trace: unknown[] }) => trace.push("looked");
   const server = await served(programOf({ run }));
   const asked = evaluation({ group: "20261120-171700-3fa9-tickets/120" });

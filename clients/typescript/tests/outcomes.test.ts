@@ -80,7 +80,7 @@ describe("a score", () => {
     expect(neighbour.status).toBe("ok");
   });
 
-  it("that nobody gives leaves a rollout", async () => {
+  it("that is not given leaves a rollout", async () => {
     const { score: _, ...unscored } = programOf();
     const server = await served(unscored);
     expect(await evaluate(server, ["x"])).toMatchObject([{ status: "rollout", score: null, output: "x" }]);
@@ -89,7 +89,7 @@ describe("a score", () => {
 });
 
 describe("an output", () => {
-  it("nests as deep as clients take, and no deeper", async () => {
+  it("nests as deep as clients accept, and no deeper", async () => {
     const nested = (levels: number): unknown => JSON.parse("[".repeat(levels) + "]".repeat(levels));
     expect(await resultOf(() => nested(198))).toMatchObject({ status: "ok", output: nested(198) });
     expect(await resultOf(() => nested(200))).toMatchObject({
@@ -128,7 +128,7 @@ describe("an output", () => {
   ])("that is %s has a JSON form", async (_, output, expected) => {
     expect((await resultOf(() => output)).output).toStrictEqual(expected);
   });
-  it("is taken when it is returned, whatever the program does to it afterwards", async () => {
+  it("is copied when it is returned, so that later changes have no effect", async () => {
     const shared = { turn: 0 };
     const run = (turn: number) => Object.assign(shared, { turn });
     const server = await served(programOf({ run }), { maxConcurrency: 1 });
@@ -137,7 +137,7 @@ describe("an output", () => {
 });
 
 describe("an error", () => {
-  it("that is thrown is the program's, with its class, its message and where it was thrown", async () => {
+  it("that is thrown is a program error with class, message and stack", async () => {
     class RulesError extends Error {}
     function inRules(): never {
       throw new RulesError("no such label");
@@ -158,7 +158,7 @@ describe("an error", () => {
     });
   });
   it.each([
-    ["says so itself", Object.assign(new Error("busy"), { retryable: true })],
+    ["has `retryable` true", Object.assign(new Error("busy"), { retryable: true })],
     ["is a provider's rate limit by its class", new RateLimitError("slow down")],
     ["has the status of an outage", Object.assign(new Error("bad gateway"), { status: 502 })],
     [
@@ -181,11 +181,11 @@ describe("an error", () => {
     ["is a name that is not found", Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" })],
     ["is `fetch`'s without a cause", new TypeError("fetch failed")],
     ["is marked by LangChain", Object.assign(new Error("m"), { [Symbol.for("langchain.errors.retryable")]: true })],
-  ])("that %s is nobody's", async (_, error) => {
+  ])("that %s is an infrastructure failure", async (_, error) => {
     expect(await resultOf(() => Promise.reject(error))).toMatchObject({ status: "infra_error", score: null });
   });
   it.each([
-    ["says it is not worth trying again", Object.assign(new RateLimitError("spent"), { retryable: false })],
+    ["has `retryable` false", Object.assign(new RateLimitError("spent"), { retryable: false })],
     ["has the status of a bad request", Object.assign(new Error("bad"), { status: 400 })],
     ["is a plain TypeError", new TypeError("x is undefined")],
     ["is a bad address for `fetch`", new TypeError("fetch failed", { cause: new Error("unknown scheme") })],
@@ -200,12 +200,12 @@ describe("an error", () => {
   ])("that %s is the program's", async (_, error) => {
     expect((await resultOf(() => Promise.reject(error))).status).toBe("program_error");
   });
-  it("names the status and the host that decided, and no more of the URL", async () => {
+  it("names the decisive status and host, and no more of the URL", async () => {
     const refused = Object.assign(answered(401), { url: "https://u:secret@models.example:8443/v1?key=secret" });
     const result = await resultOf(() => Promise.reject(new Error("the agent failed", { cause: refused })));
     expect(result.error.message).toBe("the agent failed [HTTP 401 from models.example:8443, Error]");
   });
-  it("thrown by `score` is the program's", async () => {
+  it("thrown by `score` is a program error", async () => {
     const score = () => {
       throw new RangeError("metric");
     };
@@ -216,11 +216,11 @@ describe("an error", () => {
 });
 
 describe("a deadline", () => {
-  it("ends an example that never settles, tells it, and leaves its neighbours alone", async () => {
-    const told = gate<string>();
+  it("ends an example that never settles, aborts its signal, and does not affect its neighbours", async () => {
+    const reason = gate<string>();
     const run = (data: unknown, _: unknown, { signal }: { signal: AbortSignal }) => {
       if (data !== "hang") return data;
-      signal.addEventListener("abort", () => told.open(signal.reason.name));
+      signal.addEventListener("abort", () => reason.open(signal.reason.name));
       return new Promise(() => {});
     };
     const server = await served(programOf({ run }), { exampleTimeoutS: 0.2, maxConcurrency: 1 });
@@ -229,9 +229,9 @@ describe("a deadline", () => {
       { status: "timeout", score: null, error: { type: "timeout" } },
       { status: "ok" },
     ]);
-    expect(await told.opened).toBe("TimeoutError");
+    expect(await reason.opened).toBe("TimeoutError");
   });
-  it("is over, too, for an example that kept the event loop to itself", async () => {
+  it("also ends an example that blocked the event loop", async () => {
     const run = () => {
       const until = performance.now() + 60;
       while (performance.now() < until);
@@ -242,7 +242,7 @@ describe("a deadline", () => {
 });
 
 describe("a program with an `evaluate` of its own", () => {
-  it("gets a minibatch whole, and says so", async () => {
+  it("gets a minibatch as one call, and advertises that", async () => {
     const sizes: number[] = [];
     const server = await served(
       batchProgramOf({
@@ -267,7 +267,7 @@ describe("a program with an `evaluate` of its own", () => {
     ]);
     expect((await call(server, "discover")).result.limits.whole_batches).toBe(true);
   });
-  it("may ask for single examples", async () => {
+  it("can choose single examples", async () => {
     const sizes: number[] = [];
     const evaluateBatch = (_: unknown, batch: unknown[]) => {
       sizes.push(batch.length);
@@ -307,7 +307,7 @@ describe("a program with an `evaluate` of its own", () => {
 });
 
 describe("trajectories and usage", () => {
-  it("a program that traces has its steps, another one what went in and came out", async () => {
+  it("a traced program returns its steps, another one its input and output", async () => {
     const run = (data: any, _: unknown, { trace, usage }: any) => {
       if (data.traced) trace.push({ step: "looked" });
       usage.input_tokens = 7;
@@ -325,12 +325,12 @@ describe("trajectories and usage", () => {
     for (const result of results) expect(result.usage).toEqual({ input_tokens: 7 });
     for (const result of await evaluate(server, data)) expect(result).not.toHaveProperty("trajectory");
   });
-  it("an example that failed without tracing says with what, and how", async () => {
+  it("an example that failed without a trace reports its input and error", async () => {
     const run = () => Promise.reject(new Error("no"));
     const [result] = await evaluate(await served(programOf({ run })), ["x"], { capture_traces: true });
     expect(result.trajectory).toEqual({ data: "x", output: null, score: null, feedback: null, error: result.error });
   });
-  it("usage that makes no sense is left out", async () => {
+  it("invalid usage is omitted", async () => {
     const run = (_: unknown, __: unknown, { usage }: any) => {
       usage.cost_usd = Number.NaN;
     };
@@ -338,14 +338,14 @@ describe("trajectories and usage", () => {
   });
 });
 
-describe("scoring what another endpoint made", () => {
+describe("scoring the outputs of another server", () => {
   const rollout = { status: "rollout", score: null, output: "out", seconds: 1 };
   const score = async (server: any, results: object[]) => {
     const batch = results.map((_, at) => ({ id: String(at), data: at }));
     return (await call(server, "score", { batch, results })).result.results;
   };
 
-  it("runs no more at once than examples may, each under its deadline", async () => {
+  it("keeps to the limit of running examples, each under its deadline", async () => {
     let running = 0;
     let most = 0;
     const judge = async (data: unknown) => {
@@ -367,7 +367,7 @@ describe("scoring what another endpoint made", () => {
     expect(results[0].seconds).toBeLessThan(1);
     expect(most).toBe(2);
   });
-  it("leaves nothing of an earlier score, and failures as they are", async () => {
+  it("replaces an earlier score, and leaves failures unchanged", async () => {
     const failed = { status: "program_error", score: null, seconds: 0, error: { type: "E", message: "m" } };
     const scored = { status: "ok", score: 0, output: "out", feedback: "old", seconds: 1 };
     const results = await score(await served(programOf()), [scored, failed]);
@@ -375,8 +375,8 @@ describe("scoring what another endpoint made", () => {
   });
 });
 
-describe("calls without an example to blame", () => {
-  it("a program that throws there has failed the call, by stage", async () => {
+describe("calls that belong to no example", () => {
+  it("a program that throws fails the call with its stage", async () => {
     const server = await served(
       programOf({
         finalize: () => {
@@ -392,7 +392,7 @@ describe("calls without an example to blame", () => {
       data: { stage: "finalize", retryable: false },
     });
   });
-  it("an answer that breaks the contract is the program's failure", async () => {
+  it("an answer that breaks the contract is a program failure", async () => {
     const server = await served(programOf({ makeReflectiveDataset: () => ({ rules: "no list" }) as never }));
     const params = {
       candidate: { rules: "" },
@@ -404,7 +404,7 @@ describe("calls without an example to blame", () => {
       data: { stage: "make_reflective_dataset" },
     });
   });
-  it("new texts for components that were not asked for go nowhere", async () => {
+  it("new texts for components that were not requested are dropped", async () => {
     const server = await served(
       programOf({ seedCandidate: { a: "", b: "" }, proposeNewTexts: () => ({ a: "x", b: "y" }) }),
     );

@@ -13,7 +13,7 @@ it("the version is the one in package.json", () => {
   expect(JSON.parse(readFileSync(new URL("package.json", root), "utf8")).version).toBe(PACKAGE_VERSION);
 });
 
-it("the generated files are what the schema says", () => {
+it("the generated files match the schema", () => {
   const { status, stderr } = spawnSync("npx", ["tsx", "scripts/generate.ts", "--check"], {
     cwd: root,
     encoding: "utf8",
@@ -21,7 +21,7 @@ it("the generated files are what the schema says", () => {
   expect({ status, stderr: status === 0 ? "" : stderr }).toEqual({ status: 0, stderr: "" });
 });
 
-it("every error of the contract has a class, exported, that survives the wire", () => {
+it("every error of the contract has an exported class that survives the wire", () => {
   for (const [name, row] of Object.entries(ERRORS)) {
     const kind = errors[name as keyof typeof ERRORS];
     expect(everything[name as keyof typeof ERRORS]).toBe(kind);
@@ -33,7 +33,7 @@ it("every error of the contract has a class, exported, that survives the wire", 
   }
 });
 
-it("what it exports is what it means to", () => {
+it("the exports are the intended ones", () => {
   const own = Object.keys(everything).filter((name) => !(name in ERRORS));
   expect(own.sort()).toEqual(
     [
@@ -58,7 +58,7 @@ it("what it exports is what it means to", () => {
   );
 });
 
-it("the lock file names no address to download from, and every package that any platform needs", () => {
+it("the lock file names no download address, and every package that any platform needs", () => {
   const text = readFileSync(new URL("package-lock.json", root), "utf8");
   expect(text).not.toContain('"resolved"');
   const packages: Record<string, { optionalDependencies?: object }> = JSON.parse(text).packages;

@@ -1,4 +1,4 @@
-// Child processes that are over when their test is.
+// Child processes that end with their test.
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
@@ -55,6 +55,6 @@ export function started(
 /** Its next line as JSON. */
 export async function nextMessage(child: Child): Promise<any> {
   const { value, done } = await child.lines.next();
-  if (done) throw new Error(`the process said nothing more; it wrote: ${child.stderr()}`);
+  if (done) throw new Error(`the process printed no further line; its standard error: ${child.stderr()}`);
   return JSON.parse(value);
 }

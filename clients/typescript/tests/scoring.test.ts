@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
+import { SetupError } from "../src/configuration.js";
 import type { CallContext, ScoreProgram } from "../src/program.js";
 import { serve } from "../src/serve.js";
-import { SetupError } from "../src/setup.js";
 import { nextMessage, started } from "./processes.js";
 import { call, evaluate, gate, programOf, raw, served } from "./support.js";
 
@@ -20,7 +20,7 @@ it("a program that has `score` alone is served, without components, and offers o
   let line = "";
   const server = await serve<{ want: string }, string>(
     { name: "judge", score: (example, output) => Number(output === example.want) },
-    { announce: (said) => (line = said), ownsProcess: false },
+    { announce: (printed) => (line = printed), ownsProcess: false },
   );
   try {
     const { result } = await call(server, "discover");
@@ -36,19 +36,19 @@ it("a program that has `score` alone is served, without components, and offers o
   }
 });
 
-it("running an example there is refused in plain words", async () => {
+it("running an example there is refused with a clear message", async () => {
   const server = await served(judge());
   const some = { candidate: {}, batch: [{ id: "a", data: 1 }] };
   expect((await call(server, "evaluate", some)).error).toMatchObject({
     code: -32025,
-    message: "the program has no `run`: it only scores what other programs answer",
+    message: "the program has no `run`: it only scores the outputs of other programs",
     data: { stage: "evaluate", retryable: false },
   });
   expect((await call(server, "evaluate", { candidate: {}, batch: [] })).result).toEqual({ results: [] });
   expect((await call(server, "evaluate", { ...some, candidate: { a: "" } })).error.code).toBe(-32022);
 });
 
-it("a program that forgot its `run` is told so, not taken for one that only scores", async () => {
+it("a program without its `run` is an error, not a program that only scores", async () => {
   const forgetful = { name: "x", seedCandidate: { a: "" }, score: () => 1 };
   const failure = await serve(forgetful as never, { ownsProcess: false }).catch((error: unknown) => error);
   expect(failure).toBeInstanceOf(SetupError);
@@ -57,7 +57,7 @@ it("a program that forgot its `run` is told so, not taken for one that only scor
   await expect(serve(unset as never, { ownsProcess: false })).rejects.toThrow("the program needs a function");
 });
 
-it("a program without `score` leaves its results to another, of which it tells the verdict", async () => {
+it("the results of a program without `score` are scored by another", async () => {
   const { score: _, ...unscored } = programOf({ run: () => "x" });
   const results = await evaluate(await served(unscored), [{ want: "x" }], { capture_traces: true });
   expect(results[0]).toMatchObject({ status: "rollout", score: null, output: "x" });
@@ -67,7 +67,7 @@ it("a program without `score` leaves its results to another, of which it tells t
   expect(scored).toEqual({ ...ref, status: "ok", score: 1, feedback: "right", seconds: expect.any(Number) });
 });
 
-it("rows that the scorer holds are scored by their id", async () => {
+it("rows that the scorer holds are scored by id", async () => {
   const server = await served(judge({ datasets: { val: [{ want: "y" }, { want: "x" }] } }));
   const batch = [
     { id: "1", split: "val" },
@@ -79,7 +79,7 @@ it("rows that the scorer holds are scored by their id", async () => {
   expect((await call(server, "score", unknown)).error).toMatchObject({ code: -32023, data: { ids: ["7"] } });
 });
 
-it("a scorer that fails fails one example each, in its own way, and tells what it cost", async () => {
+it("a failing scorer fails one example each and reports its cost", async () => {
   const ways: Record<string, () => unknown> = {
     throws: () => {
       throw new RangeError("no verdict");
@@ -125,7 +125,7 @@ it("the costs of running and of scoring are added up", async () => {
   for (const { usage } of results) expect(usage).toEqual({ calls: 3, input_tokens: 10, cost_usd: 0.25 });
 });
 
-it("a call that scores tells its progress, is asked twice and scored once, and can be cancelled", async () => {
+it("a scoring call reports progress, is idempotent, and can be cancelled", async () => {
   const begun = gate();
   const aborted = gate();
   let times = 0;
@@ -151,7 +151,7 @@ it("a call that scores tells its progress, is asked twice and scored once, and c
   expect((await call(server, "get_result", { call_id: "c" })).error.code).toBe(-32027);
 });
 
-it("a program that only scores is served over stdio too", async () => {
+it("a program that only scores is also served over stdio", async () => {
   const child = started("tests/programs/judge.ts");
   const send = (id: number, method: string, params: object): void => {
     child.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);

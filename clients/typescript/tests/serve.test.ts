@@ -10,7 +10,7 @@ const quiet = { announce: () => {}, ownsProcess: false };
 
 it("a random token is in a file that only its owner reads, gone when the server is", async () => {
   let line = "";
-  const server = await serve(programOf(), { ...quiet, announce: (said) => (line = said) });
+  const server = await serve(programOf(), { ...quiet, announce: (printed) => (line = printed) });
   const file = line.match(/^evolverpc \S+ · test \(typescript\) ready on (\S+) · token in (\S+)$/);
   expect(file?.[1]).toBe(server.url);
   expect(readFileSync(file?.[2] ?? "", "utf8").trim()).toBe(server.token);
@@ -19,7 +19,7 @@ it("a random token is in a file that only its owner reads, gone when the server 
   expect(existsSync(file?.[2] ?? "")).toBe(false);
 });
 
-it("a given token comes from a file or the environment, and is left for nobody to see", async () => {
+it("a given token comes from a file or the environment, and is not printed", async () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const tokenFile = join(folder, "token");
@@ -28,7 +28,7 @@ it("a given token comes from a file or the environment, and is left for nobody t
 
   process.env.GEPA_TOKEN = "from-the-environment";
   let line = "";
-  const server = await served(programOf(), { json: true, announce: (said) => (line = said) });
+  const server = await served(programOf(), { json: true, announce: (printed) => (line = printed) });
   expect(server.token).toBe("from-the-environment");
   expect(process.env.GEPA_TOKEN).toBeUndefined();
   expect(JSON.parse(line)).toEqual({
@@ -41,7 +41,7 @@ it("a given token comes from a file or the environment, and is left for nobody t
   });
 });
 
-it("a token file that is not there is made for its owner alone, and a later start has the same token", async () => {
+it("a missing token file is created for its owner only, and a later start has the same token", async () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const tokenFile = join(folder, "token");
@@ -52,7 +52,7 @@ it("a token file that is not there is made for its owner alone, and a later star
   expect((await served(programOf(), { tokenFile })).token).toBe(first.token);
 });
 
-it("processes that start at the same time take the same token from a file that is not there yet", async () => {
+it("processes that start at the same time share the token of a new file", async () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const children = [1, 2].map(() => started("tests/programs/token-files.ts", [folder, "400"]));
@@ -64,7 +64,7 @@ it("processes that start at the same time take the same token from a file that i
   expect(readdirSync(folder).filter((name) => name.startsWith("."))).toEqual([]);
 });
 
-it("a drain finishes what runs, refuses what is new, and waits for answers to be collected", async () => {
+it("a drain finishes running work, refuses new work, and waits until answers are collected", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }));
   const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
@@ -84,14 +84,14 @@ it("a drain finishes what runs, refuses what is new, and waits for answers to be
   await expect(call(server, "discover")).rejects.toThrow();
 });
 
-it("a drain does not wait longer than it may", async () => {
+it("a drain does not wait longer than its limit", async () => {
   const server = await served(programOf({ run: () => new Promise(() => {}) }), { drainS: 0.05 });
   const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
   await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
   await server.drain();
 });
 
-it("a drain does not wait for somebody to fetch what was cancelled", async () => {
+it("a drain does not wait for cancelled calls to be collected", async () => {
   const server = await served(programOf({ run: () => new Promise(() => {}) }), { drainS: 600 });
   const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
   await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
@@ -100,7 +100,7 @@ it("a drain does not wait for somebody to fetch what was cancelled", async () =>
   await drained;
 });
 
-it("a process that serves announces itself in JSON, drains at SIGTERM and exits", async () => {
+it("a server process announces itself in JSON, drains on SIGTERM and exits", async () => {
   const child = started("src/bin/conformance.ts", ["--json", "--drain-s", "10"], { GEPA_TOKEN: "t" });
   const ready = await nextMessage(child);
   expect(ready).toMatchObject({ event: "ready", token: null, pid: child.process.pid });
@@ -117,7 +117,7 @@ it("a process that serves announces itself in JSON, drains at SIGTERM and exits"
   expect(await child.ended).toBe(0);
 });
 
-it("a promise the program leaves rejected does not end the server", async () => {
+it("an unhandled rejection in the program does not end the server", async () => {
   const child = started("tests/programs/careless.ts");
   const server = (await nextMessage(child)) as RunningServer;
   const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };

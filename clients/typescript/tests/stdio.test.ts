@@ -11,7 +11,7 @@ function evaluation(id: number, data: object, meta: object = {}): object {
   return { jsonrpc: "2.0", id, method: "evaluate", params };
 }
 
-it("answers on a standard output that carries nothing else, and ends with its input", async () => {
+it("answers on a standard output that carries nothing else, and exits when its input ends", async () => {
   const child = started("tests/programs/chatty.ts");
   send(child, { jsonrpc: "2.0", id: 1, method: "discover" });
   expect(await child.lines.next()).toMatchObject({ value: "while it is imported" }); // before it served, like any log text
@@ -42,7 +42,7 @@ it("answers out of order, and cancels by `call_id`", async () => {
   ]);
 });
 
-it("refuses bad lines and goes on; blank ones are nothing", async () => {
+it("refuses bad lines and continues; blank lines are ignored", async () => {
   const child = started("tests/programs/chatty.ts");
   await child.lines.next();
   send(child, "{", "", "  \r", [], "x".repeat(5000), { jsonrpc: "2.0", id: 1, method: 5 });
@@ -53,7 +53,7 @@ it("refuses bad lines and goes on; blank ones are nothing", async () => {
   expect((await nextMessage(child)).id).toBe(9);
 });
 
-it("exits at SIGTERM, whatever runs", async () => {
+it("exits on SIGTERM even while work runs", async () => {
   const child = started("tests/programs/chatty.ts");
   await child.lines.next();
   send(child, evaluation(1, { hang: true }), evaluation(2, {}));

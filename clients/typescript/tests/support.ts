@@ -1,4 +1,4 @@
-// Servers on ephemeral ports, and a client that can say anything, the wrong things above all.
+// Servers on ephemeral ports, and a client that can send any request, in particular invalid ones.
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { Readable } from "node:stream";
 import { onTestFinished } from "vitest";
@@ -24,7 +24,7 @@ export function batchProgramOf(parts: Partial<BatchProgram<any, any>>): BatchPro
   return { name: "test", seedCandidate: { rules: "" }, evaluate: (_, batch) => batch.map(() => 1), ...parts };
 }
 
-export interface Said {
+export interface RawResponse {
   status: number;
   headers: IncomingMessage["headers"];
   text: string;
@@ -40,8 +40,11 @@ export interface RawRequest {
   onRequest?: (request: ClientRequest) => void;
 }
 
-/** One HTTP request, with the right token and content type unless told otherwise (undefined leaves a header out). */
-export function raw(server: RunningServer, { path = "/rpc", method = "POST", ...rest }: RawRequest): Promise<Said> {
+/** One HTTP request, with the right token and content type unless `headers` overrides them (undefined removes one). */
+export function raw(
+  server: RunningServer,
+  { path = "/rpc", method = "POST", ...rest }: RawRequest,
+): Promise<RawResponse> {
   const headers = Object.entries({
     authorization: `Bearer ${server.token}`,
     "content-type": "application/json",

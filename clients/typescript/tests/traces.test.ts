@@ -10,7 +10,7 @@ function reflect(server: any, data: unknown[], results: unknown[]): Promise<any>
   return call(server, "make_reflective_dataset", params);
 }
 
-it("a group gets refs, and they reflect as the trajectories themselves would", async () => {
+it("a group gets references, which reflect like the trajectories themselves", async () => {
   const run = (data: unknown, _: unknown, { trace }: any) => {
     trace.push({ looked: data });
     return data;
@@ -32,7 +32,7 @@ it("a group gets refs, and they reflect as the trajectories themselves would", a
   });
 });
 
-it("whole groups are let go, the one longest untouched first, and the lost refs are named", async () => {
+it("whole groups are evicted, the least recently used first, and the lost references are named", async () => {
   const server = await served(programOf(), { maxTraceBytes: 3000 });
   const first = await evaluate(server, ["a".repeat(500), "b".repeat(200)], traced, { group: "first" });
   const second = await evaluate(server, ["c".repeat(700)], traced, { group: "second" });
@@ -42,13 +42,13 @@ it("whole groups are let go, the one longest untouched first, and the lost refs 
   expect((await reflect(server, ["c"], second)).result).toBeDefined();
 });
 
-it("a trajectory too large to keep goes out itself", async () => {
+it("a trajectory too large to keep is sent inline", async () => {
   const server = await served(programOf(), { maxTraceBytes: 100 });
   const [result] = await evaluate(server, ["x"], traced, { group: "g" });
   expect(result).toMatchObject({ trajectory: { data: "x" } });
 });
 
-it("another instance's refs have expired", async () => {
+it("references of another instance have expired", async () => {
   const sent = { status: "ok", score: 1, seconds: 0, trajectory_ref: "elsewhere/1" };
   expect((await reflect(await served(programOf()), ["x"], [sent])).error).toMatchObject({
     code: -32024,
@@ -56,7 +56,7 @@ it("another instance's refs have expired", async () => {
   });
 });
 
-it("the default records say what the Python ones say", async () => {
+it("the default records equal the Python ones", async () => {
   const sent = [
     { status: "ok", score: 0.5, output: { a: 1 }, seconds: 0 },
     { status: "ok", score: 1, output: "out", feedback: "well done", seconds: 0, trajectory: { data: 1 } },
@@ -92,7 +92,7 @@ it.each([
   expect(floatText(value)).toBe(text);
 });
 
-it("rows that are not shared are listed by id, and evaluated all the same", async () => {
+it("rows that are not shared are listed by id and can be evaluated", async () => {
   const server = await served(programOf({ datasets: { train: ["held"] } }), { shareRows: false });
   const { result } = await call(server, "list_examples", { split: "train" });
   expect(result).toEqual({ examples: [{ id: "0", split: "train" }], total: 1 });

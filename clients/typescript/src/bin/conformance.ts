@@ -1,10 +1,10 @@
 #!/usr/bin/env node
-/** `evolverpc-conformance [--stdio]` serves the conformance program, over HTTP unless told otherwise. */
+/** `evolverpc-conformance [--stdio]` serves the conformance program over HTTP, or over stdio. */
 
 import { parseArgs } from "node:util";
+import { SetupError } from "../configuration.js";
 import { conformanceProgram } from "../conformance.js";
 import { type ServeOptions, serve } from "../serve.js";
-import { SetupError } from "../setup.js";
 import { serveStdio } from "../stdio.js";
 
 const USAGE = `evolverpc-conformance [--stdio] [--host ADDRESS] [--port N] [--token-file FILE] [--json]

@@ -1,29 +1,29 @@
-/** The bearer token of a server on Node: given by its operator, or made here and left where its owner can read it. */
+/** The bearer token of a server on Node: given by its operator, or random and written to a file that its owner can read. */
 
 import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { SetupError } from "./configuration.js";
 import { isLoopback } from "./hosts.js";
-import { SetupError } from "./setup.js";
 import { checkToken, randomToken } from "./token.js";
 
-export interface Key {
+export interface ServerToken {
   token: string;
-  /** Where a caller on this machine can read it; undefined where it came from the environment. */
+  /** The file that holds it; undefined if it came from the environment. */
   file?: string;
-  /** True where the operator brought it. */
+  /** True if the operator supplied it. */
   given: boolean;
   discard(): void;
 }
 
 /**
- * The token of `tokenFile`, else that of GEPA_TOKEN, else a random one. Throws `SetupError` where none will do.
+ * Return the token of `tokenFile`, else that of GEPA_TOKEN, else a random one. Throws `SetupError` if none is usable.
  *
- * A `tokenFile` that is not there is made, for its owner alone, and stays: the next start has the same token.
+ * A missing `tokenFile` is created, readable by its owner only, and kept: the next start has the same token.
  */
-export function keyFor(host: string, tokenFile: string | undefined): Key {
+export function serverToken(host: string, tokenFile: string | undefined): ServerToken {
   const fromEnvironment = process.env.GEPA_TOKEN;
-  // The program and what it starts have no business with it.
+  // The program and its children must not see it.
   delete process.env.GEPA_TOKEN;
   if (tokenFile !== undefined) {
     makeUnlessThere(tokenFile);
@@ -36,7 +36,7 @@ export function keyFor(host: string, tokenFile: string | undefined): Key {
     return { token: fromEnvironment, given: true, discard: () => {} };
   }
   if (!isLoopback(host)) {
-    throw new SetupError(needsToken(host));
+    throw new SetupError(tokenRequired(host));
   }
   const token = randomToken();
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-"));
@@ -45,12 +45,12 @@ export function keyFor(host: string, tokenFile: string | undefined): Key {
   return { token, file, given: false, discard: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** What to tell whoever serves to others without a token that was given. */
-export function needsToken(host: string): string {
-  return `a server on ${host} needs a token of yours: set \`tokenFile\` or the environment's GEPA_TOKEN`;
+/** The message for a server that other machines can reach and that was given no token. */
+export function tokenRequired(host: string): string {
+  return `a server on ${host} needs a token of yours: set \`tokenFile\` or the environment variable GEPA_TOKEN`;
 }
 
-/** The file appears with its whole content: another server that starts at the same time never reads half of it. */
+/** Create the file atomically: another server that starts at the same time never reads half of it. */
 function makeUnlessThere(tokenFile: string): void {
   if (existsSync(tokenFile)) return;
   const draft = join(dirname(tokenFile), `.token-${randomToken()}`);
@@ -59,7 +59,7 @@ function makeUnlessThere(tokenFile: string): void {
     linkSync(draft, tokenFile);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "EEXIST") throw new SetupError(`\`tokenFile\` ${tokenFile} cannot be made (${message})`);
+    if (code !== "EEXIST") throw new SetupError(`\`tokenFile\` ${tokenFile} cannot be created (${message})`);
   } finally {
     rmSync(draft, { force: true });
   }

@@ -1,11 +1,11 @@
-// Where a server listens when whoever starts it says so by variables.
+// The listen address from environment variables.
 import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { request } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { placeOf, urlOf } from "../src/place.js";
+import { listenAddressOf, urlOf } from "../src/listen-address.js";
 import type { RunningServer } from "../src/serve.js";
 import { type Child, nextMessage, started } from "./processes.js";
 import { call, evaluate, programOf, raw, served } from "./support.js";
@@ -20,7 +20,7 @@ async function listened(server: Server, where: object): Promise<number> {
 }
 
 function onDescriptor(descriptor: number): Child {
-  return started("tests/programs/told.ts", [], ENVIRONMENT, descriptor);
+  return started("tests/programs/environment-listener.ts", [], ENVIRONMENT, descriptor);
 }
 
 function overUnix(socketPath: string, host: string): Promise<number | undefined> {
@@ -34,7 +34,7 @@ function overUnix(socketPath: string, host: string): Promise<number | undefined>
   });
 }
 
-it("an inherited socket is served, and neither it nor the variables are left for the program", async () => {
+it("an inherited socket is served, and neither it nor the variables reach the program", async () => {
   const parent = createServer();
   const child = onDescriptor(await listened(parent, { host: "127.0.0.1", port: 0 }));
   const { port } = parent.address() as AddressInfo;
@@ -45,7 +45,7 @@ it("an inherited socket is served, and neither it nor the variables are left for
   expect(result.output).toEqual({ variables: [], inherited: "no" });
 });
 
-it("over a unix socket any of this machine's own names is a good `Host`", async () => {
+it("over a unix socket any of this machine's own names is an accepted `Host`", async () => {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const parent = createServer();
@@ -59,14 +59,14 @@ it("over a unix socket any of this machine's own names is a good `Host`", async 
   expect(await overUnix(join(folder, "socket"), "attacker.example")).toBe(403);
 });
 
-it("a socket that others reach needs a token that was given", async () => {
+it("a socket that other machines can reach needs a given token", async () => {
   const descriptor = await listened(createServer(), { host: "0.0.0.0", port: 0 });
-  const child = started("tests/programs/told.ts", [], { GEPA_LISTEN: "fd:3" }, descriptor);
+  const child = started("tests/programs/environment-listener.ts", [], { GEPA_LISTEN: "fd:3" }, descriptor);
   expect(await child.ended).toBe(1);
   expect(child.stderr()).toContain("a server on 0.0.0.0 needs a token of yours");
 });
 
-it("listens at the address and lets in the hosts that the environment names", async () => {
+it("listens at the address and accepts the hosts that the environment names", async () => {
   process.env.GEPA_LISTEN = "127.0.0.1:0";
   process.env.GEPA_ALLOWED_HOSTS = "box.example, other.example";
   const server = await served(programOf(), { allowedHosts: ["mine.example"] });
@@ -81,23 +81,23 @@ it("listens at the address and lets in the hosts that the environment names", as
 });
 
 it.each([
-  ["fd:3", { port: 1 }, /GEPA_LISTEN is set, and `host` or `port` given/],
-  ["127.0.0.1:0", { host: "127.0.0.1" }, /leave one of them out/],
+  ["fd:3", { port: 1 }, /GEPA_LISTEN is set, and `host` or `port` is given/],
+  ["127.0.0.1:0", { host: "127.0.0.1" }, /remove one of them/],
   ["fd:x", {}, /HOST:PORT/],
   ["127.0.0.1", {}, /HOST:PORT/],
   ["127.0.0.1:65536", {}, /HOST:PORT/],
   ["::1:80", {}, /HOST:PORT/],
   ["", {}, /HOST:PORT/],
   ["fd:999999", {}, /cannot listen on descriptor 999999/],
-])("refuses %j with %j", async (where, options, told) => {
+])("refuses %j with %j", async (where, options, message) => {
   process.env.GEPA_LISTEN = where;
-  await expect(served(programOf(), options)).rejects.toThrow(told);
+  await expect(served(programOf(), options)).rejects.toThrow(message);
 });
 
-it("an address in brackets is one of IPv6", () => {
+it("an address in brackets is IPv6", () => {
   process.env.GEPA_LISTEN = "[::1]:80";
-  const place = placeOf({});
-  expect(place).toMatchObject({ host: "::1", port: 80 });
+  const address = listenAddressOf({});
+  expect(address).toMatchObject({ host: "::1", port: 80 });
   const server = { address: () => ({ address: "::1", port: 80 }) } as never;
-  expect(urlOf(server, place)).toBe("http://[::1]:80/rpc");
+  expect(urlOf(server, address)).toBe("http://[::1]:80/rpc");
 });

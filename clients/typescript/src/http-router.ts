@@ -1,18 +1,18 @@
-/** The HTTP side of the contract, whatever the runtime: who may come in, and what each refusal looks like. */
+/** The HTTP rules of the contract on any runtime: authentication, hosts, origins, paths, verbs, status codes. */
 
 import type { Cancellation } from "./cancellation.js";
-import { Endpoint } from "./endpoint.js";
+import { Dispatcher } from "./dispatcher.js";
 import { errorText } from "./envelope.js";
 import { InvalidRequest, LimitExceeded, RpcError, Unauthorized } from "./errors.js";
 import { isAuthorized, TOKEN_HEADER } from "./token.js";
 
-/** One HTTP request as the door needs it. */
-export interface Exchange {
+/** One HTTP request, independent of the runtime. */
+export interface HttpExchange {
   method: string;
-  /** Without the query. */
+  /** The path without the query. */
   path: string;
   header(name: string): string | null;
-  /** The body; undefined where it is longer than `limit` bytes, in which case it was not read through. */
+  /** The body; undefined if it is longer than `limit` bytes, in which case reading stopped. */
   body(limit: number): Promise<Uint8Array | undefined>;
   /** Cancelled when the connection closes before the answer. */
   closed: Cancellation;
@@ -24,13 +24,13 @@ export interface HttpReply {
   body: string | null;
 }
 
-export interface DoorOptions {
+export interface HttpRouterOptions {
   token: string;
-  /** Where the methods are: `${basePath}/rpc`. */
+  /** Prefix of the paths: methods are at `${basePath}/rpc`. */
   basePath: string;
-  /** Whether a `Host` is one of ours. */
+  /** Whether a `Host` header is accepted. */
   allowsHost: (host: string | null) => boolean;
-  /** Origins of web pages that may call; none other is answered. */
+  /** Origins of web pages that may call; others are refused. */
   allowedOrigins: readonly string[];
 }
 
@@ -39,71 +39,71 @@ const CONTINUE = "100-continue";
 
 const JSON_HEADERS = { "content-type": "application/json" };
 
-export class Door {
-  /** `open` gives the served program, or throws the `RpcError` that says why there is none. */
+export class HttpRouter {
+  /** `open` returns the dispatcher, or throws the `RpcError` that explains why the program cannot be served. */
   constructor(
-    private readonly open: () => Promise<Endpoint>,
-    private readonly options: DoorOptions,
+    private readonly open: () => Promise<Dispatcher>,
+    private readonly options: HttpRouterOptions,
   ) {}
 
-  async answer(exchange: Exchange): Promise<HttpReply> {
+  async answer(exchange: HttpExchange): Promise<HttpReply> {
     const { basePath, allowsHost, allowedOrigins, token } = this.options;
-    if (!allowsHost(exchange.header("host"))) return refused(403, new Unauthorized(undefined, { reason: "host" }));
+    if (!allowsHost(exchange.header("host"))) return errorReply(403, new Unauthorized(undefined, { reason: "host" }));
     const origin = exchange.header("origin");
     if (origin !== null && !allowedOrigins.includes(origin)) {
-      return refused(403, new Unauthorized(undefined, { reason: "origin" }));
+      return errorReply(403, new Unauthorized(undefined, { reason: "origin" }));
     }
     const reply = await this.#route(exchange, basePath, token);
-    return origin === null ? reply : readableBy(origin, reply);
+    return origin === null ? reply : withCorsHeader(origin, reply);
   }
 
-  async #route(exchange: Exchange, basePath: string, token: string): Promise<HttpReply> {
+  async #route(exchange: HttpExchange, basePath: string, token: string): Promise<HttpReply> {
     const { method, path } = exchange;
     if (path === `${basePath}/health`) return this.#health(method);
-    if (path !== `${basePath}/rpc`) return refused(404, invalid(`the path must be ${basePath}/rpc`));
+    if (path !== `${basePath}/rpc`) return errorReply(404, invalid(`the path must be ${basePath}/rpc`));
     if (method === "OPTIONS" && exchange.header("origin") !== null) return preflight();
     if (method !== "POST") {
-      return refused(405, invalid("use POST"), { allow: "POST" });
+      return errorReply(405, invalid("use POST"), { allow: "POST" });
     }
     if (!isAuthorized((name) => exchange.header(name), token)) {
-      return refused(401, new Unauthorized(), { "www-authenticate": "Bearer" });
+      return errorReply(401, new Unauthorized(), { "www-authenticate": "Bearer" });
     }
     const type = exchange.header("content-type")?.split(";")[0]?.trim().toLowerCase();
     if (type !== "application/json") {
-      return refused(415, invalid("the content type must be application/json"));
+      return errorReply(415, invalid("the content type must be application/json"));
     }
     const encoding = exchange.header("content-encoding")?.trim().toLowerCase() ?? "identity";
     if (encoding !== "identity") {
-      return refused(415, invalid("the body must have no Content-Encoding"));
+      return errorReply(415, invalid("the body must have no Content-Encoding"));
     }
     const expectation = exchange.header("expect")?.trim().toLowerCase() ?? CONTINUE;
-    if (expectation !== CONTINUE) return refused(417, invalid("the only Expect that is met is 100-continue"));
+    if (expectation !== CONTINUE) return errorReply(417, invalid("the only Expect accepted is 100-continue"));
     return this.#answerBody(exchange);
   }
 
-  async #answerBody(exchange: Exchange): Promise<HttpReply> {
-    const endpoint = await this.#opened();
-    if (endpoint instanceof RpcError) return refused(200, endpoint);
-    const allowed = endpoint.discovery.limits.max_request_bytes;
+  async #answerBody(exchange: HttpExchange): Promise<HttpReply> {
+    const dispatcher = await this.#dispatcher();
+    if (dispatcher instanceof RpcError) return errorReply(200, dispatcher);
+    const allowed = dispatcher.discovery.limits.max_request_bytes;
     const body = await exchange.body(allowed);
     if (body === undefined) {
-      return refused(413, new LimitExceeded(undefined, { limit: "max_request_bytes", allowed }));
+      return errorReply(413, new LimitExceeded(undefined, { limit: "max_request_bytes", allowed }));
     }
-    const reply = await endpoint.answerBytes(body, exchange.closed);
+    const reply = await dispatcher.answerBytes(body, exchange.closed);
     if (reply.body === null) return { status: 204, headers: {}, body: null };
     return { status: reply.understood ? 200 : 400, headers: JSON_HEADERS, body: reply.body };
   }
 
   async #health(method: string): Promise<HttpReply> {
     if (method !== "GET" && method !== "HEAD") {
-      return refused(405, invalid("use GET"), { allow: "GET, HEAD" });
+      return errorReply(405, invalid("use GET"), { allow: "GET, HEAD" });
     }
-    const endpoint = await this.#opened();
-    const [status, said] = endpoint instanceof Endpoint && endpoint.ready ? [200, "ok"] : [503, "unavailable"];
-    return { status, headers: JSON_HEADERS, body: method === "HEAD" ? null : JSON.stringify({ status: said }) };
+    const dispatcher = await this.#dispatcher();
+    const [code, status] = dispatcher instanceof Dispatcher && dispatcher.ready ? [200, "ok"] : [503, "unavailable"];
+    return { status: code, headers: JSON_HEADERS, body: method === "HEAD" ? null : JSON.stringify({ status }) };
   }
 
-  async #opened(): Promise<Endpoint | RpcError> {
+  async #dispatcher(): Promise<Dispatcher | RpcError> {
     try {
       return await this.open();
     } catch (error) {
@@ -117,7 +117,7 @@ function invalid(reason: string): InvalidRequest {
   return new InvalidRequest(undefined, { reason });
 }
 
-function refused(status: number, error: RpcError, headers: Record<string, string> = {}): HttpReply {
+function errorReply(status: number, error: RpcError, headers: Record<string, string> = {}): HttpReply {
   return { status, headers: { ...JSON_HEADERS, ...headers }, body: errorText(null, error) };
 }
 
@@ -130,6 +130,6 @@ function preflight(): HttpReply {
   return { status: 204, headers, body: null };
 }
 
-function readableBy(origin: string, reply: HttpReply): HttpReply {
+function withCorsHeader(origin: string, reply: HttpReply): HttpReply {
   return { ...reply, headers: { ...reply.headers, "access-control-allow-origin": origin, vary: "origin" } };
 }

@@ -1,10 +1,10 @@
-// What of the server's own a program can see.
+// Returns what a program can see of the server's variables and sockets.
 import { execFileSync } from "node:child_process";
 import { serve } from "../../src/serve.js";
 
 await serve(
   {
-    name: "told",
+    name: "listener",
     seedCandidate: { rules: "" },
     run: () => ({
       variables: Object.keys(process.env).filter((name) => ["GEPA_LISTEN", "GEPA_TOKEN"].includes(name)),

@@ -1,34 +1,34 @@
-/** Where a server on Node listens: as its options say, or whoever started the process, by `GEPA_LISTEN`. */
+/** The listen address of a server on Node, from its options or from `GEPA_LISTEN`. */
 
 import { readFileSync, readlinkSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { SetupError, wholeNumber } from "./configuration.js";
 import { bracketed } from "./hosts.js";
-import { SetupError, wholeNumber } from "./setup.js";
 
 const LOOPBACK = "127.0.0.1";
 
-export interface Place {
-  /** The address to bind; loopback where the socket is inherited, whose own is known once it listens. */
+export interface ListenAddress {
+  /** The address to bind; for an inherited socket `localhost`, as its own address is known only when it listens. */
   host: string;
   port: number;
   /** An inherited socket that listens already. */
   descriptor?: number;
-  /** Further `Host` names to answer. */
+  /** Further `Host` names to accept. */
   allowedHosts: readonly string[];
 }
 
-/** What says where to listen. */
-export interface PlaceOptions {
+/** The options that determine the listen address. */
+export interface ListenOptions {
   host?: string;
   port?: number;
   allowedHosts?: readonly string[];
 }
 
-/** Reads the options and the variables, which are taken out of the environment. Throws `SetupError` for contradictions. */
-export function placeOf(options: PlaceOptions): Place {
+/** Read the options and the environment variables, which are removed. Throws `SetupError` if they contradict each other. */
+export function listenAddressOf(options: ListenOptions): ListenAddress {
   const { GEPA_LISTEN: where, GEPA_ALLOWED_HOSTS: hosts = "" } = process.env;
-  // The program and what it starts have no business with them.
+  // The program and its children must not see them.
   delete process.env.GEPA_LISTEN;
   delete process.env.GEPA_ALLOWED_HOSTS;
   const further = hosts.split(",").map((host) => host.trim());
@@ -38,7 +38,7 @@ export function placeOf(options: PlaceOptions): Place {
     return { host: options.host ?? LOOPBACK, port, allowedHosts };
   }
   if (options.host !== undefined || options.port !== undefined) {
-    throw new SetupError("GEPA_LISTEN is set, and `host` or `port` given: leave one of them out");
+    throw new SetupError("GEPA_LISTEN is set, and `host` or `port` is given: remove one of them");
   }
   const inherited = /^fd:(\d{1,9})$/.exec(where)?.[1];
   if (inherited !== undefined) return { host: "localhost", port: 0, descriptor: Number(inherited), allowedHosts };
@@ -50,19 +50,19 @@ export function placeOf(options: PlaceOptions): Place {
   return { host, port: Number(digits), allowedHosts };
 }
 
-/** The address that a server which listens is bound to; undefined for a unix socket. */
-export function boundTo(server: Server): string | undefined {
+/** The bound address of a listening server; undefined for a unix socket. */
+export function boundAddress(server: Server): string | undefined {
   return (server.address() as AddressInfo | null)?.address;
 }
 
-/** The URL of the methods on a server that listens. */
-export function urlOf(server: Server, place: Place): string {
-  const address = server.address() as AddressInfo | null;
-  if (address === null) return `http+unix://${encodeURIComponent(pathOf(place.descriptor))}/rpc`;
-  return `http://${bracketed(place.descriptor === undefined ? place.host : address.address)}:${address.port}/rpc`;
+/** The URL of the methods on a listening server. */
+export function urlOf(server: Server, address: ListenAddress): string {
+  const bound = server.address() as AddressInfo | null;
+  if (bound === null) return `http+unix://${encodeURIComponent(pathOf(address.descriptor))}/rpc`;
+  return `http://${bracketed(address.descriptor === undefined ? address.host : bound.address)}:${bound.port}/rpc`;
 }
 
-/** The path of a unix socket, which Node does not tell; empty where the system does not either. */
+/** The path of a unix socket, which Node does not expose; empty if the system does not either. */
 function pathOf(descriptor: number | undefined): string {
   try {
     const inode = /\d+/.exec(readlinkSync(`/proc/self/fd/${descriptor}`))?.[0];

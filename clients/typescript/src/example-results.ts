@@ -1,4 +1,4 @@
-/** From what a program returned or threw to an `ExampleResult` that fits the contract. */
+/** Build an `ExampleResult` of the contract from what a program returned or threw. */
 
 import { describeFailure } from "./failure.js";
 import type { ExampleError, ExampleResult, Usage } from "./generated/types.js";
@@ -7,10 +7,10 @@ import { classify } from "./transient.js";
 import { faults } from "./validate.js";
 import { isObject, shown } from "./values.js";
 
-/** A program's answer that breaks the contract: the candidate's example fails, with this said. */
+/** A program's answer that breaks the contract: its example fails with this message. */
 export class InvalidResult extends Error {}
 
-/** A score as the wire has it. */
+/** A score in the form of the contract. */
 export interface ReadScore {
   score: number;
   feedback?: string;
@@ -42,14 +42,14 @@ export function readScore(given: unknown): ReadScore {
   return read;
 }
 
-/** A verdict of true or false counts as 1 or 0, as it does in Python. */
+/** A boolean counts as 1 or 0, as in Python. */
 function finite(value: unknown, what: string): number {
   if (typeof value === "boolean") return Number(value);
   if (typeof value === "number" && Number.isFinite(value)) return value;
   throw new InvalidResult(`${what} must be a finite number, not ${shown(value)}`);
 }
 
-/** What is said of an attempt, whatever became of it. */
+/** What is reported of an attempt, whether it succeeded or failed. */
 export interface Attempt {
   seconds: number;
   usage?: unknown;
@@ -65,17 +65,17 @@ export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
   return unscored(transient ? "infra_error" : "program_error", describeFailure(error, evidence), attempt);
 }
 
-/** The result of an example whose deadline was over; `fault`: what shows that it was the example that took too long. */
+/** The result of an example past its deadline; `fault`: what shows that the example itself took too long. */
 export function timedOutResult(timeoutS: number | undefined, fault: string, attempt: Attempt): ExampleResult {
   return unscored("timeout", { type: "timeout", message: `ran longer than ${timeoutS} s ${fault}` }, attempt);
 }
 
-/** The same result with what led to it, where that can travel. */
+/** The same result with its trajectory, if that is JSON. */
 export function withTrajectory(result: ExampleResult, trajectory: unknown): ExampleResult {
   return { ...result, ...extras({ seconds: result.seconds, trajectory }) };
 }
 
-/** The result of an example that was stopped, with what it cost until then, or that was never begun. */
+/** The result of an example that was stopped, with its cost until then, or that was never started. */
 export function cancelledResult({ seconds, usage }: Attempt): ExampleResult {
   return { status: "cancelled", score: null, output: null, ...extras({ seconds, usage }) };
 }
@@ -84,7 +84,7 @@ function unscored(status: ExampleResult["status"], error: ExampleError, attempt:
   return { status, score: null, output: null, error, ...extras(attempt) };
 }
 
-/** The optional parts of a result that have something to say; what cannot travel is left out of a failed attempt. */
+/** The optional parts of a result; values that are not JSON are omitted. */
 function extras({ seconds, usage, trajectory }: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory"> {
   const spent = orUndefined(() => readUsage(usage));
   const steps = orUndefined(() => toJsonValue(trajectory));
@@ -95,7 +95,7 @@ function extras({ seconds, usage, trajectory }: Attempt): Pick<ExampleResult, "s
   };
 }
 
-/** The value, or nothing where it is not JSON. */
+/** The value, or undefined if it is not JSON. */
 function orUndefined<Value>(read: () => Value): Value | undefined {
   try {
     return read();
@@ -112,7 +112,7 @@ function readUsage(noted: unknown): Usage | undefined {
   return faults("Usage", usage).length === 0 ? (usage as Usage) : undefined;
 }
 
-/** The result of an example that ran to its end; a `rollout` where nothing scored it. Throws `NotJson` for its trace. */
+/** The result of an example that finished; a `rollout` if it has no score. Throws `NotJson` for its trace. */
 export function finishedResult(output: JsonValue, score: ReadScore | undefined, attempt: Attempt): ExampleResult {
   return {
     status: score === undefined ? "rollout" : "ok",
@@ -133,7 +133,7 @@ export function withinBytes(result: ExampleResult, most: number): ExampleResult 
   return { ...kept, status: "program_error", score: null, output: null, error };
 }
 
-/** The length of a value as JSON in UTF-8; one more than `most` where it is longer than a string can be. */
+/** The length of a value as JSON in UTF-8; `most` + 1 if it is longer than a string can be. */
 function bytesOfJson(value: unknown, most: number): number {
   try {
     return new TextEncoder().encode(JSON.stringify(value)).length;
@@ -143,10 +143,10 @@ function bytesOfJson(value: unknown, most: number): number {
   }
 }
 
-/** What a scored result says of the scoring; the rest of it stays as it came. */
+/** The fields of a scored result that describe the scoring; all others stay unchanged. */
 const SCORINGS_OWN = ["status", "score", "feedback", "objective_scores", "error", "usage", "seconds"];
 
-/** A result with what became of its scoring. */
+/** A result combined with the outcome of its scoring. */
 export function rescored(result: ExampleResult, scoring: ExampleResult): ExampleResult {
   const kept = Object.entries(result).filter(([name]) => !SCORINGS_OWN.includes(name));
   return { ...scoring, ...Object.fromEntries(kept) };

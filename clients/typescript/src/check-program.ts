@@ -1,14 +1,14 @@
-/** A program before it is served: checked, and its seed candidate made. */
+/** Check a program before it is served, and make its seed candidate. */
 
+import { SetupError } from "./configuration.js";
 import { ProgramFailed } from "./errors.js";
 import { describeFailure, invokeProgram } from "./failure.js";
 import { type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
-import { SetupError } from "./setup.js";
 import { isObject, shown } from "./values.js";
 
 const OPTIONAL_FUNCTIONS = ["score", "makeReflectiveDataset", "proposeNewTexts", "finalize"] as const;
 
-/** Throws `SetupError` for what is no program, before anything is served. */
+/** Throws `SetupError` if the value is not a program. */
 export function checkProgram(program: Program): void {
   if (!isObject(program)) throw new SetupError(`the program must be an object, not ${shown(program)}`);
   const { name, seedCandidate } = program;
@@ -29,7 +29,7 @@ export function checkProgram(program: Program): void {
   for (const optional of OPTIONAL_FUNCTIONS) {
     const given: unknown = program[optional];
     if (given === undefined || typeof given === "function") continue;
-    throw new SetupError(`\`${optional}\` must be a function, or left out, not ${shown(given)}`);
+    throw new SetupError(`\`${optional}\` must be a function, or absent, not ${shown(given)}`);
   }
   const fault = scoresOnly || typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);
   if (fault !== undefined) throw new SetupError(fault);
@@ -44,7 +44,7 @@ function faultOfSeed(seed: unknown): string | undefined {
   return wrong && `${meant}; its \`${wrong[0]}\` is ${shown(wrong[1])}`;
 }
 
-/** The candidate to start from, empty for a program that only scores; throws `ProgramFailed` where it cannot be had. */
+/** Make the seed candidate, empty for a program that only scores. Throws `ProgramFailed` if that fails. */
 export async function seedOf(program: Program): Promise<Candidate> {
   if (isScoreProgram(program)) return {};
   const { seedCandidate } = program;

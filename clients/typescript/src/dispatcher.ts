@@ -1,8 +1,8 @@
-/** One served program: messages in, answers out, whatever carries them. */
+/** Dispatch JSON-RPC messages of any transport to the methods of one program. */
 
 import type { Calls } from "./calls.js";
 import type { Cancellation } from "./cancellation.js";
-import type { Carrier } from "./carriers.js";
+import { checkProgram, seedOf } from "./check-program.js";
 import { discoveryOf } from "./discovery.js";
 import { answerText, errorText, readEnvelope } from "./envelope.js";
 import {
@@ -27,24 +27,24 @@ import { type Answer, answerOf, asRpcError, type Job, type Log } from "./jobs.js
 import { canonicalJson, parseJson } from "./json.js";
 import { Methods } from "./methods.js";
 import { type EndpointOptions, settingsOf } from "./options.js";
-import { checkProgram, seedOf } from "./prepare.js";
 import type { Program } from "./program.js";
 import { digestText, Rows } from "./rows.js";
 import { Runner } from "./runner.js";
 import { RETRY_AFTER_S, Slots } from "./slots.js";
+import type { Transport } from "./transports.js";
 import { checkParams, invalidParams, type WireTypeName } from "./validate.js";
 import { isObject } from "./values.js";
 
 const LONGEST_ECHO = 100;
 
-/** What to send back; `body` is null where there is nothing to say. */
+/** A response; `body` is null if there is nothing to send. */
 export interface Reply {
   body: string | null;
-  /** False where the message never got through to JSON-RPC. */
+  /** False if the message was not JSON-RPC at all. */
   understood: boolean;
 }
 
-export class Endpoint {
+export class Dispatcher {
   draining = false;
   #active = 0;
   readonly #changed = new Set<() => void>();
@@ -53,17 +53,17 @@ export class Endpoint {
     readonly discovery: DiscoverResult,
     private readonly methods: Methods,
     private readonly rows: Rows,
-    private readonly carrier: Carrier,
+    private readonly transport: Transport,
     private readonly log: Log,
   ) {}
 
-  /** Gets a program ready to be asked; throws `ProgramFailed` where its seed candidate cannot be had. */
-  static async create(program: Program, options: EndpointOptions, carrier: Carrier): Promise<Endpoint> {
+  /** Prepare a program for requests. Throws `ProgramFailed` if its seed candidate cannot be made. */
+  static async create(program: Program, options: EndpointOptions, transport: Transport): Promise<Dispatcher> {
     checkProgram(program);
     const settings = settingsOf(options);
     const seedCandidate = await seedOf(program);
     const rows = new Rows(program.datasets ?? {}, settings.shareRows);
-    const discovery = await discoveryOf(program, seedCandidate, rows, settings, carrier);
+    const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
     const slots = new Slots(settings.maxConcurrency, settings.maxQueue);
     const methods = new Methods({
       program,
@@ -71,18 +71,18 @@ export class Endpoint {
       instanceId: discovery.server.instance_id,
       rows,
       slots,
-      runner: new Runner(program, slots, carrier.peerKeepsTime ? undefined : settings.exampleTimeoutS),
-      traces: carrier.traces,
+      runner: new Runner(program, slots, transport.peerEnforcesDeadlines ? undefined : settings.exampleTimeoutS),
+      traces: transport.traces,
       maxResultBytes: settings.maxResultBytes,
     });
-    return new Endpoint(discovery, methods, rows, carrier, settings.log);
+    return new Dispatcher(discovery, methods, rows, transport, settings.log);
   }
 
   get ready(): boolean {
     return !this.draining;
   }
 
-  /** Answers one body. `listener` is cancelled when whoever asked is gone. */
+  /** Answer one body. `listener` is cancelled when the caller disconnects. */
   async answerBytes(body: Uint8Array, listener: Cancellation): Promise<Reply> {
     try {
       return await this.#answerMessage(parseJson(body), listener);
@@ -93,10 +93,10 @@ export class Endpoint {
     }
   }
 
-  /** From now on takes no new work; resolves when none is running and every answer by `call_id` was collected. */
+  /** Accept no new work; resolves when none is running and every answer with a `call_id` was collected. */
   async drain(): Promise<void> {
     this.draining = true;
-    while (this.#active > 0 || this.carrier.calls?.outstanding) {
+    while (this.#active > 0 || this.transport.calls?.outstanding) {
       await new Promise<void>((resolve) => this.#changed.add(resolve));
     }
   }
@@ -118,8 +118,8 @@ export class Endpoint {
       return refusal(new LimitExceeded(undefined, details));
     }
     const answers = await Promise.all(message.map((entry) => this.#answerEntry(entry, listener)));
-    const said = answers.filter((answer) => answer !== null);
-    return { body: said.length === 0 ? null : `[${said.join(",")}]`, understood: true };
+    const responses = answers.filter((answer) => answer !== null);
+    return { body: responses.length === 0 ? null : `[${responses.join(",")}]`, understood: true };
   }
 
   async #answerEntry(entry: unknown, listener: Cancellation): Promise<string | null> {
@@ -130,7 +130,7 @@ export class Endpoint {
     }
   }
 
-  /** The text of the answer, null for a notification; throws `InvalidRequest` where there is no envelope. */
+  /** Return the text of the response, null for a notification. Throws `InvalidRequest` if there is no envelope. */
   async #answerOne(message: unknown, listener: Cancellation): Promise<string | null> {
     const { method, params, id } = readEnvelope(message);
     const answer = await this.#answer(method, params, listener).catch((error: unknown): Answer => {
@@ -171,10 +171,10 @@ export class Endpoint {
     }
   }
 
-  /** Runs what is work for the program: once for each `call_id`, or for as long as somebody listens. */
+  /** Run a method of the program: once for each `call_id`, without one until the caller disconnects. */
   async #work(method: string, params: Record<string, unknown>, listener: Cancellation): Promise<Answer> {
     const { _meta, ...asked } = params as { _meta?: Meta | null };
-    const callId = this.carrier.calls === undefined ? undefined : (_meta?.call_id ?? undefined);
+    const callId = this.transport.calls === undefined ? undefined : (_meta?.call_id ?? undefined);
     const waitS = this.#offers("async") ? (_meta?.wait_s ?? undefined) : undefined;
     const start = (): Job => this.#counted(this.#prepare(method, params));
     if (callId === undefined) {
@@ -207,7 +207,7 @@ export class Endpoint {
     }
   }
 
-  /** The same job, counted among what a drain waits for. */
+  /** Return the same job, counted among those that a drain waits for. */
   #counted(job: Job): Job {
     const run = async (cancellation: Cancellation): Promise<unknown> => {
       this.#active++;
@@ -222,8 +222,8 @@ export class Endpoint {
   }
 
   get #calls(): Calls {
-    if (this.carrier.calls === undefined) throw new Error("a method that needs memory is offered without any");
-    return this.carrier.calls;
+    if (this.transport.calls === undefined) throw new Error("a method that needs a store is offered without one");
+    return this.transport.calls;
   }
 
   #offers(capability: string): boolean {
@@ -235,7 +235,7 @@ function refusal(error: RpcError): Reply {
   return { body: errorText(null, error), understood: true };
 }
 
-/** Before the fields: a newer version may well have fields that this one does not know. */
+/** Checked before the fields: a newer version may have fields that this one does not know. */
 function checkVersion(params: Record<string, unknown>): void {
   const requested = isObject(params._meta) ? params._meta.protocol_version : undefined;
   if (typeof requested !== "string" || requested === PROTOCOL_VERSION) return;
