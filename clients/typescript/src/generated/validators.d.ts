@@ -9,7 +9,7 @@ export interface SchemaError {
   message?: string;
 }
 
-/** True where the value fits; else `errors` says why, until the next call. */
+/** True if the value fits; else `errors` holds the reasons until the next call. */
 export interface SchemaValidator {
   (value: unknown): boolean;
   errors?: SchemaError[] | null;
