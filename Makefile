@@ -5,6 +5,14 @@ BIN := .venv/bin
 TS := clients/typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
+# Install this package with its EXTRAS by uv; by pip if uv cannot be installed or cannot reach an index that only pip's
+# configuration names. Byte code is compiled here because a sandbox cannot write any.
+define INSTALL
+@$(BIN)/python -m pip install -qqq --disable-pip-version-check --constraint constraints.txt uv 2>/dev/null && \
+$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>/dev/null || \
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+endef
+
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sandbox test faults conformance bench setup tools bubblewrap clean
 .DEFAULT:
@@ -61,19 +69,22 @@ bubblewrap:
 	@echo "Making .venv"
 	@$(PYTHON) -m venv .venv || { echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
+.venv/.installed: EXTRAS := server,client
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing the server and the client (about half a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,client]'
+	$(INSTALL)
 	@touch $@
 
+.venv/.installed-dev: EXTRAS := dev
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what the tests need (about half a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL)
 	@touch $@ .venv/.installed .venv/.installed-sandbox
 
+.venv/.installed-sandbox: EXTRAS := server,client,sandbox
 .venv/.installed-sandbox: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing the server, the client and what sandboxes need (about half a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,client,sandbox]'
+	$(INSTALL)
 	@touch $@ .venv/.installed
 
 # Beside the environment, without what it requires (datasets, instructor, ...): only its adapter is used, which needs

@@ -1,24 +1,30 @@
-"""Run every gate, saying what each took; the first that fails stops, with the command to repeat it alone.
+"""Run every gate and print the time each took; the first that fails ends the run, with the command to repeat it alone.
 
-All but the last run two at a time, the longest first, each shown when it has ended.
+The Python tests run beside all other gates, which run one after the other and show their output when they end.
 
 `python scripts/gates.py` runs all; `python scripts/gates.py types "python tests"` runs those named.
 """
 
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TS = "clients/typescript"
 WORKERS = str(max(3, os.cpu_count() or 1))
-"""Tests at once: they wait for processes more than they compute."""
+"""Python tests at once: they wait for processes more than they compute."""
+POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,8 @@ def npm(script: str, *args: str) -> tuple[str, ...]:
     return ("npm", "run", "--silent", script, *(("--", *args) if args else ()))
 
 
+PYTHON_TESTS = Gate("python tests", (tool("python"), "-m", "pytest", "-n", WORKERS, "--dist", "worksteal"))
 GATES = (
-    Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
-    Gate("types", (tool("mypy"),)),
-    Gate("typescript tests", npm("test"), TS),
     Gate("format", (tool("ruff"), "format", "--check", ".")),
     Gate("lint", (tool("ruff"), "check", ".")),
     Gate("words", (tool("python"), "scripts/words.py")),
@@ -55,65 +59,70 @@ GATES = (
     Gate("typescript types", npm("typecheck"), TS),
     Gate("typescript drift", npm("generate", "--check"), TS),
     Gate("typescript package", npm("pack-check"), TS),
-    Gate("python tests", (tool("python"), "-m", "pytest", "-n", WORKERS, "--dist", "worksteal")),
+    Gate("types", (tool("mypy"),)),
+    Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
+    Gate("typescript tests", npm("test"), TS),
+    PYTHON_TESTS,
 )
 
 
 def main(names: list[str]) -> int:
-    """Run the gates named (all when none is); returns the exit status."""
+    """Run the gates named (all if none is); return the exit status."""
     unknown = [name for name in names if name not in {gate.name for gate in GATES}]
     if unknown:
         print(f"no gate {unknown[0]!r}; there are: {', '.join(gate.name for gate in GATES)}", file=sys.stderr)
         return 2
     started = time.monotonic()
-    *first, last = [gate for gate in GATES if not names or gate.name in names]
-    with ThreadPoolExecutor(2) as lanes:
-        running = [lanes.submit(run, gate, shown=False) for gate in first]
-        for gate, result in zip(first, running, strict=True):
-            if not passed(gate, result.result()):
-                lanes.shutdown(cancel_futures=True)
-                return 1
-    if not passed(last, run(last, shown=True)):
+    chosen = [gate for gate in GATES if not names or gate.name in names]
+    lanes = ([gate for gate in chosen if gate is not PYTHON_TESTS], [gate for gate in chosen if gate is PYTHON_TESTS])
+    failed = threading.Event()
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        list(threads.map(lambda lane: run_lane(lane, failed), lanes))
+    if failed.is_set():
         return 1
     print(f"All gates passed in {time.monotonic() - started:.0f} s. Next: make demo", flush=True)
     return 0
 
 
-@dataclass(frozen=True)
-class Ran:
-    """How a gate ended, after so many seconds; `output`: what it said, where that was not shown."""
+def run_lane(gates: list[Gate], failed: threading.Event) -> None:
+    """Run these gates one after the other; stop when one of them, or one of another lane, has failed."""
+    for gate in gates:
+        began = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            live = gate is PYTHON_TESTS
+            if live:
+                print(f"== {gate.name}", flush=True)
+            status = run(gate, failed, None if live else output)
+            if status is None:
+                return
+            output.seek(0)
+            printed = output.read().decode("utf-8", "replace").rstrip()
+        took = f"{time.monotonic() - began:.1f} s"
+        print(f"\n== {gate.name}\n{printed}" if printed else "", f"== {gate.name}: {took}", sep="\n", flush=True)
+        if status != 0:
+            failed.set()
+            again = f"again alone: (cd {gate.folder} && {shlex.join(gate.command)})"
+            print(f"== {gate.name} failed; {again}", file=sys.stderr, flush=True)
+            return
 
-    status: int
-    seconds: float
-    output: bytes
 
-
-def run(gate: Gate, *, shown: bool) -> Ran:
-    """Run it; `shown`: what it says is shown as it comes."""
-    began = time.monotonic()
-    if shown:
-        print(f"== {gate.name}", flush=True)
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
-    done = subprocess.run(  # noqa: S603  the commands are the table's
+def run(gate: Gate, stop: threading.Event, output: IO[bytes] | None) -> int | None:
+    """Run a gate, its output into `output` or shown; return its exit status, None if `stop` was set before its end."""
+    # Thousands of processes start during the tests: without stored byte code, each would compile what it imports.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(  # noqa: S603  the commands are the table's
         gate.command,
         cwd=ROOT / gate.folder,
-        env=environment,
-        stdout=None if shown else subprocess.PIPE,
-        stderr=None if shown else subprocess.STDOUT,
-        check=False,
+        env={**environment, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"},
+        stdout=output,
+        stderr=None if output is None else subprocess.STDOUT,
     )
-    return Ran(done.returncode, time.monotonic() - began, done.stdout or b"")
-
-
-def passed(gate: Gate, ran: Ran) -> bool:
-    """Show how it ended; whether that was well."""
-    if ran.output:
-        print(f"== {gate.name}\n{ran.output.decode('utf-8', 'replace').rstrip()}", flush=True)
-    if ran.status != 0:
-        print(f"== {gate.name} failed; again alone: (cd {gate.folder} && {shlex.join(gate.command)})", file=sys.stderr)
-        return False
-    print(f"== {gate.name}: {ran.seconds:.1f} s", flush=True)
-    return True
+    while not stop.is_set():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(POLL_S)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    return None
 
 
 if __name__ == "__main__":

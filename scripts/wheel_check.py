@@ -30,6 +30,11 @@ EXPECTED = (
 FOREIGN = {"server": ("gepa", "litellm"), "client": ("jsonrpcserver", "modal", "claude_agent_sdk")}
 
 
+UV = Path(sys.executable).parent / "uv"
+WITH_UV = {"PATH": f"{UV.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+"""What `build` finds uv by."""
+
+
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
     """Run a command; returns what it said, or ends the check with it."""
     done = subprocess.run(  # noqa: S603  commands of this file
@@ -48,7 +53,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | Non
 
 def built(folder: Path) -> Path:
     """The wheel, built from the checkout."""
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT)
+    run(sys.executable, "-m", "build", "--installer", "uv", "--wheel", "--outdir", folder, ROOT, env=WITH_UV)
     (wheel,) = folder.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     missing = [name for name in EXPECTED if name not in inside]
@@ -63,9 +68,9 @@ def built(folder: Path) -> Path:
 
 def installed(wheel: Path, extra: str, folder: Path) -> Path:
     """A clean environment with the wheel and one of its extras; returns its `bin`."""
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"{wheel}[{extra}]")
+    run(UV, "pip", "install", "--python", python, "--constraint", ROOT / "constraints.txt", f"{wheel}[{extra}]")
     for name in FOREIGN[extra]:
         seen = run(python, "-I", "-c", f"import importlib.util as u; print(u.find_spec({name!r}))").strip()
         if seen != "None":
