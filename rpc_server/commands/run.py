@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from evolverpc_common import process_reaper
 from evolverpc_common.shielded import all_of
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Cell
@@ -22,7 +23,7 @@ MAX_LINE_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 64 * 2**20
 """What it may write to stdout and stderr; then it is ended."""
 
-_KEEPER = Path(__file__).with_name("reaper.py")
+_REAPER = process_reaper.__file__
 _GRACE_S = 10.0
 """How long the keeper may take to end everything."""
 _FORCED_S = 2.0
@@ -61,7 +62,7 @@ async def run_supervised(
     started = time.monotonic()
     if cell is not None:
         command = cell.jailed(command, folder=folder, environment=environment)
-    arguments = (sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), "--", *command)
+    arguments = (sys.executable, "-I", "-S", _REAPER, f"--owner={os.getpid()}", "--temporary", "--", *command)
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
             lambda: _Kept(on_lines, on_log), *arguments, cwd=folder, env=dict(environment), start_new_session=True

@@ -33,8 +33,8 @@ CLAUDE_CREDENTIALS = (
 
 _TOLD_AT_ONCE = 20
 _RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
-_NOT_FOUND = 127
-_MEANT = {126: " (a command cannot be executed)", _NOT_FOUND: " (a command is not found)"}
+_NOT_STARTED = (126, 127)
+_MEANT = {126: " (a command cannot be executed)", 127: " (a command is not found)"}
 """What shells say by an exit status."""
 
 _SESSION = Path(__file__).with_name("claude_session.py")
@@ -155,7 +155,7 @@ class CommandAgent:
         )
         if reason := _why_it_failed(outcome, self.name, self._timeout_s):
             log_tail = log.since()
-            if outcome.status == _NOT_FOUND and log_tail.startswith(
+            if outcome.status in _NOT_STARTED and log_tail.startswith(
                 not_started := f"cannot start {self._command[0]}: "
             ):
                 reason = f"{self._command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"

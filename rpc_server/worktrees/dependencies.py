@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Cell
 from rpc_server.program.launch import environment as server_environment
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.removal import remove_folder
 from rpc_server.worktrees.repository import Repository
 
 Language = Literal["python", "node"]
@@ -258,7 +258,7 @@ async def _run(command: list[str], where: Path, env: dict[str, str], cell: Cell 
 
 def _remove(cache: Path) -> None:
     if cache.is_dir() and not cache.is_symlink():  # what was installed may have put anything there
-        remove_folder(cache)
+        remove_tree(cache)
     else:
         cache.unlink(missing_ok=True)
 

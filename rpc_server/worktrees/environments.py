@@ -1,8 +1,6 @@
 """Environments of commits: the user's own, or one built once for each set of manifests."""
 
-import asyncio
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -10,18 +8,18 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
+from evolverpc_common.file_lock import lock_if_free, locked
+from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
 from rpc_server.jail.jail import Cell, Jail
 from rpc_server.program.launch import environment, find_interpreter
 from rpc_server.program.launch import environment as server_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_to, manifests_of, node_version
-from rpc_server.worktrees.removal import remove_folder
 from rpc_server.worktrees.repository import Repository
 
 # What setuptools installs editable may be on no path: a finder knows where each package is.
@@ -156,14 +154,14 @@ class Environments:
         what = f"{manifest.language} {runtime} {manifest.digest}"
         folder = self._folder / hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
         self._folder.mkdir(parents=True, exist_ok=True)
-        async with _lock(_lock_of(folder)):
+        async with locked(_lock_of(folder)):
             if not _is_complete(folder):
-                await to_the_end(_remove, folder)  # one that was begun and not finished, or whose Python is gone
+                await to_the_end(remove_tree, folder)  # one that was begun and not finished, or whose Python is gone
                 try:
                     cell = None if self._jail is None else self._jail.cell(folder)
                     await install(manifest, folder, self._interpreter, self._settings, cell)
                 except BaseException:
-                    await to_the_end(_remove, folder)
+                    await to_the_end(remove_tree, folder)
                     raise
                 (folder / _COMPLETE).unlink(missing_ok=True)  # it may be a link that was made by what is installed
             (folder / _COMPLETE).touch()  # it is in use
@@ -192,21 +190,15 @@ def _lock_of(folder: Path) -> Path:
 
 
 def _remove_unless_used(folder: Path, unused: float) -> None:
-    """Remove an environment that is still unused since then (a time as of `time.time`), unless a server is at it."""
-    descriptor = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _last_used(folder) < unused:
-            (folder / _COMPLETE).unlink(missing_ok=True)  # first, so that what is left of it is never taken for whole
-            remove_folder(folder)
-    except BlockingIOError:
-        return  # another server is at it
-    except FileNotFoundError:
-        return  # another server has just removed it
-    except OSError as error:
-        logger.warning("cannot remove %s: %s", folder, error.strerror)
-    finally:
-        os.close(descriptor)
+    """Remove an environment that is still unused since then (a time as of `time.time`), unless a server uses it."""
+    with lock_if_free(_lock_of(folder)) as held:
+        if not held or _last_used(folder) >= unused:
+            return
+        try:
+            (folder / _COMPLETE).unlink(missing_ok=True)  # first, so that an incomplete environment is never used
+            remove_tree(folder)
+        except OSError as error:
+            logger.warning("cannot remove %s: %s", folder, error)
 
 
 def _last_used(folder: Path) -> float:
@@ -215,23 +207,3 @@ def _last_used(folder: Path) -> float:
         with contextlib.suppress(FileNotFoundError):
             return path.stat().st_mtime
     return math.inf
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        remove_folder(folder)
-
-
-@asynccontextmanager
-async def _lock(path: Path) -> AsyncIterator[None]:
-    """Held by one server of this user at a time."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            await asyncio.sleep(0.1)
-        yield
-    finally:
-        os.close(descriptor)

@@ -13,8 +13,8 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from evolverpc_common.remove_tree import remove_tree
 from rpc_server.settings.config_file import SettingsError
-from rpc_server.worktrees.removal import remove_folder
 
 
 class Places:
@@ -128,11 +128,9 @@ def home_of(git_dir: Path, given: Path | None) -> Path:
 def remove(folder: Path) -> None:
     """Remove a folder; what cannot be removed is told, and swept by a later start."""
     try:
-        remove_folder(folder)
-    except FileNotFoundError:
-        return
+        remove_tree(folder)
     except OSError as error:
-        logger.warning("cannot remove %s: %s", folder, error.strerror)
+        logger.warning("cannot remove %s: %s", folder, error)
 
 
 def _still_runs(server: Path) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evolverpc_common.git import GitError
-from rpc_server.worktrees.removal import remove_folder
+from evolverpc_common.remove_tree import remove_tree
 from rpc_server.worktrees.repository import Repository, commit_ref
 from rpc_server.worktrees.staging import (
     HEADER_BYTES,
@@ -141,7 +141,7 @@ def _listed(paths: Iterable[str]) -> bytes:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        remove_folder(path)
+        remove_tree(path)
     else:
         path.unlink(missing_ok=True)
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from evolverpc_common import process_reaper
+
 MARK = "EVOLVERPC_SANDBOX"
 """`ID` in the environment of a sandbox's server, `ID.NUMBER` in that of one of its commands."""
 
-LAUNCH = Path(__file__).with_name("launch.py")
+REAPER = process_reaper.__file__
 
 END_S = 30.0
 _TOLD_S = 25.0
@@ -26,7 +28,7 @@ class _Process(NamedTuple):
     started: int
 
 
-def told_to_end(launches: Collection[int]) -> None:
+def terminate_and_wait(launches: Collection[int]) -> None:
     """Have each `launch` of these pidfds end all that it started, and wait until they have. Blocks."""
     waiting = select.poll()
     left = set(launches)
@@ -41,7 +43,7 @@ def told_to_end(launches: Collection[int]) -> None:
             left.discard(launch)
 
 
-def launches_told_to_end(mark: str) -> None:
+def terminate_reapers(mark: str) -> None:
     """The same for every `launch` with this mark: killing those would set free what they hold. Blocks."""
     with contextlib.ExitStack() as opened:
         found = []
@@ -53,7 +55,7 @@ def launches_told_to_end(mark: str) -> None:
                     now = _read(pid)
                     if now is None or now.started != process.started:
                         found.pop()
-        told_to_end(found)
+        terminate_and_wait(found)
 
 
 def end_all(
@@ -145,7 +147,7 @@ def _read(pid: int) -> _Process | None:
 
 def _is_launch(pid: int) -> bool:
     try:
-        return f"\0{LAUNCH}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return f"\0{REAPER}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
 

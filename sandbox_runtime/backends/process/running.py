@@ -12,7 +12,7 @@ from typing import IO, Self
 
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.tail import Tail
-from sandbox_runtime.backends.process.marked import LAUNCH, MARK, end_all, told_to_end
+from sandbox_runtime.backends.process.marked import MARK, REAPER, end_all, terminate_and_wait
 
 _PIECE_BYTES = 256 * 1024
 _DRAIN_S = 2.0
@@ -65,15 +65,12 @@ class Running:
         with _opened(stdin) as source:
             process = subprocess.Popen(  # noqa: S603  a millisecond; the caller chooses the command
                 (
-                    *(sys.executable, "-I", "-S", str(LAUNCH)),
-                    *(
-                        "0" if outlives else str(os.getpid()),
-                        str(folder),
-                        str(bounds.memory),
-                        str(bounds.file),
-                        str(listening),
-                    ),
-                    *argv,
+                    *(sys.executable, "-I", "-S", REAPER, f"--folder={folder}"),
+                    *(() if outlives else (f"--owner={os.getpid()}",)),
+                    *(() if bounds.memory < 0 else (f"--memory={bounds.memory}",)),
+                    *(() if bounds.file < 0 else (f"--file-size={bounds.file}",)),
+                    *(() if listening < 0 else (f"--listening={listening}",)),
+                    *("--", *argv),
                 ),
                 stdin=source,
                 stdout=subprocess.PIPE,
@@ -131,7 +128,7 @@ class Running:
         return left
 
     def _end_all(self) -> set[int]:
-        told_to_end([self._pidfd])
+        terminate_and_wait([self._pidfd])
         left = end_all(self._mark, lambda: self.pid, since=self._started)
         if self.pid not in left:
             status = self._process.wait()  # it has ended, or it would have been found as the leader

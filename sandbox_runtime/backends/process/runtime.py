@@ -19,7 +19,7 @@ from sandbox_runtime.api.sandbox import Found, NotPrepared, NotReady, SandboxErr
 from sandbox_runtime.api.spec import SandboxSpec
 from sandbox_runtime.backends.closing import close_after_failure, close_all
 from sandbox_runtime.backends.process.building import run_build
-from sandbox_runtime.backends.process.marked import end_all, launches_told_to_end
+from sandbox_runtime.backends.process.marked import end_all, terminate_reapers
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
 from sandbox_runtime.backends.records import Record, Records, is_private, private_folder
 from sandbox_runtime.backends.sweeping import sweep_records
@@ -131,7 +131,7 @@ class ProcessRuntime:
     def _end(self, record: Record) -> None:
         """End all of one that is not ours, or that nobody's is any more. Blocks."""
         self._records.condemn(record)
-        launches_told_to_end(record.id)
+        terminate_reapers(record.id)
         left = end_all(record.id, lambda: _leader(record))
         if left:
             raise SandboxError(f"processes {sorted(left)} cannot be ended")

@@ -147,7 +147,7 @@ async def test_a_killed_keeper_takes_the_command_along(workplace, until):
     working = asyncio.create_task(workplace.work(CommandAgent(("sleep", "600"), timeout_s=60.0)))
     await until(lambda: "sleep 600 " in workplace.processes().values())
 
-    (keeper,) = (pid for pid, line in workplace.processes().items() if "keeper.py" in line)
+    (keeper,) = (pid for pid, line in workplace.processes().items() if "process_reaper.py" in line)
     os.kill(keeper, signal.SIGKILL)
 
     with pytest.raises(AgentFailed, match="killed by SIGKILL"):

@@ -54,7 +54,7 @@ def test_files_that_cannot_be_cleared_are_not_taken_back(draft: Draft, monkeypat
     def refuses(_: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr("rpc_server.worktrees.staged_change.remove_folder", refuses)
+    monkeypatch.setattr("rpc_server.worktrees.staged_change.remove_tree", refuses)
     with pytest.raises(Untakeable, match="Operation not permitted"):
         lent.take_back(LIMIT, [])
 
@@ -67,6 +67,6 @@ def test_a_draft_that_cannot_be_removed_is_told_and_left(
 
     draft = Draft(Repository(project.folder), tmp_path / "left", project.first)
     draft.open()
-    monkeypatch.setattr("rpc_server.worktrees.server_folder.remove_folder", refuses)
+    monkeypatch.setattr("rpc_server.worktrees.server_folder.remove_tree", refuses)
     draft.close()
     assert "Operation not permitted" in caplog.text

@@ -1,0 +1,106 @@
+"""A reaper ends with its command's status, and nothing that the command started outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evolverpc_common import process_reaper
+
+REAPER = (sys.executable, "-I", "-S", process_reaper.__file__)
+ESCAPES = "import os, time\nos.fork() and os._exit(0)\nos.setsid()\nos.fork() and os._exit(0)\n"
+
+
+def reaped(*arguments: str, **given: object) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([*REAPER, *arguments], capture_output=True, timeout=30, check=False, **given)  # type: ignore[call-overload,no-any-return]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("exit 3", 3), ("kill -9 $$", 137), ("exit 0", 0)],
+)
+def test_the_status_is_that_of_the_command(command: str, status: int) -> None:
+    assert reaped("--", "sh", "-c", command).returncode == status
+
+
+def test_a_command_that_cannot_run_has_the_status_that_shells_use(tmp_path: Path) -> None:
+    missing = reaped("--", "no-such-command")
+    assert (missing.returncode, missing.stderr) == (127, b"cannot start no-such-command: No such file or directory\n")
+    (tmp_path / "plain").write_text("")
+    assert reaped("--", str(tmp_path / "plain")).returncode == 126
+    assert reaped(f"--folder={tmp_path / 'none'}", "--", "true").returncode == 127
+
+
+def test_a_descendant_in_another_session_does_not_outlive_the_command(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    code = f"{ESCAPES}open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    assert (
+        reaped("--", "sh", "-c", f'{sys.executable} -c "$0" & while ! test -s {pid}; do :; done', code).returncode == 0
+    )
+    assert gone(wait_for(pid))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
+    pid = tmp_path / "pid"
+    reaper = subprocess.Popen([*REAPER, "--", "sh", "-c", f"echo $$ > {pid}; trap '' TERM; sleep 600"])
+    command = wait_for(pid)
+    reaper.send_signal(number)
+    assert reaper.wait(20) == 128 + number
+    assert gone(command)
+
+
+def test_the_end_of_the_owner_ends_everything(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    code = (
+        "import os, subprocess, sys\n"
+        f"subprocess.Popen([*{REAPER!r}, f'--owner={{os.getpid()}}', '--', 'sh', '-c', 'echo $$ > {pid}; sleep 600'])\n"
+        "sys.stdin.read()"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    command = wait_for(pid)
+    owner.kill()
+    owner.communicate()
+    deadline = time.monotonic() + 20
+    while not gone(command):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_limits_and_descriptors_reach_the_command(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"through 3")
+    os.close(writing)
+    done = reaped(
+        *(f"--folder={tmp_path}", "--memory=300000000", "--file-size=4096", f"--listening={reading}", "--"),
+        *("sh", "-c", "ulimit -d; ulimit -f; pwd; cat <&3"),
+        pass_fds=[reading],
+    )
+    os.close(reading)
+    assert done.stdout.decode().split("\n") == ["292968", "8", str(tmp_path), "through 3"]
+
+
+def test_the_temporary_folder_is_removed_with_everything_in_it(tmp_path: Path) -> None:
+    command = "mkdir -p $TMPDIR/a/b; touch $TMPDIR/a/b/c; chmod 0 $TMPDIR/a; echo $TMPDIR"
+    done = reaped("--temporary", "--", "sh", "-c", command, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert Path(done.stdout.decode().strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
