@@ -215,7 +215,6 @@ def _make_temporary() -> str:
 
 def _remove(folder: str) -> None:
     """Remove a folder however deep it is and whatever its modes are."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         try:
             os.rmdir(folder)  # noqa: PTH106  as above; mostly it is empty
