@@ -80,13 +80,13 @@ class DriverProcess:
             raise EOFError
         return event
 
-    def tell(self, line: Mapping[str, object]) -> None:
-        """Tell it something, as `gepa_client.run.control_messages` says; from any thread, and never waiting for it."""
-        self._lines.put(dict(line))
+    def send(self, message: Mapping[str, object]) -> None:
+        """Queue a message of `gepa_client.run.control_messages`; safe to call from any thread."""
+        self._lines.put(dict(message))
 
     def stop(self, reason: str | None = None) -> None:
         """Ask it to stop and write what it has; its events go on until `finished`, paused for this reason."""
-        self.tell({"stop": {"reason": reason}})
+        self.send({"stop": {"reason": reason}})
 
     def kill(self) -> None:
         """End it at once; what it had written is there."""

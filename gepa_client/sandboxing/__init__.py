@@ -1,1 +1,1 @@
-"""A run whose servers live in sandboxes."""
+"""A session of sandboxes: the servers of one run, started from the program's repository and ended with the run."""

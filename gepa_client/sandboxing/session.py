@@ -1,62 +1,112 @@
-"""Servers in sandboxes for as long as a command needs them, where its settings name a repository."""
+"""The sandboxes of one command: started before its work, controlled by the run's events, ended with it."""
 
 import contextlib
 import math
+import queue
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from types import FrameType
-from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-
-from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, make_console, safe, say
-from gepa_client.cli.views.sandboxes_view import StartStatus, during, publishing, why
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
+from gepa_client.sandboxing.session_thread import (
+    BudgetExhausted,
+    OpenSetup,
+    Ready,
+    SandboxThread,
+    SessionFailed,
+    SessionMessage,
+    control_message,
+    unread_messages,
+)
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
-
-if TYPE_CHECKING:
-    from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
-    from gepa_client.sandboxing.session_thread import OpenGround, Optimizer, SandboxThread, Told
+from sandbox_runtime import NotPrepared, SandboxError
+from sandbox_runtime.gateway import ModelCall, Refusal
+from sandbox_runtime.pool import GaveUp, PoolEvent
 
 CAP_GRACE_S = 70.0
-"""Seconds after which the sandboxes are ended where the spend cap is reached; longer than the optimizer needs to end
-the run by itself, which gives up calls that are held."""
+"""Seconds from the spend cap to the end of the sandboxes; longer than the driver needs to abandon calls that are held
+and to end the run by itself."""
 
 ASK_EVERY_S = 15.0
-"""How often a sandbox that takes no calls is asked for a new token."""
-
-SWEEP = "gepa-client sandboxes --sweep"
-
-Note = Callable[[str], None]
-"""Shows a line; it is markup."""
+"""Seconds between two requests for a new token of a sandbox that takes no calls."""
 
 
-class Sandboxes:
-    """The sandboxes of a command, as its main thread sees them; `settings` name their servers.
+class SessionNotStarted(Exception):
+    """No sandbox became ready; the text says why, with the end of its log.
 
-    There are none where the settings that were given name servers themselves.
+    `must_publish`: at Modal, the environment was never built.
     """
 
-    def __init__(self, settings: RunConfig, thread: "SandboxThread | None" = None) -> None:
-        self.settings = settings
-        self._thread = thread
-        self._capped_s: float | None = None
-        self._resting: dict[str, float] = {}
+    def __init__(self, error: BaseException, *, must_publish: bool) -> None:
+        tail = str(getattr(error, "log_tail", "")).strip()
+        more = f"\n{tail}" if tail and tail not in str(error) else ""
+        super().__init__(f"no sandbox could be started: {error}{more}")
+        self.must_publish = must_publish
+
+
+class SandboxSession(NoSandboxes):
+    """`size` sandboxes started from the repository that `settings` name, as the main thread uses them."""
+
+    def __init__(self, settings: RunConfig, run_id: str, open_setup: OpenSetup, *, size: int) -> None:
+        super().__init__(settings)
+        self._thread = SandboxThread(settings, run_id, open_setup, size=size)
+        self._exhausted_s: float | None = None
+        self._in_cooldown: dict[str, float] = {}
+
+    def start(self, show: Show, progress: Callable[[str], None], *, spent_usd: float = 0.0) -> None:
+        """Start the sandboxes and wait for the first; `settings` then name its commit and the fleet file.
+
+        `progress` gets the number of sandboxes that are ready, `spent_usd` is what the run has spent before.
+
+        Raises:
+            SessionNotStarted: none became ready.
+        """
+        self._thread.start()
+        for_driver: list[SessionMessage] = []
+        ready: Ready | None = None
+        while ready is None:
+            match message := self._thread.messages.get():
+                case Ready():
+                    ready = message
+                case SessionFailed():
+                    if not isinstance(message.error, SandboxError | GaveUp | OSError | ValueError):
+                        raise message.error
+                    unpublished = isinstance(message.error, NotPrepared) and self.settings.sandbox == "modal"
+                    raise SessionNotStarted(message.error, must_publish=unpublished) from message.error
+                case Log():
+                    show(message)
+                case Refusal():
+                    show(_refusal_log(message))
+                    for_driver.append(message)
+                case PoolEvent():
+                    progress(f"{message.ready} of {message.wanted} sandboxes ready")
+                    if message.kind == "failed" and (log := pool_log(message)) is not None:
+                        show(log)
+                case _:
+                    for_driver.append(message)
+        for message in for_driver:
+            self._thread.messages.put(message)
+        self._thread.spent(spent_usd)
+        self.settings = self.settings.model_copy(update={"fleet": ready.fleet, "ref": ready.commit})
+
+    def close(self) -> bool:
+        """End all sandboxes; return whether that was done in time."""
+        with signals_ignored():
+            return self._thread.close()
 
     @property
-    def have_gateway(self) -> bool:
-        """Whether models are called through a gateway, which counts what that costs."""
-        settings = self.settings
-        return self._thread is not None and (settings.sandbox != "modal" or settings.gateway_url is not None)
+    def has_gateway(self) -> bool:
+        """Whether models are called through a gateway: at Modal only if it is reachable from there."""
+        return self.settings.sandbox != "modal" or self.settings.gateway_url is not None
 
-    def shown(self, event: Event) -> Event | None:
-        """The event as people are shown it: sandboxes by their names; None for what is told here in other words."""
-        if self._thread is None or not isinstance(event, FleetChanged) or event.url is None:
+    def displayed(self, event: Event) -> Event | None:
+        """Replace the address of a sandbox by its name; drop what pool events report already."""
+        if not isinstance(event, FleetChanged) or event.url is None:
             return event
         if event.kind in ("joined", "left"):
             return None
@@ -67,203 +117,117 @@ class Sandboxes:
         return event.model_copy(update={"url": name, "detail": event.detail.replace(event.url, "it")})
 
     @contextlib.contextmanager
-    def reporting_to(self, process: "Optimizer") -> Iterator[None]:
-        """While the block runs, the optimizer is told of calls of models, those before it included."""
-        if self._thread is None:
-            yield
-            return
-        self._thread.report_to(process)
+    def reporting_to(self, driver: Driver) -> Iterator[None]:
+        """Forward model calls to the driver as they end, while the block runs."""
+        self._thread.report_to(driver)
         try:
             yield
         finally:
             self._thread.report_to(None)
 
-    def why_not_begun(self) -> list[str]:
-        """What has to do with sandboxes of what a check found, as markup: the spend cap, and what was refused."""
-        if self._thread is None:
-            return []
-        from gepa_client.sandboxing.session_thread import Capped
-        from sandbox_runtime.gateway import Refusal
+    def check_findings(self) -> list[Log]:
+        """Return the spend cap, if it was reached, and each different refusal once."""
+        found: dict[tuple[str, str], Log] = {}
+        for message in _drain(self._thread.messages):
+            if isinstance(message, BudgetExhausted):
+                text = f"max_cost_usd of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
+                found["", ""] = Log(f"{text}: give more, or --no-check", is_warning=True)
+            elif isinstance(message, Refusal):
+                found.setdefault((message.what, message.reason), _refusal_log(message))
+        return list(found.values())
 
-        words, seen = [], set()
-        while not self._thread.told.empty():
-            told = self._thread.told.get()
-            if isinstance(told, Capped):
-                cap = self.settings.max_cost_usd
-                words.append(f"max_cost_usd of ${cap:g} was reached by trying a few rows: give more, or --no-check")
-            elif isinstance(told, Refusal) and (told.what, told.reason) not in seen:
-                seen.add((told.what, told.reason))
-                words.append(f"[yellow]not let through:[/] {safe(told.what)}: {safe(told.reason)}")
-        return words
+    def end(self) -> list[ModelCallMessage | RefusalMessage]:
+        """End the sandboxes; the block's own `close` reports one that did not end in time."""
+        self.close()
+        return unread_messages(self._thread.messages)
 
-    def end(self) -> "list[ModelCallMessage | RefusalMessage]":
-        """End them, before the block does; what of calls and refusals the optimizer was not there to be told of."""
-        if self._thread is None:
-            return []
-        from gepa_client.sandboxing.session_thread import untold
-
-        with undisturbed():
-            self._thread.close()  # that it did not end in time is told where the block ends
-        return untold(self._thread.told)
-
-    def attend(self, process: "Optimizer", note: Note) -> None:
-        """Hand on what has happened since the last time."""
-        if self._thread is None:
-            return
-        while not self._thread.told.empty():
-            self._hand_on(self._thread.told.get(), process, note)
-        for url, since in self._resting.items():
-            if time.monotonic() - since > ASK_EVERY_S:  # the new token may have ended too, which nobody tells twice
-                self._resting[url] = time.monotonic()
+    def forward(self, driver: Driver, show: Show) -> None:
+        """Forward messages of the sandboxes; ask again for tokens; end the sandboxes some time after the spend cap."""
+        for message in _drain(self._thread.messages):
+            self._forward_one(message, driver, show)
+        for url, since in self._in_cooldown.items():
+            if time.monotonic() - since > ASK_EVERY_S:  # the new token may have expired too, which no event reports
+                self._in_cooldown[url] = time.monotonic()
                 self._thread.refused(url)
-        if self._capped_s is not None and time.monotonic() - self._capped_s > CAP_GRACE_S:
-            self._capped_s = None
-            note("[yellow]the spend cap is reached and calls are held: the sandboxes are ended[/]")
-            self._end(note)
+        if self._exhausted_s is not None and time.monotonic() - self._exhausted_s > CAP_GRACE_S:
+            self._exhausted_s = None
+            show(Log("the spend cap is reached and calls are held: the sandboxes are ended", is_warning=True))
+            if not self._thread.close():
+                show(Log(f"not all sandboxes have ended: {SWEEP}", is_warning=True))
 
-    def event(self, event: Event) -> None:
-        """Take note of what the optimizer tells."""
+    def observe(self, event: Event) -> None:
+        """Adapt the number of sandboxes to the work; ask for a new token of one that takes no calls."""
         thread = self._thread
-        if thread is None:
-            return
         match event:
             case FleetChanged(kind="joined" | "back" | "left", url=str(url)):
-                self._resting.pop(url, None)
+                self._in_cooldown.pop(url, None)
                 if event.kind == "left":
                     thread.left(url)
             case FleetChanged(kind="resting" | "warning" | "refused", url=str(url)):
-                self._resting[url] = time.monotonic()
-                thread.refused(url)  # it may be that its token has ended
+                self._in_cooldown[url] = time.monotonic()
+                thread.refused(url)  # its token may have expired
             case Progress():
                 thread.spent(event.spent_usd)
                 if event.up and event.slots:
                     thread.demand(math.ceil((event.in_flight + event.waiting) * event.up / event.slots))
             case Finished():
-                self._capped_s = None
+                self._exhausted_s = None
 
-    def _hand_on(self, told: "Told", process: "Optimizer", note: Note) -> None:
-        from gepa_client.sandboxing.session_thread import Capped, Failed, Said, line_of
-        from sandbox_runtime.gateway import ModelCall, Refusal
-        from sandbox_runtime.pool import PoolEvent
-
-        match told:
+    def _forward_one(self, message: SessionMessage, driver: Driver, show: Show) -> None:
+        match message:
             case ModelCall() | Refusal():
-                process.tell(line_of(told))
-            case Capped():
-                self._capped_s = time.monotonic()
-                process.tell({"cap": {"reason": f"max_cost_usd of {self.settings.max_cost_usd:g} is reached"}})
+                driver.send(control_message(message))
+            case BudgetExhausted():
+                self._exhausted_s = time.monotonic()
+                driver.send({"cap": {"reason": f"max_cost_usd of {self.settings.max_cost_usd:g} is reached"}})
             case PoolEvent(kind="gave_up"):
-                process.stop(f"no sandbox is up, and none can be started: {told.detail}")
+                driver.stop(f"no sandbox is running, and none can be started: {message.detail}")
             case PoolEvent():
-                if words := during(told):
-                    note(words)
-            case Failed():
-                process.stop(f"the sandboxes are lost: {told.error}")
-            case Said():
-                note(told.markup)
-
-    def _end(self, note: Note) -> None:
-        if self._thread is not None and not self._thread.close():
-            note(f"[yellow]not all sandboxes have ended:[/] {SWEEP}")
+                if (log := pool_log(message)) is not None:
+                    show(log)
+            case SessionFailed():
+                driver.stop(f"the sandboxes are lost: {message.error}")
+            case Log():
+                show(message)
 
 
-@contextlib.contextmanager
-def sandboxed(
-    settings: RunConfig,
-    run_id: str,
-    again: str,
-    *,
-    quiet: bool = False,
-    count: int | None = None,
-    spent_usd: float = 0.0,
-    failed: int = USAGE,
-    open_ground: "OpenGround | None" = None,
-) -> Iterator[Sandboxes]:
-    """Sandboxes while the block runs, the first of them ready, where `settings` name a repository; else none.
-
-    `again`: what to type when it failed. `quiet`: on stdout there is to be JSON alone. `count`: how many, in place of
-    what the settings say. `spent_usd`: what the run has spent before. `failed`: the exit status where none comes up.
-
-    Raises:
-        typer.Exit: none came up, or somebody stopped it; the user was told.
-    """
-    if settings.repo is None:
-        yield Sandboxes(settings)
-        return
-    from gepa_client.sandboxing.session_thread import SandboxThread
-
-    if open_ground is None:
-        from gepa_client.sandboxing.setup import ground
-
-        open_ground = ground
-    console = make_console(stderr=quiet)
-    size = settings.sandboxes if count is None else count
-    thread = SandboxThread(settings, run_id, open_ground, size=size)
-    with _terminable():
-        try:
-            try:
-                thread.start()
-                found = _first(thread, settings, console, size, again, failed)
-                thread.spent(spent_usd)
-            except KeyboardInterrupt:
-                fail("stopped by hand")
-                raise typer.Exit(STOPPED) from None
-            yield Sandboxes(found, thread)
-        finally:
-            with undisturbed():
-                if not thread.close():
-                    fail(f"not all sandboxes have ended; this ends what is left: {SWEEP}")
+def pool_log(event: PoolEvent) -> Log | None:
+    """Return the line about an event of the pool; None if the user needs none."""
+    ready = f"{event.ready} of {event.wanted} ready"
+    match event.kind:
+        case "ready" if event.ready == event.wanted > 1:
+            return Log(f"all {event.ready} sandboxes are ready, {event.elapsed_s:.1f} s after the first start began")
+        case "died":
+            return Log(f"sandbox {event.id or ''} has ended ({event.detail}) and is replaced; {ready}", is_warning=True)
+        case "failed":
+            later = f"; next attempt in {event.seconds:.0f} s" if event.seconds else ""
+            return Log(f"a sandbox could not be started: {event.detail}{later}", is_warning=True)
+        case "unasked":
+            text = f"sandbox {event.id or ''} refuses its token, and no new one is available: {event.detail}"
+            return Log(text, is_warning=True)
+        case "not_freed":
+            which = "not all sandboxes" if event.id is None else f"not all of sandbox {event.id}"
+            return Log(f"{which} could be freed: {event.detail}; {SWEEP} ends what is left", is_warning=True)
+        case "shrinks":
+            return Log(f"there is work for fewer sandboxes: {event.wanted} stay")
+        case "grows":
+            return Log(f"there is work for more sandboxes: {event.wanted} are wanted")
+        case _:
+            return None
 
 
-def _first(
-    thread: "SandboxThread", settings: RunConfig, console: Console, size: int, again: str, failed: int
-) -> RunConfig:
-    """Wait for the first sandbox, and show how that goes; the settings with its fleet file."""
-    from gepa_client.sandboxing.session_thread import Failed, Said, Up, is_expected
-    from sandbox_runtime import NotPrepared
-    from sandbox_runtime.gateway import Refusal
-    from sandbox_runtime.pool import PoolEvent
+def _refusal_log(refusal: Refusal) -> Log:
+    return Log(f"refused: {refusal.what} of {refusal.sandbox}: {refusal.reason}", is_warning=True)
 
-    began = time.monotonic()
-    kept: list[Told] = []
-    with StartStatus(console, f"starting {size} sandbox{'' if size == 1 else 'es'} ({settings.sandbox})") as waiting:
-        while True:
-            told = thread.told.get()
-            match told:
-                case Up():
-                    break
-                case Failed():
-                    waiting.stop()
-                    if not is_expected(told.error):
-                        raise told.error
-                    fail(why(told.error))
-                    is_unpublished = isinstance(told.error, NotPrepared) and settings.sandbox == "modal"
-                    once = "next" if is_unpublished else "once that is mended"
-                    say(make_console(stderr=True), f"{once}: {safe(publishing(settings) if is_unpublished else again)}")
-                    raise typer.Exit(failed)
-                case Said():
-                    waiting.say(told.markup)
-                case Refusal():
-                    waiting.say(
-                        f"[yellow]not let through:[/] {safe(told.what)} of {safe(told.sandbox)}: {safe(told.reason)}"
-                    )
-                    kept.append(told)
-                case PoolEvent(kind="failed"):
-                    waiting.say(during(told))
-                case PoolEvent():
-                    waiting.now(f"{told.ready} of {told.wanted} sandboxes ready")
-                case _:
-                    kept.append(told)  # for the optimizer, once there is one
-    for each in kept:
-        thread.told.put(each)
-    which = "the sandbox" if size == 1 else f"the first of {size} sandboxes"
-    say(console, f"[dim]{which} was ready after {time.monotonic() - began:.1f} s[/]")
-    return settings.model_copy(update={"fleet": told.fleet, "ref": told.commit})
+
+def _drain(messages: "queue.SimpleQueue[SessionMessage]") -> Iterator[SessionMessage]:
+    while not messages.empty():
+        yield messages.get()
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the block as Ctrl-C does, so that what it started is ended too."""
+def signals_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP interrupt the block as Ctrl-C does, so that what it started is ended too."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -279,8 +243,8 @@ def _terminable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Signals wait: what follows is bounded, and leaves nothing behind only if it comes to its end."""
+def signals_ignored() -> Iterator[None]:
+    """Ignore signals in the block: it is bounded in time, and leaves nothing behind only if it completes."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:

@@ -1,4 +1,4 @@
-"""Sandboxes and their gateway on an event loop of their own, in a thread, while a command goes on in the main one."""
+"""The event loop of a session: sandboxes and their gateway in a thread, while the command works in the main thread."""
 
 import asyncio
 import contextlib
@@ -12,142 +12,119 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gepa_client.cli.views.console import safe
-from gepa_client.run import control_messages
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
+from gepa_client.sandboxing.remote_exec import FindSandbox, serving_exec
+from gepa_client.sandboxing.session_interface import Driver, Log
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime import SandboxError
 from sandbox_runtime.gateway import ModelCall, Refusal
 from sandbox_runtime.pool import GaveUp, Member, PoolEvent, RosterFile, SandboxPool, fleet_folder
 
 CLOSE_S = 60.0
-"""Seconds that ending everything may take; what is left then, a sweep ends."""
+"""Seconds that ending everything may take; a sweep ends what is left then."""
 
 LONGEST_EXAMPLE_S = 900.0
-"""Seconds that a sandbox nobody needs any more has to come to the end of its calls, changes of code apart."""
+"""Seconds that a sandbox without further work may take to complete its calls, code mutations excepted."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """Something to tell the user."""
-
-    text: str
-    is_warning: bool = False
-
-    @property
-    def markup(self) -> str:
-        """As it is shown."""
-        return f"[bold yellow]warning:[/] {safe(self.text)}" if self.is_warning else f"[dim]{safe(self.text)}[/]"
-
-
-@dataclass(frozen=True)
-class Up:
-    """The first sandbox is ready. `fleet`: the file that lists those that are. `commit`: what all of them run."""
+class Ready:
+    """The first sandbox is ready. `fleet`: the file that lists ready sandboxes. `commit`: the one that they all run."""
 
     fleet: Path
     commit: str
 
 
 @dataclass(frozen=True)
-class Capped:
-    """The spend cap is reached: what programs ask of models from now on is held."""
+class BudgetExhausted:
+    """The spend cap is reached: the gateway holds all further model calls."""
 
 
 @dataclass(frozen=True)
-class Failed:
-    """There are no sandboxes, and there will be none; `error` says why."""
+class SessionFailed:
+    """There is no sandbox, and there will be none, because of `error`."""
 
     error: BaseException
 
 
-Told = Said | Up | Capped | Failed | PoolEvent | ModelCall | Refusal
+SessionMessage = Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ModelCall | Refusal
 
 
-class Ground(Protocol):
+class Setup(Protocol):
     """What sandboxes are started from: a runtime, the program's source and a gateway."""
 
     @property
     def commit(self) -> str:
-        """The commit that all of them run, in full."""
+        """The full id of the commit that all sandboxes run."""
+        ...
+
+    @property
+    def find(self) -> FindSandbox:
+        """Find a running sandbox by its id."""
         ...
 
     async def start(self, number: int) -> Member:
-        """As `sandbox_runtime.pool.Start`."""
+        """Start a sandbox; see `sandbox_runtime.pool.Start`."""
         ...
 
     def spent(self, usd: float) -> None:
-        """What is known to be spent in all of the run, on whatever, this gateway's calls included."""
+        """Report what the whole run has spent so far, calls through this gateway included."""
         ...
 
 
-class Optimizer(Protocol):
-    """What the sandboxes have to say to the optimizer's process; from any thread."""
-
-    def tell(self, line: Mapping[str, object]) -> None:
-        """A line of `gepa_client.run.control_messages`."""
-        ...
-
-    def stop(self, reason: str | None = None) -> None:
-        """Have it stop, with what is in flight kept."""
-        ...
+OpenSetup = Callable[[RunConfig, str, Callable[[SessionMessage], None]], AbstractAsyncContextManager[Setup]]
+"""Opens a set-up from the settings, the run's id, and a function that takes its messages."""
 
 
-OpenGround = Callable[[RunConfig, str, Callable[[Told], None]], AbstractAsyncContextManager[Ground]]
-"""From settings, the run's id, and who is told."""
+def control_message(event: ModelCall | Refusal) -> Mapping[str, object]:
+    """Return the message of `gepa_client.run.control_messages` for an event of the gateway."""
+    if isinstance(event, Refusal):
+        return {"refusal": asdict(event)}
+    tokens = event.tokens
+    counts = {} if tokens is None else {"input_tokens": tokens.all_input, "output_tokens": tokens.output}
+    return {"model_call": {**asdict(event), **counts}}
 
 
-def line_of(told: ModelCall | Refusal) -> Mapping[str, object]:
-    """As the optimizer is told of it."""
-    if isinstance(told, Refusal):
-        return {"refusal": asdict(told)}
-    tokens = told.tokens
-    counted = {} if tokens is None else {"input_tokens": tokens.all_input, "output_tokens": tokens.output}
-    return {"model_call": {**asdict(told), **counted}}
-
-
-def untold(
-    told: "queue.SimpleQueue[Told]",
-) -> list[control_messages.ModelCallMessage | control_messages.RefusalMessage]:
-    """Of what nobody has read, the calls and refusals, as the optimizer would have been told of them."""
-    found = []
-    while not told.empty():
-        message = told.get()
+def unread_messages(messages: "queue.SimpleQueue[SessionMessage]") -> list[ModelCallMessage | RefusalMessage]:
+    """Return the calls and refusals that are still in the queue, as control messages."""
+    found: list[ModelCallMessage | RefusalMessage] = []
+    while not messages.empty():
+        message = messages.get()
         if isinstance(message, ModelCall | Refusal):
-            found.append(control_messages.parse_message(json.dumps(line_of(message))))
-    return [
-        each for each in found if isinstance(each, control_messages.ModelCallMessage | control_messages.RefusalMessage)
-    ]
+            parsed = parse_message(json.dumps(control_message(message)))
+            found += [parsed] if isinstance(parsed, ModelCallMessage | RefusalMessage) else []
+    return found
 
 
 class SandboxThread:
-    """`size` sandboxes in a thread of their own. Every method is for the main thread; `told` is what it should read."""
+    """`size` sandboxes in a thread. The main thread calls every method and reads `messages`."""
 
-    def __init__(self, settings: RunConfig, run_id: str, open_ground: OpenGround, *, size: int) -> None:
-        self.told: queue.SimpleQueue[Told] = queue.SimpleQueue()
+    def __init__(self, settings: RunConfig, run_id: str, open_setup: OpenSetup, *, size: int) -> None:
+        self.messages: queue.SimpleQueue[SessionMessage] = queue.SimpleQueue()
         self._settings = settings
         self._run_id = run_id
-        self._open_ground = open_ground
+        self._open_setup = open_setup
         self._size = size
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._begun = threading.Event()
+        self._started = threading.Event()
         self._pool: SandboxPool | None = None
-        self._ground: Ground | None = None
-        self._optimizer: Optimizer | None = None
+        self._setup: Setup | None = None
+        self._driver: Driver | None = None
         self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
 
     def start(self) -> None:
-        """Begin to start them: `Up` or `Failed` follows."""
+        """Begin to start the sandboxes; `Ready` or `SessionFailed` follows."""
         self._thread.start()
-        self._begun.wait()
+        self._started.wait()
 
-    def report_to(self, optimizer: Optimizer | None) -> None:
-        """From now on it is told of calls of models as they end, without a detour through `told`."""
-        self._optimizer = optimizer
+    def report_to(self, driver: Driver | None) -> None:
+        """Send calls and refusals straight to the driver from now on, instead of through `messages`."""
+        self._driver = driver
 
     def close(self) -> bool:
-        """End all of them; returns whether that was done within its time."""
+        """End all sandboxes; return whether that was done within its time."""
         if self._thread.ident is None:
-            return True  # it was never begun
+            return True  # it was never started
         task = self._task
         if task is not None:
             self._call(task.cancel)
@@ -170,18 +147,18 @@ class SandboxThread:
             self._call(self._pool.left, url)
 
     def spent(self, usd: float) -> None:
-        """See `Ground.spent`."""
-        if self._ground is not None:
-            self._call(self._ground.spent, usd)
+        """See `Setup.spent`."""
+        if self._setup is not None:
+            self._call(self._setup.spent, usd)
 
-    def _tell(self, told: Told) -> None:
-        optimizer = self._optimizer
-        if optimizer is not None and isinstance(told, ModelCall | Refusal):
-            optimizer.tell(line_of(told))
+    def _receive(self, message: SessionMessage) -> None:
+        driver = self._driver
+        if driver is not None and isinstance(message, ModelCall | Refusal):
+            driver.send(control_message(message))
             return
-        self.told.put(told)
-        if isinstance(told, Capped) and optimizer is None and self._task is not None:
-            self._task.cancel()  # nobody is there to end the run: whoever tries the program would wait for ever
+        self.messages.put(message)
+        if isinstance(message, BudgetExhausted) and driver is None and self._task is not None:
+            self._task.cancel()  # no driver can end the run: a check would wait for the held calls for ever
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         loop = self._loop
@@ -190,52 +167,55 @@ class SandboxThread:
         try:
             loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            return  # it was closed in this moment: nobody is left to be told
+            return  # the loop was closed in this moment
 
     def _run(self) -> None:
         try:
-            with _warnings(self.told):
+            with _warnings_to(self.messages):
                 asyncio.run(self._main())
         except asyncio.CancelledError:
             pass  # closed
         except GaveUp as gave_up:
-            self.told.put(Failed(gave_up.__cause__ or gave_up))
+            self.messages.put(SessionFailed(gave_up.__cause__ or gave_up))
         except Exception as error:  # noqa: BLE001  the main thread raises it
-            self.told.put(Failed(error))
+            self.messages.put(SessionFailed(error))
         finally:
-            self._begun.set()
+            self._started.set()
 
     async def _main(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._begun.set()
+        self._started.set()
         with fleet_folder() as folder:
-            async with self._open_ground(self._settings, self._run_id, self._tell) as ground:
-                self._ground = ground
+            async with (
+                self._open_setup(self._settings, self._run_id, self._receive) as setup,
+                serving_exec(folder, setup.find),
+            ):
+                self._setup = setup
                 roster = RosterFile(folder)
                 async with SandboxPool(
-                    ground.start,
+                    setup.start,
                     self._size,
                     roster=roster,
-                    told=self.told.put,
+                    told=self.messages.put,
                     starts_per_s=self._settings.starts_per_s,
                     idle_s=self._settings.sandbox_idle_s,
                     retire_s=max(LONGEST_EXAMPLE_S, self._settings.mutation_timeout_s),
                 ) as pool:
                     self._pool = pool
                     await pool.first_ready()
-                    self.told.put(Up(roster.path, ground.commit))
+                    self.messages.put(Ready(roster.path, setup.commit))
                     await asyncio.Event().wait()  # until it is cancelled
 
 
 @contextlib.contextmanager
-def _warnings(told: "queue.SimpleQueue[Told]") -> Iterator[None]:
-    """What the runtime logs as a warning is told with the rest, instead of being printed into a display."""
+def _warnings_to(messages: "queue.SimpleQueue[SessionMessage]") -> Iterator[None]:
+    """Turn warnings that the runtime logs into messages, so that they are not printed into a display."""
 
-    class Tells(logging.Handler):
+    class QueueHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.put(Said(record.getMessage(), is_warning=True))
+            messages.put(Log(record.getMessage(), is_warning=True))
 
-    handler, log = Tells(logging.WARNING), logging.getLogger("sandbox_runtime")
+    handler, log = QueueHandler(logging.WARNING), logging.getLogger("sandbox_runtime")
     log.addHandler(handler)
     log.propagate, before = False, log.propagate
     try:
@@ -243,8 +223,3 @@ def _warnings(told: "queue.SimpleQueue[Told]") -> Iterator[None]:
     finally:
         log.propagate = before
         log.removeHandler(handler)
-
-
-def is_expected(error: BaseException) -> bool:
-    """Whether its text alone tells the user what is wrong, rather than a traceback."""
-    return isinstance(error, SandboxError | GaveUp | OSError | ValueError)

@@ -1,4 +1,4 @@
-"""What the sandboxes of a command are started from, by its settings: a runtime, the program's source, and a gateway."""
+"""Set up what sandboxes are started from, by the settings: a runtime, the program's source and a gateway."""
 
 import os
 import resource
@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from gepa_client.cli.commands.sandboxes import LABEL_LENGTH, RUN
-from gepa_client.sandboxing.session import SWEEP
-from gepa_client.sandboxing.session_thread import Capped, Ground, Said, Told
+from gepa_client.sandboxing.remote_exec import FindSandbox
+from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
+from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import Egress, Ended, Endpoint, Open, Passage, Runtime, allowing
 from sandbox_runtime.backends.choose import open_runtime
@@ -22,37 +22,40 @@ from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials
 GITHUB = "github.com"
 
 MOST_DESCRIPTORS = 65_536
+"""Open files that this process allows itself: each sandbox may hold a few hundred of the gateway's."""
 
 
 @asynccontextmanager
-async def ground(settings: RunConfig, run_id: str, tell: Callable[[Told], None]) -> AsyncIterator[Ground]:
-    """Opened as the settings say; the gateway ends last, so that no sandbox outlives it.
+async def open_setup(
+    settings: RunConfig, run_id: str, receive: Callable[[SessionMessage], None]
+) -> AsyncIterator[Setup]:
+    """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
 
     Raises:
-        SandboxError: the runtime cannot be used here, or the source cannot be had.
-        ValueError: a setting cannot be what it is; the text says which.
+        SandboxError: the runtime cannot be used here, or the source cannot be fetched.
+        ValueError: a setting is invalid; the text names it.
         OSError: a file that the settings name cannot be read.
     """
     source = source_of(settings)
-    told = _once(lambda text: tell(Said(text)))
+    log = _each_once(lambda text: receive(Log(text)))
     client = client_settings(settings, run_id)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_descriptors())
+        stack.enter_context(_file_limit_raised())
         gateway = None
         if settings.sandbox != "modal" or settings.gateway_url is not None:
-            gateway = await stack.enter_async_context(_gateway(settings, tell))
-        builds = await stack.enter_async_context(_way_out_of_builds(settings, tell))
+            gateway = await stack.enter_async_context(_gateway(settings, receive))
+        builds = await stack.enter_async_context(_build_egress(settings, receive))
         runtime = await stack.enter_async_context(_runtime(settings, builds))
         if left := [found for found in await runtime.found() if found.orphan]:
-            told(f"{len(left)} sandboxes of processes that are gone are still there; this ends them: {SWEEP}")
-        checkout = await source.ready(told=told)
-        await runtime.prepare(client.recipe(checkout.needs), told=told)  # once, before twenty ask for it
-        yield _Ground(runtime, source, client, gateway, checkout.commit, told)
+            log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
+        checkout = await source.ready(told=log)
+        await runtime.prepare(client.recipe(checkout.needs), told=log)  # once, before all sandboxes ask for it
+        yield _SandboxSetup(runtime, source, client, gateway, checkout.commit, log)
 
 
 @contextmanager
-def _descriptors() -> Iterator[None]:
-    """As many open files as this process may have: each sandbox may hold a few hundred of the gateway's."""
+def _file_limit_raised() -> Iterator[None]:
+    """Allow this process as many open files as it may have, up to `MOST_DESCRIPTORS`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= most:
@@ -65,28 +68,30 @@ def _descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def publish(settings: RunConfig, told: Callable[[str], None]) -> None:
-    """Build what the program needs installed, again where it was built before, and keep it for sandboxes to come.
+async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:
+    """Build the program's environment, also if it was built before, and keep it for later sandboxes.
 
     Raises:
-        SandboxError, ValueError, OSError: as `ground`.
+        SandboxError, ValueError, OSError: as `open_setup`.
     """
     source = source_of(settings)
     async with AsyncExitStack() as stack:
-        builds = await stack.enter_async_context(_way_out_of_builds(settings, lambda _: None))
+        builds = await stack.enter_async_context(_build_egress(settings, lambda _: None))
         runtime = await stack.enter_async_context(_runtime(settings, builds))
-        checkout = await source.ready(told=told)
-        await runtime.prepare(ClientSettings().recipe(checkout.needs), told=told, afresh=True)
+        checkout = await source.ready(told=log)
+        await runtime.prepare(ClientSettings().recipe(checkout.needs), told=log, afresh=True)
 
 
 @asynccontextmanager
-async def _way_out_of_builds(settings: RunConfig, tell: Callable[[Told], None]) -> AsyncIterator[Passage | None]:
-    """What somebody's code may reach while an environment is built, where that is bounded: hosts, and no models."""
+async def _build_egress(
+    settings: RunConfig, receive: Callable[[SessionMessage], None]
+) -> AsyncIterator[Passage | None]:
+    """Open what a build may connect to, if the backend bounds that: hosts, and no models."""
     if settings.sandbox != "bubblewrap":
         yield None
         return
     async with Gateway(
-        providers=(), policy=Policy(), on_call=tell, on_refusal=tell, on_cap=lambda: tell(Capped())
+        providers=(), policy=Policy(), on_call=receive, on_refusal=receive, on_cap=lambda: receive(BudgetExhausted())
     ) as gateway:
         yield gateway.passage("environment", allowing(settings.build_hosts), opened_by="build_hosts")
 
@@ -95,7 +100,7 @@ def _runtime(settings: RunConfig, builds: Passage | None) -> Runtime:
     return open_runtime(settings.sandbox, build_way_out=builds, app_name=settings.modal_app)
 
 
-class _Ground:
+class _SandboxSetup:
     def __init__(
         self,
         runtime: Runtime,
@@ -103,44 +108,52 @@ class _Ground:
         settings: ClientSettings,
         gateway: Gateway | None,
         commit: str,
-        told: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         self.commit = commit
         self._runtime = runtime
         self._source = source
         self._settings = settings
         self._gateway = gateway
-        self._told = told
+        self._log = log
+        self._running: dict[str, ClientSandbox] = {}
+
+    @property
+    def find(self) -> FindSandbox:
+        return self._running.get
 
     async def start(self, number: int) -> Member:
         way_out = self._passage if self._gateway is not None else None
         client = ClientSandbox(
-            self._runtime, self._source, self._settings, name=f"sandbox {number}", way_out=way_out, told=self._told
+            self._runtime, self._source, self._settings, name=f"sandbox {number}", way_out=way_out, told=self._log
         )
         try:
             await client.start()
         except BaseException:
             await client.close()
             raise
-        return _Started(client, client.id or "")
+        name = client.id or ""
+        self._running[name] = client
+        return _PoolMember(client, name, lambda: self._running.pop(name, None))
 
     def spent(self, usd: float) -> None:
         gateway = self._gateway
-        if gateway is not None:  # what it is told is a little old, so that this gateway's own part is never too small
+        if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
             gateway.elsewhere_usd = max(gateway.elsewhere_usd, usd - gateway.spent_usd)
 
     def _passage(self, name: str) -> Passage:
-        assert self._gateway is not None, "asked for where there is one"  # noqa: S101
+        assert self._gateway is not None, "there is a session only with a gateway"  # noqa: S101
         passage = self._gateway.passage(name, self._settings.egress)
-        return _ModelsAlone(passage) if self._runtime.name == "modal" else passage
+        return _ModelsOnly(passage) if self._runtime.name == "modal" else passage
 
 
 @dataclass(frozen=True)
-class _Started:
-    """A client's sandbox that is up, and not to be started again."""
+class _PoolMember:
+    """A running client sandbox, which the pool does not start again. `on_close`: forget it."""
 
     client: ClientSandbox
     id: str
+    on_close: Callable[[], object]
 
     async def endpoint(self) -> Endpoint:
         return await self.client.endpoint()
@@ -149,12 +162,13 @@ class _Started:
         return await self.client.wait()
 
     async def close(self) -> None:
+        self.on_close()
         await self.client.close()
 
 
 @dataclass(frozen=True)
-class _ModelsAlone:
-    """A passage without its proxy: Modal enforces by itself what else may be reached, and that directly."""
+class _ModelsOnly:
+    """A gateway session without its proxy: Modal enforces egress itself, on direct connections."""
 
     passage: Passage
 
@@ -178,19 +192,19 @@ class _ModelsAlone:
 
 
 def source_of(settings: RunConfig) -> Source:
-    """The program's repository. Raises `ValueError`, `SandboxError` or `OSError` where it cannot be named or read."""
-    assert settings.repo is not None, "sandboxes are started from one"  # noqa: S101
+    """Return the program's repository. Raises `ValueError`, `SandboxError` or `OSError` if it cannot be read."""
+    assert settings.repo is not None, "sandboxes are started from a repository"  # noqa: S101
     return Source(
         settings.repo, settings.ref or "HEAD", credentials=_credentials(settings), most_mb=settings.sandbox_workspace_mb
     )
 
 
 def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
-    """What all of the sandboxes have in common. Raises `ValueError`."""
+    """Return the settings that all sandboxes share. Raises `ValueError`."""
     missing = [name for name in settings.pass_env if name not in os.environ]
     if missing:
         raise ValueError(f"pass_env: {missing[0]} is not set in this environment")
-    labels = {RUN: run_id[:LABEL_LENGTH]}
+    labels = {RUN_LABEL: run_id[:LABEL_LENGTH]}
     if settings.name and settings.name.isprintable():
         labels["name"] = settings.name[:LABEL_LENGTH]
     return ClientSettings(
@@ -210,28 +224,28 @@ def _egress(settings: RunConfig) -> Egress:
     return Open() if settings.sandbox == "process" else allowing(settings.allow_hosts)
 
 
-def _gateway(settings: RunConfig, tell: Callable[[Told], None]) -> Gateway:
+def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> Gateway:
     policy = Policy(
         models=settings.models,
         calls_per_minute=settings.model_calls_per_minute,
         cap_usd=settings.max_cost_usd,
         prices=settings.model_prices or {},
-        ports=None,  # whoever names a host means the host
+        ports=None,  # an allowed host is allowed on every port
     )
     providers = _providers(settings)
     if not providers:
-        tell(Said("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
+        receive(Log("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
     listen = {
-        "bubblewrap": None,  # it has sockets of each sandbox's own to answer on
+        "bubblewrap": None,  # it listens on sockets of each sandbox
         "process": Listen(),
         "modal": Listen(models_port=settings.gateway_port or 0, public_models_url=settings.gateway_url),
     }[settings.sandbox]
     return Gateway(
         providers=providers,
         policy=policy,
-        on_call=tell,
-        on_refusal=tell,
-        on_cap=lambda: tell(Capped()),
+        on_call=receive,
+        on_refusal=receive,
+        on_cap=lambda: receive(BudgetExhausted()),
         listen=listen,
     )
 
@@ -260,20 +274,20 @@ def _credentials(settings: RunConfig) -> GitCredentials | None:
         return GitToken.from_file(settings.git_token_file, host)
     if settings.github_app_id is None or settings.github_app_key_file is None:
         return None
-    from sandbox_runtime.source.github_app import App, GitHubApp  # knows cryptography, which others do without
+    from sandbox_runtime.source.github_app import App, GitHubApp  # loads cryptography
 
     api = "https://api.github.com" if host == GITHUB else f"https://{host}/api/v3"
     key = settings.github_app_key_file.read_text(encoding="utf-8")
     return GitHubApp(App(settings.github_app_id, key, settings.github_installation_id, host=host, api=api))
 
 
-def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """The same thing is told by each of twenty sandboxes."""
-    told: set[str] = set()
+def _each_once(log: Callable[[str], None]) -> Callable[[str], None]:
+    """Log each text once, although every sandbox reports it."""
+    seen: set[str] = set()
 
-    def say(text: str) -> None:
-        if text not in told:
-            told.add(text)
-            tell(text)
+    def log_once(text: str) -> None:
+        if text not in seen:
+            seen.add(text)
+            log(text)
 
-    return say
+    return log_once

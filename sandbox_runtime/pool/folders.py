@@ -34,6 +34,14 @@ def fleet_folder(root: Path | None = None) -> Iterator[Path]:
         remove_tree(folder)
 
 
+def fleet_folders(root: Path | None = None) -> list[Path]:
+    """Return the folders of this user's sessions; those of ended processes may be among them."""
+    fleets = _root(root)
+    if not is_private(fleets.parent) or not is_private(fleets):
+        return []
+    return sorted(folder for folder in fleets.iterdir() if not folder.name.startswith(".") and is_private(folder))
+
+
 def sweep_folders(root: Path | None = None) -> None:
     """Remove those of processes that are certainly gone; nothing where somebody else may have put them there."""
     fleets = _root(root)

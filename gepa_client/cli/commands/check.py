@@ -14,9 +14,9 @@ from rich.text import Text
 from evolverpc_common.printed_commands import ENOUGH
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
+from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
-from gepa_client.sandboxing.session import sandboxed
+from gepa_client.cli.views.console import fail, log_markup, make_console, print_json, safe, safe_line, say
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
 from gepa_client.transport.error_format import summary
@@ -56,8 +56,8 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
     typed = flags.Typed((url,) if url else (), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
         status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples)
-        for words in sandboxes.why_not_begun():
-            say(make_console(stderr=True), words)
+        for log in sandboxes.check_findings():
+            say(make_console(stderr=True), log_markup(log))
     raise typer.Exit(status)
 
 

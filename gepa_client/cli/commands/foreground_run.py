@@ -15,7 +15,7 @@ from rich.console import Console
 
 from gepa_client import report
 from gepa_client.cli.views import final_summary as last_words
-from gepa_client.cli.views.console import fail, print_json
+from gepa_client.cli.views.console import fail, log_markup, print_json
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError
@@ -25,7 +25,7 @@ from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess
-from gepa_client.sandboxing.session import Sandboxes
+from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.error_format import summary
 
@@ -51,7 +51,7 @@ class ForegroundRun:
     hash_seed: str = HASH_SEED
     wish: str | None = None
     seen_beat: int = 0
-    sandboxes: Sandboxes | None = None
+    sandboxes: NoSandboxes | None = None
 
     def run(self) -> int:
         """Run it to its end; returns the exit status."""
@@ -62,7 +62,7 @@ class ForegroundRun:
             if self.console.is_terminal
             else PlainDisplay(self.console)
         )
-        sandboxes = self.sandboxes or Sandboxes(self.settings)
+        sandboxes = self.sandboxes or NoSandboxes(self.settings)
         job = DriverJob(
             store=self.store,
             run_id=self.run_id,
@@ -73,8 +73,12 @@ class ForegroundRun:
             until=self.until,
             wish=self.wish,
             seen_beat=self.seen_beat,
-            gateway=sandboxes.have_gateway,
+            gateway=sandboxes.has_gateway,
         )
+
+        def show(log: Log) -> None:
+            display.note(log_markup(log))
+
         record = RunRecord()
         began = time.monotonic()
         with self._log() as log, DriverProcess(job, log, self.hash_seed) as process:
@@ -82,15 +86,15 @@ class ForegroundRun:
                 try:
                     while True:
                         stops.attend()
-                        sandboxes.attend(process, display.note)
+                        sandboxes.forward(process, show)
                         event = process.next(TICK_S)
                         record.seconds = time.monotonic() - began
                         if event is None:
                             display.tick(record)
                         else:
                             record.apply(event)
-                            sandboxes.event(event)
-                            shown = event if self.json_events else sandboxes.shown(event)
+                            sandboxes.observe(event)
+                            shown = event if self.json_events else sandboxes.displayed(event)
                             if shown is not None:
                                 display.event(shown, record)
                 except EOFError:
@@ -121,9 +125,9 @@ class ForegroundRun:
             last_words.show(ended, self.console)
         return ended.exit_status
 
-    def _record_late(self, sandboxes: Sandboxes, record: RunRecord) -> None:
+    def _record_late(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
         """Calls that were under way when the optimizer ended have their end with the sandboxes."""
-        if not sandboxes.have_gateway:
+        if not sandboxes.has_gateway:
             return
         from gepa_client.run.gateway_record import record_late_calls
         from gepa_client.run.named_endpoints import known_secrets

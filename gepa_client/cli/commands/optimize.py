@@ -11,15 +11,16 @@ from gepa_client.check.preflight import preflight, preflight_model, preflight_ou
 from gepa_client.cli import flags
 from gepa_client.cli.commands.check import run_check
 from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, make_console, say
+from gepa_client.cli.views.console import fail, log_markup, make_console, say
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.records import begun
 from gepa_client.journal.store_factory import default_store, open_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
-from gepa_client.sandboxing.session import Sandboxes, sandboxed
+from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
@@ -57,7 +58,7 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
     raise typer.Exit(status)
 
 
-def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool, console: Console) -> int:
+def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bool, console: Console) -> int:
     """Look at the servers, begin a run, and see it through; returns the exit status."""
     settings = sandboxes.settings
     try:
@@ -77,8 +78,8 @@ def _go(sandboxes: Sandboxes, run_id: str, typed: flags.Typed, json_events: bool
     if not settings.no_check:
         status = run_check(settings, typed, json_output=json_events, brief=True)
         if status != 0:
-            for words in sandboxes.why_not_begun():
-                say(make_console(stderr=True), words)
+            for log in sandboxes.check_findings():
+                say(make_console(stderr=True), log_markup(log))
             return status
     try:
         output = files.create(settings.output) if settings.output else files.create_default(run_id)

@@ -9,6 +9,7 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli import flags
 from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import RunName, open_cli_run
 from gepa_client.cli.exit_status import PAUSED, USAGE
 from gepa_client.cli.views.console import fail, make_console, print_json, safe_line, say
@@ -17,7 +18,6 @@ from gepa_client.journal.history import end_of
 from gepa_client.journal.store_factory import default_store
 from gepa_client.journal.usage import Spend
 from gepa_client.run import output_folder as files
-from gepa_client.sandboxing.session import sandboxed
 from gepa_client.settings.loading import SettingsError, from_record
 from gepa_client.settings.run_config import RunConfig, ServerSettings
 from gepa_client.settings.sandbox_settings import SandboxSettings

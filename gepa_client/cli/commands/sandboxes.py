@@ -1,69 +1,50 @@
-"""`gepa-client sandboxes`: every sandbox there is, whoever started it, and the end of those that nobody owns."""
+"""`gepa-client sandboxes`: list all sandboxes, run a command in one, end those without an owner, build environments."""
 
 import asyncio
 import os
-import shlex
-import time
+import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from evolverpc_common.printed_commands import ENOUGH
+from evolverpc_common.printed_commands import ENOUGH, command
 from gepa_client.cli import flags
 from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED
-from gepa_client.cli.views.console import duration, fail, make_console, print_json, safe, safe_line, say
+from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
+from gepa_client.cli.views.sandboxes_view import ListedSandbox, show_sandboxes
+from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.sandbox_settings import SandboxKind
 
 if TYPE_CHECKING:
-    from sandbox_runtime import Found
+    from sandbox_runtime import Executed
 
 KINDS: tuple[SandboxKind, ...] = get_args(SandboxKind)
-
-RUN = "run"
-"""The label that holds the run's id."""
-
-LABEL_LENGTH = 63
-
-
-@dataclass(frozen=True)
-class _ListedSandbox:
-    """A sandbox of one kind."""
-
-    kind: SandboxKind
-    found: "Found"
-
-    def as_json(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        found = self.found
-        return {
-            "id": found.id,
-            "sandbox": self.kind,
-            "run": found.labels.get(RUN),
-            "name": found.labels.get("name"),
-            "created": found.created,
-            "owner": found.owner,
-            "orphan": found.orphan,
-        }
+TIMED_OUT = 124
+"""The exit status of a command in a sandbox that ran out of time, as `timeout` has it."""
 
 
 @dataclass
 class _Listing:
-    """What was found, and which kinds could not be looked at, with the reason."""
+    """The sandboxes found, and the kinds that could not be listed, with the reason."""
 
-    seen: list[_ListedSandbox]
-    out_of_reach: dict[SandboxKind, str]
-    ended: dict[SandboxKind, list[str]]
+    found: list[ListedSandbox]
+    unreachable: dict[SandboxKind, str]
 
 
 def sandboxes(
+    action: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[exec ID -- COMMAND...]", help="Run a command in the sandbox ID, beside its server."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="With exec: the time after which the command is ended.")
+    ] = 60.0,
     run: Annotated[str | None, typer.Option(metavar="RUN", help="Only those of this run: its id, in full.")] = None,
     sandbox: Annotated[
         SandboxKind | None, typer.Option(help="Only of this kind (default all that this machine knows).")
@@ -94,59 +75,98 @@ def sandboxes(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """List the sandboxes on this machine, and at Modal where its credentials are; end those that were left behind.
+    """List the sandboxes on this machine, and at Modal if it has credentials; end those that were left behind.
 
-    Sandboxes at Modal are started from images, which --publish --repo REPO makes once for each set of requirements.
+    `exec ID -- COMMAND` runs a command in the program's folder of a sandbox, with its environment, and exits with its
+    status (124 if it ran out of time). `--` stands before the command's own flags. The sandbox's run must be active.
 
-    Ends with 0 when all that was asked for was done, 2 for a usage error, 3 where one kind could not be looked at or
-    nothing could be built.
+    Sandboxes at Modal start from images, which --publish --repo REPO builds once for each set of requirements.
+
+    Exits with 0 if everything was done, 2 for a usage error, 3 if one kind could not be listed, nothing could be built
+    or the command could not be run.
     """
     if every and not sweep:
         refuse("--all says what --sweep ends: give both")
     if every and run is not None:
-        refuse("--all and --run say different things of what is to be ended: leave one of them out")
+        refuse("--all and --run name different sandboxes to end: leave one of them out")
     if every and not yes:
-        refuse("--all ends sandboxes that runs are working in, which pauses them; give --yes where that is meant")
+        refuse("--all ends sandboxes that runs are using, which pauses the runs; confirm with --yes")
     if yes and not every:
         refuse("--yes is for --all, which is not given")
     if publish != (repo is not None):
         refuse("--publish and --repo belong together: what is built, and for which program")
     if publish and (sweep or run is not None):
-        refuse("--publish builds an environment and looks at no sandbox: leave --sweep and --run out")
-    if repo is not None:
-        given = {
-            "repo": repo,
-            "ref": ref,
-            "git_token_file": git_token_file,
-            "github_app_id": github_app_id,
-            "github_app_key_file": github_app_key_file,
-            "github_installation_id": github_installation_id,
-            "sandbox_workspace_mb": sandbox_workspace_mb,
-            "sandbox": sandbox or "modal",
-        }
-        _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))
-        return
-    kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())
+        refuse("--publish builds an environment and uses no sandbox: leave --sweep and --run out")
     try:
-        look = asyncio.run(_list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None))
+        if action:
+            if publish or sweep or run is not None:
+                refuse("exec runs a command in one sandbox: leave --publish, --sweep and --run out")
+            raise typer.Exit(_exec(action, timeout, as_json=as_json))
+        if repo is not None:
+            given = {
+                "repo": repo,
+                "ref": ref,
+                "git_token_file": git_token_file,
+                "github_app_id": github_app_id,
+                "github_app_key_file": github_app_key_file,
+                "github_installation_id": github_installation_id,
+                "sandbox_workspace_mb": sandbox_workspace_mb,
+                "sandbox": sandbox or "modal",
+            }
+            _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))
+            return
+        kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())
+        listing = asyncio.run(
+            _list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None)
+        )
     except KeyboardInterrupt:
         fail("stopped by hand")
         raise typer.Exit(STOPPED) from None
     if as_json:
-        for each in look.seen:
-            ended = {"ended": each.found.id in look.ended.get(each.kind, [])} if sweep else {}
-            print_json(each.as_json() | ended)
+        for each in listing.found:
+            print_json(each.as_json(swept=sweep))
     else:
-        _show(look, make_console(), run, sweep=sweep)
-    for kind, why in look.out_of_reach.items():
+        _show(listing.found, run, sweep=sweep)
+    for kind, why in listing.unreachable.items():
         fail(f"{kind}: {why}")
-    if look.out_of_reach:
+    if listing.unreachable:
         raise typer.Exit(PAUSED)
 
 
+def _exec(action: list[str], timeout_s: float, *, as_json: bool) -> int:
+    """Run a command in a sandbox and print its output; return the exit status."""
+    from gepa_client.sandboxing.remote_exec import ExecRequest, NoSuchSandbox, exec_in_sandbox  # loads sandbox_runtime
+    from sandbox_runtime import SandboxError
+
+    if action[0] != "exec" or len(action) < 3:
+        refuse("give `exec ID -- COMMAND`, for instance: gepa-client sandboxes exec ID -- ls -l")
+    request = ExecRequest(id=action[1], argv=tuple(action[2:]), timeout_s=timeout_s)
+    try:
+        done = asyncio.run(exec_in_sandbox(request))
+    except NoSuchSandbox:
+        refuse(f"no active run has a sandbox {request.id}: `{command('sandboxes', store=None)}` lists their ids")
+    except (SandboxError, OSError) as error:
+        refuse(str(error), PAUSED)
+    if as_json:
+        _print_json_result(done)
+    else:
+        sys.stdout.buffer.write(done.stdout)
+        sys.stderr.buffer.write(done.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if done.timed_out:
+            fail(f"the command was ended after {timeout_s:g} s; --timeout SECONDS allows more")
+    return TIMED_OUT if done.status is None else done.status
+
+
+def _print_json_result(done: "Executed") -> None:
+    stdout, stderr = (output.decode("utf-8", "replace") for output in (done.stdout, done.stderr))
+    print_json({"status": done.status, "stdout": stdout, "stderr": stderr, "seconds": round(done.seconds, 3)})
+
+
 def _publish(given: dict[str, Any]) -> None:
-    """Build and show; ends the command where that cannot be."""
-    from gepa_client.sandboxing.setup import publish  # as `_look`
+    """Build the environment and print the next command."""
+    from gepa_client.sandboxing.setup import publish  # loads sandbox_runtime
     from sandbox_runtime import SandboxError
 
     console = make_console()
@@ -157,9 +177,6 @@ def _publish(given: dict[str, Any]) -> None:
         refuse(str(error))
     except (SandboxError, OSError, ValueError) as error:
         refuse(str(error), PAUSED)
-    except KeyboardInterrupt:
-        fail("stopped by hand")
-        raise typer.Exit(STOPPED) from None
     typed = {name: value for name, value in given.items() if value is not None}
     following = flags.Typed((), None, typed).command("optimize", sandboxes=20, max_metric_calls=ENOUGH)
     say(console, f"the environment is ready\nnext: {safe(following)}")
@@ -172,67 +189,39 @@ async def _list_sandboxes(
     from sandbox_runtime.backends.choose import open_runtime
     from sandbox_runtime.pool import sweep_folders
 
-    labels = {RUN: run[:LABEL_LENGTH]} if run is not None else None
-    look = _Listing([], {}, {})
+    labels = {RUN_LABEL: run[:LABEL_LENGTH]} if run is not None else None
+    listing = _Listing([], {})
     for kind in kinds:
+        listed: list[ListedSandbox] = []
         try:
             runtime = open_runtime(kind, app_name=modal_app)
-            async with runtime if kind == "modal" else nullcontext():  # the others need not be there to be looked at
-                look.seen += [_ListedSandbox(kind, found) for found in await runtime.found(labels)]
+            async with runtime if kind == "modal" else nullcontext():  # the others can be listed without being opened
+                listed = [ListedSandbox(kind, found) for found in await runtime.found(labels)]
                 if sweep:
-                    look.ended[kind] = await runtime.sweep(labels, orphans_only=orphans_only)
+                    ended = await runtime.sweep(labels, orphans_only=orphans_only)
+                    listed = [replace(each, ended=each.found.id in ended) for each in listed]
         except (SandboxError, OSError) as error:
-            look.out_of_reach[kind] = str(error)
+            listing.unreachable[kind] = str(error)
+        listing.found += listed
     if sweep:
         await asyncio.to_thread(sweep_folders)
-    look.seen.sort(key=lambda each: each.found.created)
-    return look
+    listing.found.sort(key=lambda each: each.found.created)
+    return listing
 
 
 def _has_modal() -> bool:
-    """Whether Modal's own client would find credentials."""
+    """Return whether Modal's own client would find credentials."""
     if find_spec("modal") is None:
         return False
     config = os.environ.get("MODAL_CONFIG_PATH") or "~/.modal.toml"
     return bool(os.environ.get("MODAL_TOKEN_ID")) or Path(config).expanduser().is_file()
 
 
-def _show(look: _Listing, console: Console, run: str | None, *, sweep: bool) -> None:
-    if not look.seen:
+def _show(found: list[ListedSandbox], run: str | None, *, sweep: bool) -> None:
+    console = make_console()
+    if found:
+        show_sandboxes(console, found, swept=sweep)
+    else:
         say(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
-        say(console, f"next: {safe(_command('runs'))}")
-        return
-    console.print(_table(look, sweep=sweep), soft_wrap=not console.is_terminal)
-    ended = sum(map(len, look.ended.values()))
-    orphans = sum(each.found.orphan for each in look.seen)
-    if sweep:
-        left = len(look.seen) - ended
-        say(console, f"{ended} sandbox{'' if ended == 1 else 'es'} ended, {left} left")
-    elif orphans:
-        say(console, f"[yellow]{orphans} of {len(look.seen)} belong to nobody any more[/]")
-    following = _command("sandboxes", "--sweep") if orphans and not sweep else _command("runs")
-    say(console, f"next: {safe(following)}")
-
-
-def _table(look: _Listing, *, sweep: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("id", "sandbox", "run", "age", "owner", "state"):
-        table.add_column(heading, no_wrap=heading != "owner", justify="right" if heading == "age" else "left")
-    for each in look.seen:
-        found = each.found
-        state = "[yellow]orphan[/]" if found.orphan else "in use"
-        if sweep and found.id in look.ended.get(each.kind, []):
-            state = "[green]ended[/]"
-        table.add_row(
-            safe_line(found.id, 64),
-            each.kind,
-            safe_line(found.labels.get(RUN, ""), LABEL_LENGTH),
-            duration(max(0.0, time.time() - found.created)),
-            safe_line(found.owner, 80),
-            state,
-        )
-    return table
-
-
-def _command(*words: str) -> str:
-    return shlex.join(["gepa-client", *words])
+    following = "sandboxes --sweep" if not sweep and any(each.found.orphan for each in found) else "runs"
+    say(console, f"next: gepa-client {following}")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from evolverpc_common.display_text import line, plain, plain_json
+from gepa_client.sandboxing.session_interface import Log
 
 LONGEST = 20_000
 """Characters of a single text from elsewhere that are shown."""
@@ -27,6 +28,11 @@ def say(console: Console, markup: str) -> None:
 def safe(text: str) -> str:
     """Text from a server, a file or an exception, for use inside rich markup; line breaks stay."""
     return escape(plain(text, limit=LONGEST))
+
+
+def log_markup(log: Log) -> str:
+    """Return the markup of a line about sandboxes."""
+    return f"[bold yellow]warning:[/] {safe(log.text)}" if log.is_warning else f"[dim]{safe(log.text)}[/]"
 
 
 def safe_line(text: str, limit: int = 300) -> str:

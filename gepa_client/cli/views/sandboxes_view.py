@@ -1,51 +1,49 @@
-"""Sandboxes in words: how far they are, what becomes of them, and what to do where none comes up."""
+"""Sandboxes on the terminal: the progress of their start, and a list of them."""
 
 import shlex
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
 
-from gepa_client.cli.views.console import safe, say
+from gepa_client.cli.views.console import duration, safe_line, say
+from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.sandbox_settings import SandboxKind
 
 if TYPE_CHECKING:
-    from sandbox_runtime.pool import PoolEvent
+    from sandbox_runtime import Found
 
 
-def during(event: "PoolEvent") -> str:
-    """What a pool's event means to the reader, as markup; empty where it needs no telling."""
-    up = f"{event.ready} of {event.wanted} ready"
-    detail = safe(event.detail)
-    match event.kind:
-        case "ready" if event.ready == event.wanted > 1:
-            return f"[dim]all {event.ready} sandboxes are ready, {event.elapsed_s:.1f} s after the first was begun[/]"
-        case "died":
-            return f"[yellow]sandbox {safe(event.id or '')} has ended[/] ({detail}) and is replaced; {up}"
-        case "failed":
-            later = f"; the next try is in {event.seconds:.0f} s" if event.seconds else ""
-            return f"[yellow]a sandbox could not be started:[/] {detail}{later}"
-        case "unasked":
-            return f"[yellow]sandbox {safe(event.id or '')} refuses its token, and no new one could be had:[/] {detail}"
-        case "not_freed":
-            which = "not all sandboxes" if event.id is None else f"not all of sandbox {safe(event.id)}"
-            return f"[yellow]{which} could be freed:[/] {detail}; gepa-client sandboxes --sweep ends what is left"
-        case "shrinks":
-            return f"[dim]there is work for fewer sandboxes: {event.wanted} stay[/]"
-        case "grows":
-            return f"[dim]there is work for more sandboxes: {event.wanted} are wanted[/]"
-        case _:
-            return ""
+@dataclass(frozen=True)
+class ListedSandbox:
+    """A sandbox of one kind. `ended`: this command ended it."""
+
+    kind: SandboxKind
+    found: "Found"
+    ended: bool = False
+
+    def as_json(self, *, swept: bool) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        found = self.found
+        return {
+            "id": found.id,
+            "sandbox": self.kind,
+            "run": found.labels.get(RUN_LABEL),
+            "name": found.labels.get("name"),
+            "created": found.created,
+            "owner": found.owner,
+            "orphan": found.orphan,
+            **({"ended": self.ended} if swept else {}),
+        }
 
 
-def why(error: BaseException) -> str:
-    """Why there is none, with the end of what it said."""
-    tail = str(getattr(error, "log_tail", "")).strip()
-    return f"no sandbox could be started: {error}" + (f"\n{tail}" if tail and tail not in str(error) else "")
-
-
-def publishing(settings: RunConfig) -> str:
-    """The command that builds what sandboxes at Modal are started from."""
+def publish_command(settings: RunConfig) -> str:
+    """Return the command that builds the image from which sandboxes at Modal start."""
     words = ["gepa-client", "sandboxes", "--publish", "--repo", settings.repo or ""]
     for flag, value in (
         ("--ref", settings.ref),
@@ -65,10 +63,9 @@ def _if_given(settings: RunConfig, name: str) -> object:
 
 
 class StartStatus:
-    """A line that changes in place on a terminal, and lines elsewhere."""
+    """How far the start is: a line that changes in place on a terminal, a single line elsewhere."""
 
     def __init__(self, console: Console, text: str) -> None:
-        self._console = console
         self._status: Status | None = console.status(text) if console.is_terminal else None
         if self._status is None:
             say(console, f"{text} …")
@@ -79,18 +76,33 @@ class StartStatus:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Take the line away."""
         if self._status is not None:
             self._status.stop()
 
-    def now(self, text: str) -> None:
-        """How far it is."""
+    def update(self, text: str) -> None:
+        """Replace the line on a terminal."""
         if self._status is not None:
             self._status.update(text)
 
-    def say(self, markup: str) -> None:
-        """A line that stays."""
-        say(self._console, markup)
+
+def show_sandboxes(console: Console, found: "Sequence[ListedSandbox]", *, swept: bool) -> None:
+    """Print a table of sandboxes; `swept`: they were to be ended."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("id", "sandbox", "run", "age", "owner", "state"):
+        table.add_column(heading, no_wrap=heading != "owner", justify="right" if heading == "age" else "left")
+    for each in found:
+        state = "[yellow]orphan[/]" if each.found.orphan else "in use"
+        table.add_row(
+            safe_line(each.found.id, 64),
+            each.kind,
+            safe_line(each.found.labels.get(RUN_LABEL, ""), LABEL_LENGTH),
+            duration(max(0.0, time.time() - each.found.created)),
+            safe_line(each.found.owner, 80),
+            "[green]ended[/]" if each.ended else state,
+        )
+    console.print(table, soft_wrap=not console.is_terminal)
+    ended, orphans = sum(each.ended for each in found), sum(each.found.orphan for each in found)
+    if swept:
+        say(console, f"{ended} sandbox{'' if ended == 1 else 'es'} ended, {len(found) - ended} left")
+    elif orphans:
+        say(console, f"[yellow]{orphans} of {len(found)} have no owner any more[/]")

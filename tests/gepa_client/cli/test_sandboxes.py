@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from gepa_client.cli.app import build
 from gepa_client.cli.commands.sandboxes import sandboxes
-from gepa_client.cli.views.sandboxes_view import publishing
+from gepa_client.cli.views.sandboxes_view import publish_command
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime.backends.records import Records
@@ -76,7 +76,7 @@ def test_orphans_are_told_from_those_in_use_and_alone_are_swept(
     assert "orphan" in listed
     assert "in use" in listed
     assert listed.splitlines()[-2:] == [
-        "1 of 2 belong to nobody any more",
+        "1 of 2 have no owner any more",
         "next: gepa-client sandboxes --sweep",
     ]
     assert asked(sweep=True) == 0
@@ -144,10 +144,10 @@ def test_a_github_app_may_clone_what_is_published_by_the_command_that_is_told(
         "sandbox_workspace_mb": 4096,
     }
     given = {"repo": "https://github.com/o/r", "sandbox": "modal", **further}
-    command = publishing(load(None, given, must_end=False))
+    command = publish_command(load(None, given, must_end=False))
     assert CliRunner().invoke(build("sandboxes"), shlex.split(command)[1:]).exit_code == 0
     assert {name: getattr(published[0], name) for name in further} == further
-    assert publishing(published[0]) == command
+    assert publish_command(published[0]) == command
 
 
 def test_where_there_are_none_that_is_said(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:

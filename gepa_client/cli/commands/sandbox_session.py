@@ -1,0 +1,74 @@
+"""The session of sandboxes around a command, on the terminal: progress of the start, errors, and the exit status."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.views.console import fail, log_markup, make_console, safe, say
+from gepa_client.cli.views.sandboxes_view import StartStatus, publish_command
+from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
+from gepa_client.settings.run_config import RunConfig
+
+if TYPE_CHECKING:
+    from gepa_client.sandboxing.session_thread import OpenSetup
+
+
+@contextmanager
+def sandboxed(
+    settings: RunConfig,
+    run_id: str,
+    again: str,
+    *,
+    quiet: bool = False,
+    count: int | None = None,
+    spent_usd: float = 0.0,
+    failed: int = USAGE,
+    open_setup: "OpenSetup | None" = None,
+) -> Iterator[NoSandboxes]:
+    """Start sandboxes for the block, the first of them ready, if `settings` name a repository.
+
+    `again`: the command to repeat after a failure. `quiet`: print to stderr, as stdout takes JSON alone. `count`:
+    sandboxes, in place of the setting. `spent_usd`: what the run spent before. `failed`: exit status if none starts.
+
+    Raises:
+        typer.Exit: no sandbox started, or the user stopped it; the reason was printed.
+    """
+    if settings.repo is None:
+        yield NoSandboxes(settings)
+        return
+    from gepa_client.sandboxing import session as sessions  # loads sandbox_runtime, which other commands do without
+    from gepa_client.sandboxing import setup
+
+    console = make_console(stderr=quiet)
+    size = settings.sandboxes if count is None else count
+    session = sessions.SandboxSession(settings, run_id, open_setup or setup.open_setup, size=size)
+    with sessions.signals_interrupt():
+        try:
+            try:
+                began = time.monotonic()
+                title = f"starting {size} sandbox{'' if size == 1 else 'es'} ({settings.sandbox})"
+                with StartStatus(console, title) as status:
+
+                    def show(log: Log) -> None:
+                        say(console, log_markup(log))
+
+                    session.start(show, status.update, spent_usd=spent_usd)
+                which = "the sandbox" if size == 1 else f"the first of {size} sandboxes"
+                say(console, f"[dim]{which} was ready after {time.monotonic() - began:.1f} s[/]")
+            except KeyboardInterrupt:
+                fail("stopped by hand")
+                raise typer.Exit(STOPPED) from None
+            except sessions.SessionNotStarted as error:
+                fail(str(error))
+                following = publish_command(settings) if error.must_publish else again
+                when = "next" if error.must_publish else "once that is fixed"
+                say(make_console(stderr=True), f"{when}: {safe(following)}")
+                raise typer.Exit(failed) from None
+            yield session
+        finally:
+            if not session.close():
+                fail(f"not all sandboxes have ended; this ends what is left: {SWEEP}")

@@ -1,0 +1,68 @@
+"""`gepa-client sandboxes exec`: a command in a running sandbox of another process."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def place_with_a_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, str]]:
+    """A run that stays busy, and the id of one of its sandboxes."""
+    folder: Path = tmp_path_factory.mktemp("place")
+    with place(folder, {"waits": {"words.py": PROGRAM.replace("time.sleep(0.005)", "time.sleep(600)")}}) as here:
+        process = here.start(*here.optimize("out", "waits"))
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if json.loads(line)["event"] == "started":
+                    break
+            else:
+                pytest.fail(process.stderr.read() if process.stderr else "no sandbox started")
+            yield here, here.sandboxes()[0]["id"]
+        finally:
+            process.kill()
+            process.communicate(timeout=WAIT_S)
+            here.run("sandboxes", "--sweep")
+            for pid in here.processes():
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_runs_in_the_folder_of_the_program(place_with_a_run: tuple[Place, str]) -> None:
+    here, sandbox = place_with_a_run
+    done = here.run("sandboxes", "exec", sandbox, "--", "ls", "-1")
+    assert done.status == 0, done.stderr
+    assert "words.py" in done.stdout.splitlines()
+
+
+def test_outputs_and_status_are_those_of_the_command(place_with_a_run: tuple[Place, str]) -> None:
+    here, sandbox = place_with_a_run
+    done = here.run("sandboxes", "exec", sandbox, "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (done.status, done.stdout, done.stderr) == (7, "out\n", "err\n")
+    done = here.run("sandboxes", "exec", sandbox, "--json", "--", "printf", "a b")
+    result = json.loads(done.stdout)
+    assert (result["status"], result["stdout"], result["stderr"]) == (0, "a b", "")
+
+
+def test_a_command_that_takes_too_long_is_ended(place_with_a_run: tuple[Place, str]) -> None:
+    here, sandbox = place_with_a_run
+    done = here.run("sandboxes", "exec", sandbox, "--timeout", 0.5, "--", "sleep", "60")
+    assert done.status == 124
+    assert "--timeout SECONDS allows more" in done.stderr
+
+
+def test_an_unknown_sandbox_and_an_incomplete_command_are_refused(place_with_a_run: tuple[Place, str]) -> None:
+    here, sandbox = place_with_a_run
+    unknown = here.run("sandboxes", "exec", "nosuch", "--", "true")
+    assert unknown.status == 2
+    assert "no active run has a sandbox nosuch: `gepa-client sandboxes` lists their ids" in unknown.stderr
+    incomplete = here.run("sandboxes", "exec", sandbox)
+    assert incomplete.status == 2
+    assert "give `exec ID -- COMMAND`" in incomplete.stderr

@@ -1,0 +1,338 @@
+"""Sandboxes around a command: up before it begins, heard while it goes on, gone when it ends, however that comes."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gepa_client.cli.commands.sandbox_session import sandboxed
+from gepa_client.journal.run_events import FleetChanged, Progress
+from gepa_client.run import control_messages
+from gepa_client.sandboxing.remote_exec import FindSandbox
+from gepa_client.sandboxing.session import pool_log
+from gepa_client.sandboxing.session_interface import Log
+from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage
+from gepa_client.settings.run_config import RunConfig
+from sandbox_runtime import NotReady, Unavailable
+from sandbox_runtime.gateway import ModelCall, Refusal, Tokens
+from sandbox_runtime.pool import Member, PoolEvent
+from tests.sandbox_runtime.pool.fakes import FakeSandbox
+
+COMMIT = "a" * 40
+LIMIT_S = 10.0
+AGAIN = "gepa-client optimize --repo ."
+
+
+class FakeSetup:
+    """Starts sandboxes that are only said to be there; `fails`: raised by a start, if anything."""
+
+    commit = COMMIT
+
+    def __init__(self) -> None:
+        self.made: list[FakeSandbox] = []
+        self.fails: Exception | None = None
+        self.hangs = False
+        self.cancelled = 0
+        self.closed = 0
+        self.usd: list[float] = []
+        self.receive: Callable[[SessionMessage], None] = lambda _: None
+        self.on_start: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def open(
+        self, _: RunConfig, _run_id: str, receive: Callable[[SessionMessage], None]
+    ) -> AsyncIterator["FakeSetup"]:
+        self.receive = receive
+        try:
+            yield self
+        finally:
+            self.closed += 1
+
+    async def start(self, _number: int) -> Member:
+        self.on_start()
+        if self.fails is not None:
+            raise self.fails
+        try:
+            if self.hangs:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.made.append(FakeSandbox(f"s{len(self.made)}"))
+        return self.made[-1]
+
+    def spent(self, usd: float) -> None:
+        self.usd.append(usd)
+
+    @property
+    def find(self) -> FindSandbox:
+        return lambda _id: None
+
+    @property
+    def up(self) -> int:
+        return sum(sandbox.up for sandbox in self.made)
+
+
+class FakeDriver:
+    def __init__(self) -> None:
+        self.lines: list[Mapping[str, object]] = []
+        self.stopped: list[str | None] = []
+
+    def send(self, message: Mapping[str, object]) -> None:
+        self.lines.append(message)
+
+    def stop(self, reason: str | None = None) -> None:
+        self.stopped.append(reason)
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    yield
+    assert list((tmp_path / "runtime").glob("evolverpc/fleets/*")) == []
+
+
+@pytest.fixture
+def setup() -> FakeSetup:
+    return FakeSetup()
+
+
+def settings(**given: Any) -> RunConfig:
+    return RunConfig(**{"repo": "/somewhere", "max_metric_calls": 5, "max_cost_usd": 2.5, **given})
+
+
+def until(met: Callable[[], bool], meanwhile: Callable[[], object] = lambda: None) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not met():
+        assert time.monotonic() < end
+        meanwhile()
+        time.sleep(0.002)
+
+
+def test_there_are_none_where_servers_are_named() -> None:
+    given = RunConfig(url=("http://127.0.0.1:1",))
+    with sandboxed(given, "run", AGAIN) as sandboxes:
+        assert sandboxes.settings is given
+        assert not sandboxes.has_gateway
+        sandboxes.forward(FakeDriver(), print)
+        sandboxes.observe(Progress(evaluated=1, in_flight=1))
+
+
+def test_commands_load_nothing_of_sandboxes_until_they_are_to_start_some() -> None:
+    commands = ("optimize", "resume", "check", "sandboxes")
+    imports = f"from gepa_client.cli.commands import {', '.join(commands)}"
+    probe = f"import sys; {imports}; print('sandbox_runtime' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "False\n"
+
+
+def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
+    setup: FakeSetup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sandboxed(settings(sandboxes=3), "run", AGAIN, spent_usd=1.5, open_setup=setup.open) as sandboxes:
+        fleet = sandboxes.settings.fleet
+        assert fleet is not None
+        assert sandboxes.settings.ref == COMMIT
+        until(lambda: len(fleet.read_text().splitlines()) == 3)
+        until(lambda: setup.usd == [1.5])
+        assert sandboxes.settings.recorded()["fleet"] is None
+        assert sandboxes.settings.recorded()["ref"] == COMMIT
+    assert (setup.up, setup.closed) == (0, 1)
+    assert not fleet.parent.exists()
+    said = capsys.readouterr().out
+    assert "starting 3 sandboxes (bubblewrap)" in said
+    assert "the first of 3 sandboxes was ready" in said
+
+
+def test_warnings_of_the_runtime_are_told_and_not_printed(setup: FakeSetup, capsys: pytest.CaptureFixture[str]) -> None:
+    setup.on_start = lambda: logging.getLogger("sandbox_runtime.some").warning("it isolates [nothing]")
+    with sandboxed(settings(), "run", AGAIN, quiet=True, open_setup=setup.open):
+        pass
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("it isolates [nothing]") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("there is no bwrap: apt-get install bubblewrap"),
+        NotReady("it ended", stage="main", log_tail="ModuleNotFoundError: x"),
+    ],
+)
+def test_where_none_comes_up_the_reason_and_the_next_command_are_told(
+    setup: FakeSetup, error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup.fails = error
+    with (
+        pytest.raises(typer.Exit) as ended,
+        sandboxed(settings(), "run", AGAIN, failed=3, open_setup=setup.open),
+    ):
+        pytest.fail("nothing is there to work with")
+    said = capsys.readouterr().err
+    assert ended.value.exit_code == 3
+    assert str(error) in said
+    assert getattr(error, "log_tail", "") in said
+    assert f"{AGAIN}" in said
+    assert setup.closed == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_by_hand_while_they_are_started_leaves_nothing(setup: FakeSetup, number: int) -> None:
+    setup.hangs = True
+    setup.on_start = lambda: os.kill(os.getpid(), number)
+    with pytest.raises(typer.Exit) as ended, sandboxed(settings(), "run", AGAIN, open_setup=setup.open):
+        pytest.fail("it was stopped")
+    assert ended.value.exit_code == 130
+    assert (setup.cancelled, setup.closed) == (1, 1)
+
+
+def test_an_error_in_the_block_ends_them_and_goes_on(setup: FakeSetup) -> None:
+    with pytest.raises(KeyError), sandboxed(settings(), "run", AGAIN, open_setup=setup.open):
+        raise KeyError("x")
+    assert (setup.up, setup.closed) == (0, 1)
+
+
+def test_what_the_gateway_tells_goes_to_the_optimizer(setup: FakeSetup) -> None:
+    driver, notes = FakeDriver(), list[Log]()
+    tokens = Tokens(input=10, cached=2, output=5)
+    call = ModelCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        for told in (call, Refusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
+            setup.receive(told)
+        until(lambda: len(driver.lines) == 3 and bool(notes), lambda: sandboxes.forward(driver, notes.append))
+        assert sandboxes.has_gateway
+    said = [control_messages.parse_message(json.dumps(line)) for line in driver.lines]
+    assert said[0] == control_messages.ModelCallMessage(
+        sandbox="s0",
+        provider="openai",
+        model="m",
+        path="/v1/chat",
+        status=200,
+        seconds=0.1,
+        input_tokens=12,
+        output_tokens=5,
+        cost_usd=0.5,
+    )
+    assert said[1] == control_messages.RefusalMessage(sandbox="s0", what="example.com", reason="not allowed")
+    assert said[2] == control_messages.CapMessage(reason="max_cost_usd of 2.5 is reached")
+    assert notes[-1] == Log("fetching [x]")
+
+
+def test_calls_go_to_the_optimizer_at_once_and_not_when_somebody_looks(setup: FakeSetup) -> None:
+    driver = FakeDriver()
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        with sandboxes.reporting_to(driver):
+            setup.receive(Refusal("s0", "example.com", "not allowed"))
+            assert len(driver.lines) == 1
+        setup.receive(Refusal("s0", "example.com", "not allowed"))
+        assert len(driver.lines) == 1
+
+
+def test_calls_made_before_there_is_an_optimizer_are_kept_for_it(setup: FakeSetup) -> None:
+    call = ModelCall("s0", "openai", "m", "/v1/chat", 200, 0.1, None, 0.5, 0.5, streamed=False)
+    setup.on_start = lambda: setup.receive(call)
+    driver = FakeDriver()
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        until(lambda: len(driver.lines) == 1, lambda: sandboxes.forward(driver, print))
+
+
+def test_what_the_optimizer_tells_reaches_the_sandboxes(setup: FakeSetup) -> None:
+    given = settings(sandboxes=4, sandbox_idle_s=0.05)
+    notes: list[Log] = []
+    with sandboxed(given, "run", AGAIN, open_setup=setup.open) as sandboxes:
+        fleet = sandboxes.settings.fleet
+        assert fleet is not None
+        until(lambda: setup.up == 4)
+        sandboxes.observe(Progress(evaluated=0, in_flight=3, waiting=1, up=4, slots=16, spent_usd=0.25))
+        until(lambda: len(fleet.read_text().splitlines()) == 1)
+        until(lambda: setup.usd[-1] == 0.25)
+        assert setup.up == 4
+        for sandbox in setup.made:
+            sandboxes.observe(FleetChanged(kind="left", url=sandbox.url, detail="", after=None))
+        until(lambda: setup.up == 1)
+        url = fleet.read_text().split()[0]
+        sandboxes.observe(FleetChanged(kind="resting", url=url, detail="401", after=1.0))
+        stayed = next(sandbox for sandbox in setup.made if sandbox.up)
+        until(lambda: stayed.tokens == 2)
+        sandboxes.observe(Progress(evaluated=0, in_flight=4, waiting=90, up=1, slots=4))
+        until(lambda: setup.up == 4)
+        sandboxes.forward(FakeDriver(), notes.append)
+    assert any("work for fewer" in note.text for note in notes)
+    assert any("work for more" in note.text for note in notes)
+
+
+def test_one_that_goes_on_resting_is_asked_for_a_token_again_and_again(
+    setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gepa_client.sandboxing.session.ASK_EVERY_S", 0.01)
+    monkeypatch.setattr("sandbox_runtime.pool.pool.ASK_AGAIN_S", 0.0)
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        url = setup.made[0].url
+        sandboxes.observe(FleetChanged(kind="resting", url=url, detail="401", after=1.0))
+        until(lambda: setup.made[0].tokens > 3, lambda: sandboxes.forward(FakeDriver(), print))
+        sandboxes.observe(FleetChanged(kind="back", url=url, detail="", after=1.0))
+        assert sandboxes._in_cooldown == {}
+
+
+def test_people_read_the_names_of_sandboxes_and_no_paths_of_sockets(setup: FakeSetup) -> None:
+    url = "http+unix://%2Frun%2Fevolverpc%2Fabc123%2Fserver"
+    resting = FleetChanged(kind="resting", url=url, detail=f"cannot connect to {url}", after=1.0)
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        shown = sandboxes.displayed(resting)
+        assert shown == resting.model_copy(update={"url": "sandbox abc123", "detail": "cannot connect to it"})
+        assert sandboxes.displayed(resting.model_copy(update={"kind": "joined"})) is None
+        elsewhere = resting.model_copy(update={"url": "https://a.example.com"})
+        assert sandboxes.displayed(elsewhere) is elsewhere
+    with sandboxed(RunConfig(url=(url,)), "run", AGAIN) as none:
+        assert none.displayed(resting) is resting
+
+
+def test_a_death_is_told_and_where_none_can_be_started_any_more_the_run_pauses(
+    setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, notes = FakeDriver(), list[Log]()
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        setup.fails = Unavailable("the machine is full")
+        setup.made[0].die_soon()
+        until(lambda: bool(driver.stopped), lambda: sandboxes.forward(driver, notes.append))
+    assert "the machine is full" in (driver.stopped[0] or "")
+    assert "has ended" in notes[0].text
+
+
+def test_the_sandboxes_are_ended_where_the_run_goes_on_at_the_spend_cap(
+    setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gepa_client.sandboxing.session.CAP_GRACE_S", 0.0)
+    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+        setup.receive(BudgetExhausted())
+        until(lambda: setup.up == 0, lambda: sandboxes.forward(FakeDriver(), print))
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (PoolEvent("not_freed", 1, 2, "a process stays", id="s1"), "not all of sandbox s1 could be freed"),
+        (PoolEvent("not_freed", 0, 2, "2 did not end within 30 s"), "not all sandboxes could be freed"),
+        (PoolEvent("unasked", 1, 2, "no token", id="s1"), "sandbox s1 refuses its token"),
+    ],
+)
+def test_leftovers_and_refused_tokens_are_not_reported_as_failed_starts(event: PoolEvent, text: str) -> None:
+    log = pool_log(event)
+    assert log is not None
+    assert log.is_warning
+    assert text in log.text
+    assert event.detail in log.text
+    assert ("gepa-client sandboxes --sweep" in log.text) == (event.kind == "not_freed")
