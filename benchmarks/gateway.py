@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from sandbox_runtime import Closed  # noqa: E402  the repository is not a package
-from sandbox_runtime.gateway import Gateway, Listen, Policy, openai  # noqa: E402
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, openai  # noqa: E402
 
 KEY = "sk-the-key-of-the-benchmark"
 PATH = "/v1/chat/completions"
@@ -79,16 +79,16 @@ async def provide() -> None:
 
 async def pass_on(url: str) -> None:
     """Serve a gateway to that provider until ended; says its URL and a sandbox's token first."""
-    policy = Policy(models=("m",), cap_usd=1000.0, calls_per_minute=1_000_000, prices={"m": (1.0, 2.0)})
+    policy = GatewayPolicy(models=("m",), cap_usd=1000.0, calls_per_minute=1_000_000, prices={"m": (1.0, 2.0)})
     async with Gateway(
         providers=[openai(KEY, f"{url}/v1")],
         policy=policy,
         on_call=lambda _: None,
         on_refusal=lambda refusal: print(refusal, file=sys.stderr),
         on_cap=lambda: print("the cap is reached", file=sys.stderr),
-        listen=Listen(),
+        listen=GatewayPorts(),
     ) as gateway:
-        passage = gateway.passage("sandbox", Closed())
+        passage = gateway.open_session("sandbox", Closed())
         assert passage.models_url is not None
         assert passage.tunnel_url is not None
         env = passage.env(passage.models_url, passage.tunnel_url)

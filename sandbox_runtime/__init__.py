@@ -1,24 +1,23 @@
 """Starts and ends the sandboxes that programs are served from, and keeps the keys they must not have."""
 
-from sandbox_runtime.api.egress import Allow, Closed, Egress, Open, allowing
-from sandbox_runtime.api.endpoint import Endpoint, ProcessEndpoint
-from sandbox_runtime.api.gateway_session import Passage
-from sandbox_runtime.api.recipe import Prepared, Recipe
+from sandbox_runtime.api.egress import Allow, Closed, Egress, GatewaySession, Open, egress_to
 from sandbox_runtime.api.sandbox import (
-    Ended,
-    Executed,
-    Found,
-    Gone,
-    NotPrepared,
-    NotReady,
+    CommandResult,
+    EgressNotEnforced,
+    EnvironmentMissing,
+    ProcessEndpoint,
     Runtime,
+    RuntimeThrottled,
+    RuntimeUnavailable,
     Sandbox,
     SandboxError,
-    Throttled,
-    Unavailable,
-    Unenforceable,
+    SandboxExit,
+    SandboxGone,
+    SandboxInfo,
+    SandboxNotReady,
+    ServerEndpoint,
 )
-from sandbox_runtime.api.spec import Command, SandboxSpec
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.process.running_server import ServerFailed, running_server
 
 __all__ = [
@@ -26,26 +25,26 @@ __all__ = [
     "Sandbox",
     "SandboxSpec",
     "Command",
-    "Endpoint",
+    "ServerEndpoint",
     "ProcessEndpoint",
-    "Executed",
-    "Ended",
-    "Found",
+    "CommandResult",
+    "SandboxExit",
+    "SandboxInfo",
     "Egress",
     "Closed",
     "Allow",
     "Open",
-    "allowing",
-    "Passage",
+    "egress_to",
+    "GatewaySession",
     "Recipe",
-    "Prepared",
+    "PreparedEnvironment",
     "SandboxError",
-    "Unavailable",
-    "Unenforceable",
-    "NotPrepared",
-    "NotReady",
-    "Throttled",
-    "Gone",
+    "RuntimeUnavailable",
+    "EgressNotEnforced",
+    "EnvironmentMissing",
+    "SandboxNotReady",
+    "RuntimeThrottled",
+    "SandboxGone",
     "ServerFailed",
     "running_server",
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gepa_client.conformance import CheckOutcome, ConformanceReport, Verdict, run_conformance
 from rpc_server.program import conformance_program
-from sandbox_runtime import Endpoint, ServerFailed, running_server
+from sandbox_runtime import ServerEndpoint, ServerFailed, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
 NODE_PROGRAM = str(ROOT / "clients" / "typescript" / "dist" / "bin" / "conformance.js")
@@ -36,7 +36,7 @@ IN_A_REPOSITORY = "gepa-server-trees"
 
 
 @contextmanager
-def running(name: str) -> Iterator[Endpoint]:
+def running(name: str) -> Iterator[ServerEndpoint]:
     """The server, while the block runs. Raises `ServerFailed`."""
     if name != IN_A_REPOSITORY:
         with running_server(SERVERS[name], cwd=ROOT) as endpoint:
@@ -77,7 +77,7 @@ def _told(outcome: CheckOutcome) -> None:
         print(f"  {outcome.verdict.value}: {outcome.check.id}: {outcome.check.title}\n    {outcome.reason}", flush=True)
 
 
-def _run(name: str, endpoint: Endpoint) -> ConformanceReport:
+def _run(name: str, endpoint: ServerEndpoint) -> ConformanceReport:
     print(f"{name}: {' '.join(SERVERS[name])}", flush=True)
     report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_told))
     print(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 
 HERE = Path(__file__).resolve().parent
 TYPESCRIPT = HERE / "typescript"
@@ -71,7 +71,7 @@ def _npm(npm: str, *arguments: str) -> None:
 
 
 @contextlib.contextmanager
-def serving(language: str) -> Iterator[Endpoint]:
+def serving(language: str) -> Iterator[ServerEndpoint]:
     """A server of the program while the block runs: `gepa-server` in front of Python, Node by itself."""
     commands = {
         "python": [str(BIN / "gepa-server"), "--python", sys.executable],
@@ -81,7 +81,7 @@ def serving(language: str) -> Iterator[Endpoint]:
         yield endpoint
 
 
-def optimize(language: str, endpoint: Endpoint, folder: Path, flags: Sequence[str]) -> Run:
+def optimize(language: str, endpoint: ServerEndpoint, folder: Path, flags: Sequence[str]) -> Run:
     """Run `gepa-client optimize`, which shows how it goes.
 
     Raises:

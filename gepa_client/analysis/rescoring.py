@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.model_prices import PriceTable
 from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
 from gepa_client.fleet import Address, Answered, Attempts, Fleet
 from gepa_client.gepa.batch_evaluator import answered
-from gepa_client.gepa.model_prices import Prices
 from gepa_client.gepa.rows import AnyRow, HeldRow, Row
 from gepa_client.journal.entries import SCORE, Kept, StoredRun
 from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
@@ -233,7 +233,7 @@ async def _verdict(fleet: Fleet, output: _RecordedOutput, attempts: Attempts) ->
             call_id=call_id,
             timeout_s=evaluation_s(limits, 1) if limits is not None else None,
         )
-        return answered([row], answer["results"], Prices({}))
+        return answered([row], answer["results"], PriceTable({}))
 
     [given] = await fleet.call(f"row {row.id!r}", send, attempts)
     if given["status"] == "rollout":

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from evolverpc_common.model_prices import PriceTable
 from gepa_client.check.check_report import CheckedExample, CheckReport, CheckStep, RunEstimate, StepName, StepVerdict
 from gepa_client.check.verdicts import output_fault, spread_over
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
@@ -17,7 +18,7 @@ from gepa_client.evolution.labels import code_of, texts_of
 from gepa_client.fleet.compatibility import differences
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.gepa.litellm_model import sees
-from gepa_client.gepa.model_prices import Prices, priced
+from gepa_client.gepa.model_prices import priced
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run import splits
 from gepa_client.run.named_endpoints import endpoints, scorers
@@ -110,7 +111,7 @@ class _ServerCheck:
         self.wanted = examples
         self.client: RpcClient
         self.discovery: DiscoverResult | None = None
-        self.prices = Prices(config.model_prices or {})
+        self.prices = PriceTable(config.model_prices or {})
         self.evolve: Evolve = "prompts"
         self.steps: list[CheckStep] = []
         self.examples: list[CheckedExample] = []

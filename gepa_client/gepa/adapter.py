@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from gepa.core.adapter import ProposalFn
 
+from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused
 from gepa_client.evolution.commits import Commits
 from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, read_roster
@@ -17,7 +18,6 @@ from gepa_client.gepa.adapter_state import STATE_KEY
 from gepa_client.gepa.batch_evaluator import ExampleDone, Item, Window
 from gepa_client.gepa.evaluation_batches import Batch, Batches
 from gepa_client.gepa.failures import Failures
-from gepa_client.gepa.model_prices import Prices
 from gepa_client.gepa.proposals import ProposalJob, Proposals, Records
 from gepa_client.gepa.reflective_datasets import ReflectiveDatasets
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row
@@ -92,7 +92,7 @@ class RemoteAdapter:
         call_timeout_s: float = CALL_TIMEOUT_S,
         splits: Callable[[DiscoverResult], list[str]] | None = None,
         allow_mixed_programs: bool = False,
-        prices: Prices | None = None,
+        prices: PriceTable | None = None,
         journal: Journal | None = None,
         recorded: DiscoverResult | None = None,
     ) -> None:
@@ -138,7 +138,9 @@ class RemoteAdapter:
         except BaseException:
             self.close()
             raise
-        self._window = Window(self.fleet, self.discovery, self.journal, self.scorers, on_example, prices or Prices({}))
+        self._window = Window(
+            self.fleet, self.discovery, self.journal, self.scorers, on_example, prices or PriceTable({})
+        )
         self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._window, self.discovery, self.call_timeout_s)
         self._proposals = Proposals(self.fleet, self.journal, self.call_timeout_s)
         # GEPA reads the attribute unconditionally.

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Answered, Fleet, NoVerdict, Pin
-from gepa_client.gepa.model_prices import Prices, priced
+from gepa_client.gepa.model_prices import priced
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal, Slot, first_failure
@@ -71,7 +72,7 @@ class Window:
     journal: Journal
     scorers: Fleet | None = None
     on_example: Callable[[ExampleDone], None] | None = None
-    prices: Prices = field(default_factory=lambda: Prices({}))
+    prices: PriceTable = field(default_factory=lambda: PriceTable({}))
 
     async def evaluate(self, items: Sequence[Item]) -> list[Results]:
         """Results for every item, in the items' and examples' order; all of them are recorded.
@@ -282,7 +283,7 @@ class _Batch:
     pin: Pin | None
 
 
-def answered(rows: Sequence[AnyRow], results: Results, prices: Prices) -> Answered[Results]:
+def answered(rows: Sequence[AnyRow], results: Results, prices: PriceTable) -> Answered[Results]:
     """Results with what they cost, priced here if the server did not; raises `NoVerdict` if an example has none."""
     for result in results:
         if usage := result.get("usage"):

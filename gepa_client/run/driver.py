@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from evolverpc_common.display_text import plain
+from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
@@ -15,7 +16,6 @@ from gepa_client.evolution.labels import texts_of
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.gepa.model_prices import Prices
 from gepa_client.journal.buffer import StoredTape
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
 from gepa_client.journal.history import end_of
@@ -289,7 +289,7 @@ class _DriverRun:
             on_fleet=tell,
             splits=used,
             allow_mixed_programs=config.allow_mixed_programs,
-            prices=Prices(config.model_prices or {}),
+            prices=PriceTable(config.model_prices or {}),
             journal=journal,
         )
 

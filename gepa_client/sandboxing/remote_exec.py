@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox_runtime import Executed, SandboxError
-from sandbox_runtime.pool import fleet_folders
+from sandbox_runtime import CommandResult, SandboxError
+from sandbox_runtime.pool import endpoints_folders
 from sandbox_runtime.source import ClientSandbox
 
 SOCKET = "exec.sock"
@@ -53,13 +53,13 @@ class ExecResponse(BaseModel):
     seconds: float = 0.0
 
 
-async def exec_in_sandbox(request: ExecRequest) -> Executed:
+async def exec_in_sandbox(request: ExecRequest) -> CommandResult:
     """Run a command in a sandbox of any session of this user.
 
     Raises:
         NoSuchSandbox: no session has it. SandboxError: the sandbox has ended, or its session did while it ran.
     """
-    for folder in fleet_folders():
+    for folder in endpoints_folders():
         try:
             with _short_path(folder) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)
@@ -78,7 +78,7 @@ async def exec_in_sandbox(request: ExecRequest) -> Executed:
             raise SandboxError(response.error)
         if response.found:
             stdout, stderr = base64.b64decode(response.stdout), base64.b64decode(response.stderr)
-            return Executed(response.status, stdout, stderr, response.seconds)
+            return CommandResult(response.status, stdout, stderr, response.seconds)
     raise NoSuchSandbox(request.id)
 
 

@@ -24,9 +24,9 @@ from gepa_client.sandboxing.session_thread import (
 )
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
-from sandbox_runtime import NotPrepared, SandboxError
-from sandbox_runtime.gateway import ModelCall, Refusal
-from sandbox_runtime.pool import GaveUp, PoolEvent
+from sandbox_runtime import EnvironmentMissing, SandboxError
+from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
+from sandbox_runtime.pool import PoolEvent, PoolFailed
 
 CAP_GRACE_S = 70.0
 """Seconds from the spend cap to the end of the sandboxes; longer than the driver needs to abandon calls that are held
@@ -74,13 +74,13 @@ class SandboxSession(NoSandboxes):
                 case Ready():
                     ready = message
                 case SessionFailed():
-                    if not isinstance(message.error, SandboxError | GaveUp | OSError | ValueError):
+                    if not isinstance(message.error, SandboxError | PoolFailed | OSError | ValueError):
                         raise message.error
-                    unpublished = isinstance(message.error, NotPrepared) and self.settings.sandbox == "modal"
+                    unpublished = isinstance(message.error, EnvironmentMissing) and self.settings.sandbox == "modal"
                     raise SessionNotStarted(message.error, must_publish=unpublished) from message.error
                 case Log():
                     show(message)
-                case Refusal():
+                case GatewayRefusal():
                     show(_refusal_log(message))
                     for_driver.append(message)
                 case PoolEvent():
@@ -132,7 +132,7 @@ class SandboxSession(NoSandboxes):
             if isinstance(message, BudgetExhausted):
                 text = f"max_cost_usd of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
                 found["", ""] = Log(f"{text}: give more, or --no-check", is_warning=True)
-            elif isinstance(message, Refusal):
+            elif isinstance(message, GatewayRefusal):
                 found.setdefault((message.what, message.reason), _refusal_log(message))
         return list(found.values())
 
@@ -175,7 +175,7 @@ class SandboxSession(NoSandboxes):
 
     def _forward_one(self, message: SessionMessage, driver: Driver, show: Show) -> None:
         match message:
-            case ModelCall() | Refusal():
+            case ProviderCall() | GatewayRefusal():
                 driver.send(control_message(message))
             case BudgetExhausted():
                 self._exhausted_s = time.monotonic()
@@ -216,7 +216,7 @@ def pool_log(event: PoolEvent) -> Log | None:
             return None
 
 
-def _refusal_log(refusal: Refusal) -> Log:
+def _refusal_log(refusal: GatewayRefusal) -> Log:
     return Log(f"refused: {refusal.what} of {refusal.sandbox}: {refusal.reason}", is_warning=True)
 
 

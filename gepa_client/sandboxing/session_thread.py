@@ -16,8 +16,8 @@ from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, p
 from gepa_client.sandboxing.remote_exec import FindSandbox, serving_exec
 from gepa_client.sandboxing.session_interface import Driver, Log
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime.gateway import ModelCall, Refusal
-from sandbox_runtime.pool import GaveUp, Member, PoolEvent, RosterFile, SandboxPool, fleet_folder
+from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
+from sandbox_runtime.pool import EndpointsFile, PooledSandbox, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
 
 CLOSE_S = 60.0
 """Seconds that ending everything may take; a sweep ends what is left then."""
@@ -46,7 +46,7 @@ class SessionFailed:
     error: BaseException
 
 
-SessionMessage = Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ModelCall | Refusal
+SessionMessage = Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ProviderCall | GatewayRefusal
 
 
 class Setup(Protocol):
@@ -62,7 +62,7 @@ class Setup(Protocol):
         """Find a running sandbox by its id."""
         ...
 
-    async def start(self, number: int) -> Member:
+    async def start(self, number: int) -> PooledSandbox:
         """Start a sandbox; see `sandbox_runtime.pool.Start`."""
         ...
 
@@ -75,9 +75,9 @@ OpenSetup = Callable[[RunConfig, str, Callable[[SessionMessage], None]], Abstrac
 """Opens a set-up from the settings, the run's id, and a function that takes its messages."""
 
 
-def control_message(event: ModelCall | Refusal) -> Mapping[str, object]:
+def control_message(event: ProviderCall | GatewayRefusal) -> Mapping[str, object]:
     """Return the message of `gepa_client.run.control_messages` for an event of the gateway."""
-    if isinstance(event, Refusal):
+    if isinstance(event, GatewayRefusal):
         return {"refusal": asdict(event)}
     tokens = event.tokens
     counts = {} if tokens is None else {"input_tokens": tokens.all_input, "output_tokens": tokens.output}
@@ -89,7 +89,7 @@ def unread_messages(messages: "queue.SimpleQueue[SessionMessage]") -> list[Model
     found: list[ModelCallMessage | RefusalMessage] = []
     while not messages.empty():
         message = messages.get()
-        if isinstance(message, ModelCall | Refusal):
+        if isinstance(message, ProviderCall | GatewayRefusal):
             parsed = parse_message(json.dumps(control_message(message)))
             found += [parsed] if isinstance(parsed, ModelCallMessage | RefusalMessage) else []
     return found
@@ -153,7 +153,7 @@ class SandboxThread:
 
     def _receive(self, message: SessionMessage) -> None:
         driver = self._driver
-        if driver is not None and isinstance(message, ModelCall | Refusal):
+        if driver is not None and isinstance(message, ProviderCall | GatewayRefusal):
             driver.send(control_message(message))
             return
         self.messages.put(message)
@@ -175,7 +175,7 @@ class SandboxThread:
                 asyncio.run(self._main())
         except asyncio.CancelledError:
             pass  # closed
-        except GaveUp as gave_up:
+        except PoolFailed as gave_up:
             self.messages.put(SessionFailed(gave_up.__cause__ or gave_up))
         except Exception as error:  # noqa: BLE001  the main thread raises it
             self.messages.put(SessionFailed(error))
@@ -185,17 +185,17 @@ class SandboxThread:
     async def _main(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
-        with fleet_folder() as folder:
+        with endpoints_folder() as folder:
             async with (
                 self._open_setup(self._settings, self._run_id, self._receive) as setup,
                 serving_exec(folder, setup.find),
             ):
                 self._setup = setup
-                roster = RosterFile(folder)
+                roster = EndpointsFile(folder)
                 async with SandboxPool(
                     setup.start,
                     self._size,
-                    roster=roster,
+                    endpoints_file=roster,
                     told=self.messages.put,
                     starts_per_s=self._settings.starts_per_s,
                     idle_s=self._settings.sandbox_idle_s,

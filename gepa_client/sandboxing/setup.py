@@ -13,10 +13,10 @@ from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime import Egress, Ended, Endpoint, Open, Passage, Runtime, allowing
+from sandbox_runtime import Egress, GatewaySession, Open, Runtime, SandboxExit, ServerEndpoint, egress_to
 from sandbox_runtime.backends.choose import open_runtime
-from sandbox_runtime.gateway import Gateway, Listen, Policy, Provider, configured, known
-from sandbox_runtime.pool import Member
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, configured, known
+from sandbox_runtime.pool import PooledSandbox
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials, GitToken, Source
 
 GITHUB = "github.com"
@@ -85,19 +85,23 @@ async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:
 @asynccontextmanager
 async def _build_egress(
     settings: RunConfig, receive: Callable[[SessionMessage], None]
-) -> AsyncIterator[Passage | None]:
+) -> AsyncIterator[GatewaySession | None]:
     """Open what a build may connect to, if the backend bounds that: hosts, and no models."""
     if settings.sandbox != "bubblewrap":
         yield None
         return
     async with Gateway(
-        providers=(), policy=Policy(), on_call=receive, on_refusal=receive, on_cap=lambda: receive(BudgetExhausted())
+        providers=(),
+        policy=GatewayPolicy(),
+        on_call=receive,
+        on_refusal=receive,
+        on_cap=lambda: receive(BudgetExhausted()),
     ) as gateway:
-        yield gateway.passage("environment", allowing(settings.build_hosts), opened_by="build_hosts")
+        yield gateway.open_session("environment", egress_to(settings.build_hosts), opened_by="build_hosts")
 
 
-def _runtime(settings: RunConfig, builds: Passage | None) -> Runtime:
-    return open_runtime(settings.sandbox, build_way_out=builds, app_name=settings.modal_app)
+def _runtime(settings: RunConfig, builds: GatewaySession | None) -> Runtime:
+    return open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
 
 
 class _SandboxSetup:
@@ -122,10 +126,15 @@ class _SandboxSetup:
     def find(self) -> FindSandbox:
         return self._running.get
 
-    async def start(self, number: int) -> Member:
-        way_out = self._passage if self._gateway is not None else None
+    async def start(self, number: int) -> PooledSandbox:
+        gateway_session = self._passage if self._gateway is not None else None
         client = ClientSandbox(
-            self._runtime, self._source, self._settings, name=f"sandbox {number}", way_out=way_out, told=self._log
+            self._runtime,
+            self._source,
+            self._settings,
+            name=f"sandbox {number}",
+            gateway_session=gateway_session,
+            told=self._log,
         )
         try:
             await client.start()
@@ -139,11 +148,11 @@ class _SandboxSetup:
     def spent(self, usd: float) -> None:
         gateway = self._gateway
         if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
-            gateway.elsewhere_usd = max(gateway.elsewhere_usd, usd - gateway.spent_usd)
+            gateway.other_spend_usd = max(gateway.other_spend_usd, usd - gateway.spent_usd)
 
-    def _passage(self, name: str) -> Passage:
+    def _passage(self, name: str) -> GatewaySession:
         assert self._gateway is not None, "there is a session only with a gateway"  # noqa: S101
-        passage = self._gateway.passage(name, self._settings.egress)
+        passage = self._gateway.open_session(name, self._settings.egress)
         return _ModelsOnly(passage) if self._runtime.name == "modal" else passage
 
 
@@ -155,10 +164,10 @@ class _PoolMember:
     id: str
     on_close: Callable[[], object]
 
-    async def endpoint(self) -> Endpoint:
+    async def endpoint(self) -> ServerEndpoint:
         return await self.client.endpoint()
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> SandboxExit:
         return await self.client.wait()
 
     async def close(self) -> None:
@@ -170,7 +179,7 @@ class _PoolMember:
 class _ModelsOnly:
     """A gateway session without its proxy: Modal enforces egress itself, on direct connections."""
 
-    passage: Passage
+    passage: GatewaySession
 
     @property
     def models_url(self) -> str | None:
@@ -221,11 +230,11 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
 
 
 def _egress(settings: RunConfig) -> Egress:
-    return Open() if settings.sandbox == "process" else allowing(settings.allow_hosts)
+    return Open() if settings.sandbox == "process" else egress_to(settings.allow_hosts)
 
 
 def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> Gateway:
-    policy = Policy(
+    policy = GatewayPolicy(
         models=settings.models,
         calls_per_minute=settings.model_calls_per_minute,
         cap_usd=settings.max_cost_usd,
@@ -237,8 +246,8 @@ def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> 
         receive(Log("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
     listen = {
         "bubblewrap": None,  # it listens on sockets of each sandbox
-        "process": Listen(),
-        "modal": Listen(models_port=settings.gateway_port or 0, public_models_url=settings.gateway_url),
+        "process": GatewayPorts(),
+        "modal": GatewayPorts(models_port=settings.gateway_port or 0, public_models_url=settings.gateway_url),
     }[settings.sandbox]
     return Gateway(
         providers=providers,
@@ -274,11 +283,13 @@ def _credentials(settings: RunConfig) -> GitCredentials | None:
         return GitToken.from_file(settings.git_token_file, host)
     if settings.github_app_id is None or settings.github_app_key_file is None:
         return None
-    from sandbox_runtime.source.github_app import App, GitHubApp  # loads cryptography
+    from sandbox_runtime.source.github_app import GitHubApp, GitHubAppSettings  # loads cryptography
 
     api = "https://api.github.com" if host == GITHUB else f"https://{host}/api/v3"
     key = settings.github_app_key_file.read_text(encoding="utf-8")
-    return GitHubApp(App(settings.github_app_id, key, settings.github_installation_id, host=host, api=api))
+    return GitHubApp(
+        GitHubAppSettings(settings.github_app_id, key, settings.github_installation_id, host=host, api=api)
+    )
 
 
 def _each_once(log: Callable[[str], None]) -> Callable[[str], None]:

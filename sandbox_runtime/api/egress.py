@@ -1,15 +1,18 @@
-"""What a sandbox may reach: nothing, what is listed, or everything; a backend that cannot enforce it refuses it."""
+"""What a sandbox may connect to: its egress rules, and the interface of its session at the gateway."""
 
 import ipaddress
 import re
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 _DOMAIN = re.compile(r"(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Closed:
-    """Nothing but the way out the sandbox was given, if any: see `Passage`."""
+    """Nothing but the way out the sandbox was given, if any: see `GatewaySession`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Open:
 Egress = Closed | Allow | Open
 
 
-def allowing(hosts: tuple[str, ...]) -> Egress:
+def egress_to(hosts: tuple[str, ...]) -> Egress:
     """What a list as people write it means: empty is `Closed`, `*` is `Open`, the rest names of hosts and networks.
 
     Raises:
@@ -67,3 +70,36 @@ def _is_network(host: str) -> bool:
     except ValueError:
         return "/" in host  # then `Allow` says what is wrong with it
     return True
+
+
+MODELS_PORT = 8181
+"""Where programs find the gateway's model providers, on loopback of a sandbox that has a network of its own."""
+
+TUNNEL_PORT = 8182
+"""Where they find its proxy (`CONNECT`)."""
+
+
+class GatewaySession(Protocol):
+    """What one sandbox may use of the gateway; worth nothing to anybody else, and nothing once it is closed."""
+
+    @property
+    def models_url(self) -> str | None:
+        """Where the gateway can be reached by itself, None where that is through `serve` alone."""
+        ...
+
+    @property
+    def tunnel_url(self) -> str | None:
+        """The same for its proxy."""
+        ...
+
+    async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
+        """Answer on these listening sockets too, which are the sandbox's own loopback; they are the gateway's now."""
+        ...
+
+    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
+        """The variables by which programs find it at these addresses: `OPENAI_BASE_URL`, `HTTPS_PROXY`, ..."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing is answered any more, and what was under way is ended. Safe to call twice."""
+        ...

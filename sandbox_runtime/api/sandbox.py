@@ -1,21 +1,40 @@
-"""The interfaces: a runtime starts sandboxes, a sandbox is used and closed; and what can go wrong, as a tree.
+"""The interfaces: a runtime starts sandboxes, a sandbox is used and closed; and their errors, as a tree.
 
 SandboxError
-├── Unavailable      this runtime cannot be used here: what is missing, and how to get it
-├── Unenforceable    this backend cannot enforce the spec's egress; nothing was started
-├── NotPrepared      the recipe's environment is not ready, and `start` builds none
-├── NotReady         it was started and did not become ready; everything of it is freed. `stage`, `log_tail`
-├── Throttled        the runtime takes no more for now. `retry_after_s`
-└── Gone             the sandbox has ended: nothing can be asked of it any more
+├── RuntimeUnavailable   this runtime cannot be used here; the message says what is missing and how to get it
+├── EgressNotEnforced    this backend cannot enforce the spec's egress; nothing was started
+├── EnvironmentMissing   the recipe's environment is not ready, and `start` builds none
+├── SandboxNotReady      it was started and did not become ready; everything of it is freed. `stage`, `log_tail`
+├── RuntimeThrottled     the runtime accepts no further sandbox for now. `retry_after_s`
+└── SandboxGone          the sandbox has ended
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from sandbox_runtime.api.endpoint import Endpoint
-from sandbox_runtime.api.recipe import Prepared, Recipe
-from sandbox_runtime.api.spec import Command, SandboxSpec
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, SandboxSpec
+
+
+@dataclass(frozen=True)
+class ServerEndpoint:
+    """`url`: `http(s)://host:port`, or `http+unix://` with the socket's path percent-encoded; with or without `/rpc`.
+
+    `token`: the server's own. `proxy_token`: of whoever stands before it and wants `Authorization` for itself; the
+    server's token then travels in `X-Gepa-Token`.
+    """
+
+    url: str
+    token: str = field(repr=False)
+    proxy_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessEndpoint(ServerEndpoint):
+    """One whose process is ours. `pid`: it leads a session of its own."""
+
+    pid: int
+
 
 LOG_BYTES = 256 * 1024
 """What `Sandbox.logs` keeps: the end of what was written."""
@@ -28,19 +47,19 @@ class SandboxError(Exception):
     """Anything that went wrong with a sandbox; its text says what, where and what to do."""
 
 
-class Unavailable(SandboxError):
+class RuntimeUnavailable(SandboxError):
     """This runtime cannot be used here."""
 
 
-class Unenforceable(SandboxError):
+class EgressNotEnforced(SandboxError):
     """This backend cannot enforce the spec's egress; it never starts something that reaches more instead."""
 
 
-class NotPrepared(SandboxError):
+class EnvironmentMissing(SandboxError):
     """The recipe's environment is not ready; `Runtime.prepare` makes it."""
 
 
-class NotReady(SandboxError):
+class SandboxNotReady(SandboxError):
     """It was started and did not become ready; nothing of it is left.
 
     `stage`: `create`, `setup` (a command of it failed), `way out` (the gateway is not reached), `main` (it
@@ -53,7 +72,7 @@ class NotReady(SandboxError):
         self.log_tail = log_tail
 
 
-class Throttled(SandboxError):
+class RuntimeThrottled(SandboxError):
     """The runtime takes no more for now."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
@@ -61,12 +80,12 @@ class Throttled(SandboxError):
         self.retry_after_s = retry_after_s
 
 
-class Gone(SandboxError):
+class SandboxGone(SandboxError):
     """The sandbox has ended."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class SandboxExit:
     """How a sandbox ended.
 
     `exited`: its main command did, with `status` (128 + signal where that killed it). `timed_out`: its lifetime was
@@ -79,7 +98,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Executed:
+class CommandResult:
     """What became of a command. `status`: 128 + signal where that killed it, None where it ran out of time."""
 
     status: int | None
@@ -94,7 +113,7 @@ class Executed:
 
 
 @dataclass(frozen=True)
-class Found:
+class SandboxInfo:
     """A sandbox as `Runtime.found` lists it. `created`: seconds as of `time.time`.
 
     `orphan`: whoever started it is certainly gone; False where that cannot be told from here.
@@ -115,19 +134,19 @@ class Sandbox(Protocol):
         """What the runtime calls it."""
         ...
 
-    async def endpoint(self) -> Endpoint:
-        """Where its server answers; to be asked again when that refuses, as tokens may end. Raises `Gone`."""
+    async def endpoint(self) -> ServerEndpoint:
+        """Where its server answers; to be asked again when that refuses, as tokens may end. Raises `SandboxGone`."""
         ...
 
-    async def exec(self, command: Command) -> Executed:
-        """Run a command beside the server, to its end or its `timeout_s`: then all of it is ended. Raises `Gone`."""
+    async def exec(self, command: Command) -> CommandResult:
+        """Run a command beside the server, until it ends or is killed after its `timeout_s`. Raises `SandboxGone`."""
         ...
 
     async def logs(self) -> str:
         """The end of what `setup` and `main` wrote, at most `LOG_BYTES`; also when it has ended."""
         ...
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> SandboxExit:
         """Until it has ended, however that comes."""
         ...
 
@@ -149,7 +168,7 @@ class Runtime(Protocol):
         ...
 
     async def __aenter__(self) -> "Runtime":
-        """Make ready. Raises `Unavailable`."""
+        """Make ready. Raises `RuntimeUnavailable`."""
         ...
 
     async def __aexit__(self, *_: object) -> None:
@@ -160,7 +179,9 @@ class Runtime(Protocol):
         """
         ...
 
-    async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+    async def prepare(
+        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+    ) -> PreparedEnvironment:
         """Have the recipe's environment ready, made at most once; `afresh`: made again in any case.
 
         `told` hears what is being done, where that takes long. Raises `SandboxError`.
@@ -175,7 +196,7 @@ class Runtime(Protocol):
         """
         ...
 
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         """Every sandbox of this kind that has these labels, whoever started it."""
         ...
 

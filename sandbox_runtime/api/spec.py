@@ -1,12 +1,55 @@
-"""What a sandbox is to be: everything a runtime needs to know to start one."""
+"""Describe a sandbox: the environment of its program, its resource limits, and everything needed to start it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from sandbox_runtime.api.egress import Closed, Egress
-from sandbox_runtime.api.gateway_session import Passage
-from sandbox_runtime.api.recipe import Prepared
+from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The environment of one program, for its Python or its Node.
+
+    `python`: what its version must be (`3.12`, `>=3.10`), None where the program needs none. `node`: the same for Node.
+    `files`: manifests and locks by their names in one folder: `requirements.txt`, `pyproject.toml`, `uv.lock`,
+    `package.json`, `package-lock.json`, `.npmrc`. `packages`: further packages for its Python, as pip takes them.
+    """
+
+    python: str | None = None
+    node: str | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """24 hex digits that change with anything in it."""
+        told = hashlib.sha256(repr((self.python, self.node, self.packages)).encode())
+        for name, content in sorted(self.files.items()):
+            told.update(f"{name} {len(content)}\n".encode())
+            told.update(content)
+        return told.hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class PreparedEnvironment:
+    """A recipe's environment as one runtime has it, for use by that runtime alone.
+
+    `server`: the command that starts `gepa-server` there. `python`: the program's interpreter there, None where it has
+    no Python. `path`: folders to be first on `PATH`. `mounts`: folders of this machine to be seen read-only at the same
+    path, where the runtime mounts any. `image`: what the runtime calls it, where that is not a folder. `env`: variables
+    that the environment needs.
+    """
+
+    recipe: Recipe
+    server: tuple[str, ...]
+    python: str | None = None
+    path: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
 
 WORKSPACE_MB = 1024
 MEMORY_MB = 2048
@@ -45,29 +88,30 @@ class Command:
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """One sandbox.
+    """Everything that a runtime needs to start one sandbox.
 
-    `main`: the server, started when every command of `setup` has ended well, one after the other; its `timeout_s`
-    and `stdin` mean nothing. It listens where `GEPA_LISTEN` says (`fd:3`, or `HOST:PORT`), expects `GEPA_TOKEN`, and is
-    ready when `GET /health` answers 200. `GEPA_MEMORY_MB` is the memory that it may use.
+    `main`: the server, started after every command of `setup` has succeeded in turn; its `timeout_s` and `stdin` are
+    not used. It listens at `GEPA_LISTEN` (`fd:3`, or `HOST:PORT`), expects `GEPA_TOKEN`, and is ready when
+    `GET /health` answers 200. `GEPA_MEMORY_MB` is the memory that it may use.
 
-    `prepared`: the environment, of the runtime that starts it. `egress`: what it may reach besides `way_out`, which is
-    also who enforces it where the sandbox has no network of its own. `env`: variables of every command; `secrets`: the
-    same, never shown or written down. `labels`: how it is found again: `[a-z0-9-]` keys, values of up to 63 characters.
+    `prepared`: the environment, from the same runtime. `egress`: what the sandbox may connect to besides the gateway.
+    `gateway_session`: its session at the gateway, which enforces `egress` if the sandbox has no network of its own.
+    `env`: variables of every command. `secrets`: the same, never shown or written down. `labels`: how it is found
+    again: keys of `[a-z0-9-]`, values of up to 63 characters.
 
-    Bounds, of which each runtime's own text says what it holds to: `cpu` in cores; `memory_mb`; `workspace_mb`, what it
-    may write; `processes` at once; `lifetime_s` from its start, after which it is ended; `ready_s` for all of `setup`
-    and `main` to be ready.
+    Each runtime documents which limits it enforces: `cpu` in cores; `memory_mb`; `workspace_mb`, the disk space that
+    it may write; `processes` at once; `lifetime_s` from its start, after which it is ended. `ready_s`: the time within
+    which `setup` must have run and `main` must be ready.
 
     Raises:
         ValueError: `env` or `secrets` has one of `OWN_VARIABLES`.
     """
 
     main: Command
-    prepared: Prepared
+    prepared: PreparedEnvironment
     setup: tuple[Command, ...] = ()
     egress: Egress = Closed()  # noqa: RUF009  a frozen value
-    way_out: Passage | None = field(default=None, repr=False)
+    gateway_session: GatewaySession | None = field(default=None, repr=False)
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = field(default_factory=dict)

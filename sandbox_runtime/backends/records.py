@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from evolverpc_common.atomic_files import replace_file
 from evolverpc_common.process_identity import Owner
 from evolverpc_common.remove_tree import remove_tree
-from sandbox_runtime.api.sandbox import Found
+from sandbox_runtime.api.sandbox import SandboxInfo
 
 VERSION = 1
 """Of what is written in `record.json`: higher where an older program would take it for something else."""
@@ -64,13 +64,13 @@ class Record:
             return False
         return self.owner is None or self.owner.is_gone()
 
-    def found(self) -> Found:
+    def found(self) -> SandboxInfo:
         """The same as `Runtime.found` lists it."""
         owner = str(self.owner) if self.owner is not None else f"unknown: {self.unknown or 'its record cannot be read'}"
-        return Found(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
+        return SandboxInfo(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
 
-class Records:
+class SandboxRecords:
     """The records of one backend. `state`, `sockets`: in place of the folders that the environment names."""
 
     def __init__(self, backend: str, *, state: Path | None = None, sockets: Path | None = None) -> None:

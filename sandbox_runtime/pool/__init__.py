@@ -1,19 +1,22 @@
 """Keeps as many sandboxes up as there is work for, and the fleet file that says where they are."""
 
-from sandbox_runtime.pool.events import GaveUp, PoolEvent
-from sandbox_runtime.pool.folders import fleet_folder, fleet_folders, sweep_folders
-from sandbox_runtime.pool.member import Member, Start
+from sandbox_runtime.pool.endpoints_file import (
+    EndpointsFile,
+    endpoints_folder,
+    endpoints_folders,
+    sweep_endpoints_folders,
+)
+from sandbox_runtime.pool.interfaces import PooledSandbox, PoolEvent, PoolFailed, StartSandbox
 from sandbox_runtime.pool.pool import SandboxPool
-from sandbox_runtime.pool.roster import RosterFile
 
 __all__ = [
     "SandboxPool",
-    "RosterFile",
-    "Member",
-    "Start",
+    "EndpointsFile",
+    "PooledSandbox",
+    "StartSandbox",
     "PoolEvent",
-    "GaveUp",
-    "fleet_folder",
-    "fleet_folders",
-    "sweep_folders",
+    "PoolFailed",
+    "endpoints_folder",
+    "endpoints_folders",
+    "sweep_endpoints_folders",
 ]

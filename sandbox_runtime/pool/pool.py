@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from sandbox_runtime.api.sandbox import (
-    Ended,
-    Gone,
-    NotPrepared,
-    NotReady,
+    EgressNotEnforced,
+    EnvironmentMissing,
+    RuntimeThrottled,
+    RuntimeUnavailable,
     SandboxError,
-    Throttled,
-    Unavailable,
-    Unenforceable,
+    SandboxExit,
+    SandboxGone,
+    SandboxNotReady,
 )
-from sandbox_runtime.pool.events import GaveUp, PoolEvent, PoolEventKind
-from sandbox_runtime.pool.member import Member, Start
-from sandbox_runtime.pool.roster import RosterFile
-from sandbox_runtime.pool.starts import FIRST_PAUSE_S, LONGEST_PAUSE_S, Starts
+from sandbox_runtime.pool.endpoints_file import EndpointsFile
+from sandbox_runtime.pool.interfaces import PooledSandbox, PoolEvent, PoolEventKind, PoolFailed, StartSandbox
+from sandbox_runtime.pool.start_limits import FIRST_PAUSE_S, LONGEST_PAUSE_S, StartLimits
 
 FAILURES = 3
 """Failures in a row after which no further start is tried, where none ever succeeded."""
@@ -38,22 +37,22 @@ ASK_AGAIN_S = 2.0
 
 
 @dataclass(eq=False)
-class _Place:
+class _PoolSlot:
     """One of the pool's places. `key`: of its sandbox in the fleet file, None while it has none; `url`: of the last."""
 
     number: int
     task: asyncio.Task[None] | None = None
-    member: Member | None = None
+    member: PooledSandbox | None = None
     key: str | None = None
     url: str = ""
     retiring: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     asked: float = float("-inf")
-    asking: asyncio.Task[None] | None = None
+    translated_errors: asyncio.Task[None] | None = None
 
 
 class SandboxPool:
-    """Up to `size` sandboxes, each started by `start` and listed in `roster` while it is ready.
+    """Up to `size` sandboxes, each started by `start` and listed in `endpoints_file` while it is ready.
 
     Use it in an `async with` block: entering begins to start all of them, within `starts_per_s`; leaving ends them all,
     within `close_s`. `demand` makes it smaller and larger. `told` hears of every change, on this event loop.
@@ -64,10 +63,10 @@ class SandboxPool:
 
     def __init__(
         self,
-        start: Start,
+        start: StartSandbox,
         size: int,
         *,
-        roster: RosterFile,
+        endpoints_file: EndpointsFile,
         told: Callable[[PoolEvent], None],
         starts_per_s: float = 20.0,
         idle_s: float = 60.0,
@@ -78,14 +77,14 @@ class SandboxPool:
         self.size = size
         self.wanted = size
         self._start = start
-        self._roster = roster
+        self._endpoints_file = endpoints_file
         self._told = told
-        self._starts = Starts(starts_per_s, first_pause_s=first_pause_s)
+        self._starts = StartLimits(starts_per_s, first_pause_s=first_pause_s)
         self._first_pause_s = first_pause_s
         self._idle_s = idle_s
         self._retire_s = retire_s
         self._close_s = close_s
-        self._places: dict[int, _Place] = {}
+        self._slots: dict[int, _PoolSlot] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._started = 0
         self._ever_ready = False
@@ -112,7 +111,7 @@ class SandboxPool:
     @property
     def ready(self) -> int:
         """How many are up and in the fleet file."""
-        return sum(place.key is not None for place in self._places.values())
+        return sum(place.key is not None for place in self._slots.values())
 
     async def first_ready(self) -> None:
         """Until the first is ready.
@@ -139,11 +138,15 @@ class SandboxPool:
     def refused(self, url: str) -> None:
         """The server at this address does not take what the fleet file gives: ask for its endpoint anew."""
         place = self._at(url)
-        if place is None or place.member is None or (place.asking is not None and not place.asking.done()):
+        if (
+            place is None
+            or place.member is None
+            or (place.translated_errors is not None and not place.translated_errors.done())
+        ):
             return
-        place.asking = asyncio.get_running_loop().create_task(self._ask_again(place, place.member))
-        self._asking.add(place.asking)
-        place.asking.add_done_callback(self._asking.discard)
+        place.translated_errors = asyncio.get_running_loop().create_task(self._ask_again(place, place.member))
+        self._asking.add(place.translated_errors)
+        place.translated_errors.add_done_callback(self._asking.discard)
 
     def left(self, url: str) -> None:
         """Nothing is under way any more at the sandbox of this address, and nothing new comes there."""
@@ -156,12 +159,12 @@ class SandboxPool:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [place.task for place in self._places.values() if place.task is not None]
-        asking = list(self._asking)
-        for task in [*tasks, *asking]:
+        tasks = [place.task for place in self._slots.values() if place.task is not None]
+        translated_errors = list(self._asking)
+        for task in [*tasks, *translated_errors]:
             task.cancel()
-        if tasks or asking:
-            _, late = await asyncio.wait([*tasks, *asking], timeout=self._close_s)
+        if tasks or translated_errors:
+            _, late = await asyncio.wait([*tasks, *translated_errors], timeout=self._close_s)
             if left := len(late.intersection(tasks)):
                 self._tell("not_freed", f"{left} did not end within {self._close_s:g} s")
         if self._first is not None:
@@ -171,21 +174,21 @@ class SandboxPool:
 
     def _fill(self) -> None:
         """Begin to start what is wanted; what still retires takes up room until it has ended."""
-        staying = sum(not place.retiring.is_set() for place in self._places.values())
-        free = (number for number in range(self.size) if number not in self._places)
+        staying = sum(not place.retiring.is_set() for place in self._slots.values())
+        free = (number for number in range(self.size) if number not in self._slots)
         for number in list(free)[: max(0, self.wanted - staying)]:
-            place = self._places[number] = _Place(number)
+            place = self._slots[number] = _PoolSlot(number)
             place.task = asyncio.get_running_loop().create_task(self._keep(place))
             place.task.add_done_callback(lambda task, place=place: self._emptied(place, task))  # type: ignore[misc]
 
-    def _emptied(self, place: _Place, task: asyncio.Task[None]) -> None:
+    def _emptied(self, place: _PoolSlot, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if self._over:
             # A `SandboxError` is of a start that came to nothing together with the one that ended the pool.
             if error is not None and not isinstance(error, SandboxError):
                 self._tell("not_freed", f"{type(error).__name__}: {error}")
             return
-        del self._places[place.number]
+        del self._slots[place.number]
         if error is not None:
             self._give_up(error)
         else:
@@ -196,7 +199,7 @@ class SandboxPool:
         if self._most_useful < self.wanted:
             self.wanted = self._most_useful
             self._tell("shrinks")
-            staying = [place for place in self._places.values() if not place.retiring.is_set()]
+            staying = [place for place in self._slots.values() if not place.retiring.is_set()]
             staying.sort(key=lambda place: (place.key is not None, -place.number))  # first those that are not up yet
             for place in staying[: max(0, len(staying) - self.wanted)]:
                 place.retiring.set()
@@ -207,19 +210,19 @@ class SandboxPool:
 
     def _give_up(self, error: BaseException) -> None:
         self._over = True
-        for place in self._places.values():
+        for place in self._slots.values():
             if place.task is not None:
                 place.task.cancel()
         self._tell("gave_up", str(error))
         if self._first is not None and not self._first.done():
-            gave_up = GaveUp(str(error))
+            gave_up = PoolFailed(str(error))
             gave_up.__cause__ = error
             self._first.set_exception(gave_up)
             self._first.exception()  # whoever waits is told; that nobody does is no defect
 
     # --- one place ---------------------------------------------------------------------------------------------------
 
-    async def _keep(self, place: _Place) -> None:
+    async def _keep(self, place: _PoolSlot) -> None:
         """Have a sandbox in this place until it is to retire."""
         short_lives = 0
         while not place.retiring.is_set():
@@ -242,7 +245,7 @@ class SandboxPool:
             self._tell("died", _how(ended), seconds=pause_s, of=member)
             await asyncio.sleep(pause_s)
 
-    async def _begin(self, place: _Place) -> Member:
+    async def _begin(self, place: _PoolSlot) -> PooledSandbox:
         """A sandbox that is listed; raises the first error of those that followed one another, once it is hopeless."""
         while True:
             async with self._starts.attempt() as failures:
@@ -251,7 +254,7 @@ class SandboxPool:
                 try:
                     member = await self._start(place.number)
                     await self._list(place, member)
-                except Throttled as error:
+                except RuntimeThrottled as error:
                     self._starts.hold(error.retry_after_s)
                     self._tell("failed", str(error), seconds=error.retry_after_s)
                     continue
@@ -271,26 +274,26 @@ class SandboxPool:
 
     def _is_hopeless(self, error: SandboxError) -> bool:
         """Whether trying again would hardly help; a server that ends twice as it starts is broken, if none ever ran."""
-        if isinstance(error, Unavailable | Unenforceable | NotPrepared):
+        if isinstance(error, RuntimeUnavailable | EgressNotEnforced | EnvironmentMissing):
             return True
         if self._ever_ready:
             return self._starts.in_a_row >= FAILURES_LATER
-        broken = isinstance(error, NotReady) and error.stage == "main"
+        broken = isinstance(error, SandboxNotReady) and error.stage == "main"
         return self._starts.in_a_row >= (FAILURES_BROKEN if broken else FAILURES)
 
-    async def _list(self, place: _Place, member: Member) -> None:
+    async def _list(self, place: _PoolSlot, member: PooledSandbox) -> None:
         try:
             endpoint = await member.endpoint()
             self._started += 1
             key = f"{place.number}-{self._started}"
-            self._roster.put(key, endpoint)
+            self._endpoints_file.put(key, endpoint)
         except BaseException:
             await self._free(member)
             raise
         place.member, place.key, place.url = member, key, _bare(endpoint.url)
         place.left.clear()
 
-    async def _free(self, member: Member) -> bool:
+    async def _free(self, member: PooledSandbox) -> bool:
         """Whether all of it could be freed; what could not is for a sweep, and its place is as good as before."""
         try:
             await member.close()
@@ -299,7 +302,7 @@ class SandboxPool:
             return False
         return True
 
-    async def _serve(self, place: _Place, member: Member) -> Ended | None:
+    async def _serve(self, place: _PoolSlot, member: PooledSandbox) -> SandboxExit | None:
         """Until it has died, or was to retire and has come to the end of its calls: None."""
         died = asyncio.ensure_future(member.wait())
         retires = asyncio.ensure_future(place.retiring.wait())
@@ -310,7 +313,7 @@ class SandboxPool:
                 return died.result()
             key, place.key = place.key, None
             if key is not None:
-                self._roster.drop(key)
+                self._endpoints_file.drop(key)
             self._tell("retires", of=member)
             await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
             return None
@@ -319,30 +322,30 @@ class SandboxPool:
                 task.cancel()
             await asyncio.wait({died, retires, left})
 
-    async def _ask_again(self, place: _Place, member: Member) -> None:
+    async def _ask_again(self, place: _PoolSlot, member: PooledSandbox) -> None:
         await asyncio.sleep(max(0.0, place.asked + ASK_AGAIN_S - time.monotonic()))
         place.asked = time.monotonic()
         try:
             endpoint = await member.endpoint()
             if place.member is member and place.key is not None:
-                self._roster.put(place.key, endpoint)
+                self._endpoints_file.put(place.key, endpoint)
                 place.url = _bare(endpoint.url)
-        except Gone:
+        except SandboxGone:
             return  # its end is told by `wait`
         except (SandboxError, OSError) as error:
             self._tell("unasked", str(error), of=member)
 
-    def _unlist(self, place: _Place) -> None:
+    def _unlist(self, place: _PoolSlot) -> None:
         if place.key is not None:
-            self._roster.drop(place.key)
+            self._endpoints_file.drop(place.key)
             place.key = None
 
-    def _at(self, url: str) -> _Place | None:
+    def _at(self, url: str) -> _PoolSlot | None:
         bare = _bare(url)
-        return next((place for place in self._places.values() if place.url == bare), None)
+        return next((place for place in self._slots.values() if place.url == bare), None)
 
     def _tell(
-        self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: Member | None = None
+        self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: PooledSandbox | None = None
     ) -> None:
         id_ = None if of is None else of.id
         self._told(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))
@@ -352,7 +355,7 @@ def _bare(url: str) -> str:
     return url.rstrip("/").removesuffix("/rpc")
 
 
-def _how(ended: Ended) -> str:
+def _how(ended: SandboxExit) -> str:
     words = {
         "exited": f"its server ended with status {ended.status}",
         "timed_out": "its lifetime was over",

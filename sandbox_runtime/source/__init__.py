@@ -1,9 +1,7 @@
 """A client's sandbox: its program at a commit, what that needs installed, and who may read its repository."""
 
-from sandbox_runtime.source.client_sandbox import ClientSandbox
-from sandbox_runtime.source.credentials import CredentialsFailed, FirstOf, GitCredentials, GitToken
-from sandbox_runtime.source.git import GitFailed
-from sandbox_runtime.source.settings import ClientSettings
+from sandbox_runtime.source.client_sandbox import ClientSandbox, ClientSettings
+from sandbox_runtime.source.git import CredentialsFailed, FirstOf, GitCredentials, GitFailed, GitToken
 from sandbox_runtime.source.source import Checkout, Source
 
 __all__ = [

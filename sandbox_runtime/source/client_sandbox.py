@@ -1,32 +1,84 @@
-"""One client's program in one sandbox: started from a commit, worked in, and ended, as often as one likes."""
+"""One client's program in a sandbox: start it from a commit, use it, and end it, any number of times."""
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evolverpc_common.shielded import all_of
-from sandbox_runtime.api.endpoint import Endpoint
-from sandbox_runtime.api.gateway_session import Passage
-from sandbox_runtime.api.recipe import Prepared
-from sandbox_runtime.api.sandbox import Ended, Executed, Gone, Runtime, Sandbox, SandboxError
-from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.source.changes import Workspace, restoring
-from sandbox_runtime.source.commands import Prebuilt, bash, linking
-from sandbox_runtime.source.recipes import Needs, needs_of
-from sandbox_runtime.source.settings import ClientSettings
+from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
+from sandbox_runtime.api.sandbox import (
+    CommandResult,
+    Runtime,
+    Sandbox,
+    SandboxError,
+    SandboxExit,
+    SandboxGone,
+    ServerEndpoint,
+)
+from sandbox_runtime.api.spec import (
+    LIFETIME_S,
+    MEMORY_MB,
+    PROCESSES,
+    READY_S,
+    WORKSPACE_MB,
+    Command,
+    PreparedEnvironment,
+    Recipe,
+    SandboxSpec,
+)
+from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 from sandbox_runtime.source.source import PROGRAM, Checkout, Source
+from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How a client's sandboxes are to be.
+
+    `server_args`: for `gepa-server`. `main`: what is started instead, for a program that serves itself; it listens
+    where `GEPA_LISTEN` says. `python`, `node`: versions, in place of those that the manifests ask for. `packages`:
+    further ones for its Python. `commands`: prebuilt ones by their names. The rest: see `SandboxSpec`.
+    """
+
+    server_args: tuple[str, ...] = ()
+    main: tuple[str, ...] | None = None
+    python: str | None = None
+    node: str | None = None
+    packages: tuple[str, ...] = ()
+    commands: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    egress: Egress = Closed()  # noqa: RUF009  a frozen value
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cpu: float = 1.0
+    memory_mb: int = MEMORY_MB
+    workspace_mb: int = WORKSPACE_MB
+    processes: int = PROCESSES
+    lifetime_s: float = LIFETIME_S
+    ready_s: float = READY_S
+
+    def recipe(self, needs: ProgramNeeds) -> Recipe:
+        """What is to be installed for a program that needs this."""
+        return dataclasses.replace(
+            needs.recipe,
+            python=self.python or needs.recipe.python,
+            node=self.node or needs.recipe.node,
+            packages=(*needs.recipe.packages, *self.packages),
+        )
+
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _StartState:
     """What a start has to have ready. `changes`: to the commit, as `Workspace.changes` gives them."""
 
     checkout: Checkout
-    needs: Needs
-    prepared: Prepared
+    needs: ProgramNeeds
+    prepared: PreparedEnvironment
     changes: bytes | None = None
 
 
@@ -37,8 +89,8 @@ def _say(words: str) -> None:
 class ClientSandbox:
     """A client's sandbox. Methods may be called at any time; those that start or end it wait for each other.
 
-    `name`: what `way_out`, which gives it its passage through a gateway each time it is started, knows it by. `told`
-    hears what takes long. Use it in an `async with` block, or close it.
+    `name`: the name that `gateway_session` gets, which opens a session at the gateway for each start. `told` is called
+    with the progress of long steps. Use it in an `async with` block, or close it.
     """
 
     def __init__(
@@ -48,19 +100,19 @@ class ClientSandbox:
         settings: ClientSettings | None = None,
         *,
         name: str = "client",
-        way_out: Callable[[str], Passage] | None = None,
+        gateway_session: Callable[[str], GatewaySession] | None = None,
         told: Callable[[str], None] = _say,
     ) -> None:
         self._runtime = runtime
         self._source = source
         self._settings = settings or ClientSettings()
         self._name = name
-        self._way_out = way_out
+        self._way_out = gateway_session
         self._told = told
-        self._commands = {name: Prebuilt(name, script) for name, script in self._settings.commands.items()}
-        self._made: _Made | None = None
+        self._commands = {name: PrebuiltCommand(name, script) for name, script in self._settings.commands.items()}
+        self._made: _StartState | None = None
         self._sandbox: Sandbox | None = None
-        self._passage: Passage | None = None
+        self._passage: GatewaySession | None = None
         self._up = False
         self._closed = False
         self._turn = asyncio.Lock()
@@ -76,22 +128,22 @@ class ClientSandbox:
         """What the runtime calls the one that was started last."""
         return None if self._sandbox is None else self._sandbox.id
 
-    async def prepare(self) -> Prepared:
+    async def prepare(self) -> PreparedEnvironment:
         """Have the commit and the environment ready, so that `start` has nothing to wait for. Raises `SandboxError`."""
         async with self._turn:
             return (await self._prepared()).prepared
 
-    async def start(self) -> Endpoint:
+    async def start(self) -> ServerEndpoint:
         """Start it and wait until its server is ready; where it is up already, that is all.
 
         Raises:
-            SandboxError: it cannot be; nothing of it is left. `Gone`: this was closed.
+            SandboxError: it cannot be; nothing of it is left. `SandboxGone`: this was closed.
         """
         async with self._turn:
             return await self._started()
 
-    async def endpoint(self) -> Endpoint:
-        """Where its server answers; to be asked again when that refuses. Raises `Gone`."""
+    async def endpoint(self) -> ServerEndpoint:
+        """Where its server answers; to be asked again when that refuses. Raises `SandboxGone`."""
         return await self._running().endpoint()
 
     async def stop(self) -> None:
@@ -104,7 +156,7 @@ class ClientSandbox:
         self._closed = True
         await all_of(self.stop())
 
-    async def reinstall_deps(self) -> Endpoint:
+    async def reinstall_deps(self) -> ServerEndpoint:
         """Make its environment afresh from the manifests as they are in its workspace now, and start its server again.
 
         That is a new sandbox; what was changed in the program's files goes with it, ignored files and what is outside
@@ -112,23 +164,25 @@ class ClientSandbox:
         it cannot be made, that stays as it was.
 
         Raises:
-            SandboxError: the environment cannot be made, or what was changed is too much. `Gone`: it is not up.
+            SandboxError: the environment cannot be made, or what was changed is too much. `SandboxGone`: it is not up.
         """
         async with self._turn:
             sandbox, made = self._running(), await self._prepared()
             workspace = Workspace(sandbox)
             checkout = made.checkout
-            needs = await needs_of(workspace.read, checkout.folder, self._source.languages)
+            needs = await program_needs(workspace.read, checkout.folder, self._source.languages)
             changes = await workspace.changes(checkout.commit)
             prepared = await self._runtime.prepare(self._settings.recipe(needs), told=self._told, afresh=True)
             await self._stopped()
-            self._made = _Made(checkout, needs, prepared, changes)
+            self._made = _StartState(checkout, needs, prepared, changes)
             return await self._started()
 
-    async def exec_bash(self, script: str, timeout_s: float = 60.0, env: Mapping[str, str] | None = None) -> Executed:
+    async def exec_bash(
+        self, script: str, timeout_s: float = 60.0, env: Mapping[str, str] | None = None
+    ) -> CommandResult:
         """Run a script of bash in the program's folder, with its environment and the prebuilt commands on `PATH`.
 
-        `env`: variables for it alone. Raises `Gone` where it is not up.
+        `env`: variables for it alone. Raises `SandboxGone` where it is not up.
         """
         sandbox, made = self._running(), self._made
         assert made is not None  # noqa: S101  nothing is up without
@@ -141,17 +195,17 @@ class ClientSandbox:
             ValueError: that is no name for a command.
             SandboxError: it is up and cannot take it.
         """
-        command = Prebuilt(name, script)
+        command = PrebuiltCommand(name, script)
         async with self._turn:
             if self._up:
-                done = await self._running().exec(command.adding())
+                done = await self._running().exec(command.install_command())
                 if done.status != 0:
                     said = done.stderr[-1000:].decode("utf-8", "replace")
                     raise SandboxError(f"command {name!r} cannot be added: {said or 'it took too long'}")
             self._commands[name] = command
 
-    async def wait(self) -> Ended:
-        """Until the one that was started last has ended, however that comes. Raises `Gone` where none was."""
+    async def wait(self) -> SandboxExit:
+        """Until the one that was started last has ended, however that comes. Raises `SandboxGone` where none was."""
         return await self._last().wait()
 
     async def logs(self) -> str:
@@ -160,29 +214,29 @@ class ClientSandbox:
 
     def _last(self) -> Sandbox:
         if self._sandbox is None:
-            raise Gone(f"{self._name}: no sandbox was started")
+            raise SandboxGone(f"{self._name}: no sandbox was started")
         return self._sandbox
 
     def _running(self) -> Sandbox:
         if not self._up:
-            raise Gone(f"{self._name}: its sandbox is not up")
+            raise SandboxGone(f"{self._name}: its sandbox is not up")
         return self._last()
 
-    async def _prepared(self) -> _Made:
+    async def _prepared(self) -> _StartState:
         if self._made is None:
             checkout = await self._source.ready(told=self._told)
             recipe = self._settings.recipe(checkout.needs)
             prepared = await self._runtime.prepare(recipe, told=self._told)
-            self._made = _Made(checkout, checkout.needs, prepared)
+            self._made = _StartState(checkout, checkout.needs, prepared)
         return self._made
 
-    async def _started(self) -> Endpoint:
+    async def _started(self) -> ServerEndpoint:
         if self._closed:
-            raise Gone(f"{self._name} was closed")
+            raise SandboxGone(f"{self._name} was closed")
         if self._up:
             try:
                 return await self._running().endpoint()
-            except Gone:
+            except SandboxGone:
                 await self._cleared()
         made = await self._prepared()
         self._passage = self._way_out(self._name) if self._way_out is not None else None
@@ -202,24 +256,24 @@ class ClientSandbox:
             logger.warning("%s: %s", self._name, error)
 
     async def _stopped(self) -> None:
-        passage, self._passage = self._passage, None
+        session, self._passage = self._passage, None
         up, self._up = self._up, False
         try:
             if up:
                 await self._last().close()
         finally:
-            if passage is not None:
-                await passage.close()
+            if session is not None:
+                await session.close()
 
-    def _spec(self, made: _Made) -> SandboxSpec:
+    def _spec(self, made: _StartState) -> SandboxSpec:
         settings, prepared = self._settings, made.prepared
         python = ("--python", prepared.python) if prepared.python is not None else ()
         return SandboxSpec(
             main=Command(settings.main or (*prepared.server, *python, *settings.server_args), cwd=made.checkout.cwd),
             prepared=prepared,
-            setup=(*self._setup(made), *(command.adding() for command in self._commands.values())),
+            setup=(*self._setup(made), *(command.install_command() for command in self._commands.values())),
             egress=settings.egress,
-            way_out=self._passage,
+            gateway_session=self._passage,
             env=settings.env,
             secrets=settings.secrets,
             labels=settings.labels,
@@ -231,11 +285,11 @@ class ClientSandbox:
             ready_s=settings.ready_s,
         )
 
-    def _setup(self, made: _Made) -> tuple[Command, ...]:
+    def _setup(self, made: _StartState) -> tuple[Command, ...]:
         commands = [*made.checkout.setup()]
         if made.changes is not None:
-            commands.append(restoring(made.changes))
+            commands.append(restore_command(made.changes))
         modules = made.prepared.env.get("NODE_PATH")
         if modules is not None and made.needs.node_folder is not None:
-            commands.append(linking(modules, f"{PROGRAM}/{made.needs.node_folder}", PROGRAM))
+            commands.append(link_command(modules, f"{PROGRAM}/{made.needs.node_folder}", PROGRAM))
         return tuple(commands)

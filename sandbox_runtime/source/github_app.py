@@ -15,7 +15,7 @@ import aiohttp
 import jwt
 
 from evolverpc_common.network_addresses import is_loopback
-from sandbox_runtime.source.credentials import TOKEN_USER, CredentialsFailed, is_for
+from sandbox_runtime.source.git import TOKEN_USER, CredentialsFailed, is_for
 
 EARLY_S = 300.0
 """A token is made anew when it has less than this left."""
@@ -36,7 +36,7 @@ class _Token:
 
 
 @dataclass(frozen=True)
-class App:
+class GitHubAppSettings:
     """An app. `app_id`: its number or client id. `key`: its private key, PEM. `installation`: found where None.
 
     `host`: where its repositories are. `api`: `https://HOST/api/v3` for GitHub Enterprise.
@@ -56,7 +56,7 @@ class GitHubApp:
         ValueError: `api` is neither https nor on this machine.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: GitHubAppSettings) -> None:
         parts = urllib.parse.urlsplit(app.api)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
             raise ValueError(f"{app.api}: what is sent there is secret: use https")

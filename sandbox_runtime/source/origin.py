@@ -9,10 +9,9 @@ from pathlib import Path
 
 from evolverpc_common.git import filters_off
 from sandbox_runtime.api.sandbox import SandboxError
-from sandbox_runtime.source.address import Local, Remote
 from sandbox_runtime.source.commits import Commit
-from sandbox_runtime.source.credentials import GitCredentials
-from sandbox_runtime.source.git import Credentials, GitFailed, git, line
+from sandbox_runtime.source.git import Credentials, GitCredentials, GitFailed, git, line
+from sandbox_runtime.source.repository_address import LocalRepository, RemoteRepository
 
 FETCH_S = 1800.0
 """Seconds that a fetch may take."""
@@ -26,7 +25,7 @@ _HEADS, _TAGS = "refs/heads/", "refs/tags/"
 
 
 @dataclass(frozen=True)
-class Origin:
+class SourceCommit:
     """A commit, the branch it was named by, the program's folder from the top, and what was left out, in words."""
 
     commit: Commit
@@ -35,7 +34,7 @@ class Origin:
     left_out: tuple[str, ...] = ()
 
 
-async def local_origin(where: Local, ref: str) -> Origin:
+async def local_commit(where: LocalRepository, ref: str) -> SourceCommit:
     """The commit of a repository here.
 
     Raises:
@@ -59,22 +58,22 @@ async def local_origin(where: Local, ref: str) -> Origin:
         raise SandboxError(f"{top} has no commit {ref!r}") from None
     full = await _said("rev-parse", "--symbolic-full-name", ref, folder=top)
     branch = full.removeprefix(_HEADS) if full.startswith(_HEADS) else BRANCH
-    return Origin(Commit(top, commit), branch, folder, await _uncommitted(top, folder))
+    return SourceCommit(Commit(top, commit), branch, folder, await _uncommitted(top, folder))
 
 
-def mirror_of(where: Remote, cache: Path) -> Path:
+def mirror_path(where: RemoteRepository, cache: Path) -> Path:
     """The repository below `cache` that what is fetched from there goes into."""
     return cache / "mirrors" / f"{hashlib.sha256(where.url.encode()).hexdigest()[:24]}.git"
 
 
-async def remote_origin(
-    where: Remote,
+async def remote_commit(
+    where: RemoteRepository,
     ref: str,
     mirror: Path,
     credentials: GitCredentials | None,
     told: Callable[[str], None],
-) -> Origin:
-    """The commit of a repository elsewhere, fetched into `mirror`, see `mirror_of`; not at all where it is there.
+) -> SourceCommit:
+    """The commit of a repository elsewhere, fetched into `mirror`, see `mirror_path`; not at all where it is there.
 
     Raises:
         SandboxError: it cannot be fetched, or there is no such commit.
@@ -90,10 +89,12 @@ async def remote_origin(
         await asyncio.to_thread(_unlock, mirror)
         fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
         await _asking(where, credentials, *fetch, where.url, commit, mirror=mirror, timeout_s=FETCH_S)
-    return Origin(Commit(mirror, commit, bare=True), branch, where.folder)
+    return SourceCommit(Commit(mirror, commit, bare=True), branch, where.folder)
 
 
-async def _resolved(where: Remote, ref: str, mirror: Path, credentials: GitCredentials | None) -> tuple[str, str]:
+async def _resolved(
+    where: RemoteRepository, ref: str, mirror: Path, credentials: GitCredentials | None
+) -> tuple[str, str]:
     """The commit that a ref names there, and the branch: as git does, tags before branches."""
     names = [ref, f"{_TAGS}{ref}^{{}}", f"{_TAGS}{ref}", f"{_HEADS}{ref}"]
     listed = await _asking(
@@ -116,7 +117,7 @@ async def _resolved(where: Remote, ref: str, mirror: Path, credentials: GitCrede
 
 
 async def _asking(
-    where: Remote, given: GitCredentials | None, *arguments: str, mirror: Path, timeout_s: float = 120.0
+    where: RemoteRepository, given: GitCredentials | None, *arguments: str, mirror: Path, timeout_s: float = 120.0
 ) -> bytes:
     """One git command that talks to the repository, and alone knows the credentials."""
     pair = await given.for_url(where.url) if given is not None else None

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from sandbox_runtime.api.recipe import Recipe
 from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
 
 Language = Literal["python", "node"]
@@ -38,14 +38,14 @@ Read = Callable[[Iterable[str]], Awaitable[dict[str, bytes]]]
 
 
 @dataclass(frozen=True)
-class Needs:
+class ProgramNeeds:
     """A program's recipe. `node_folder`: where in the repository its `package.json` is, None where it has none."""
 
     recipe: Recipe
     node_folder: str | None
 
 
-async def needs_of(read: Read, folder: str, languages: Collection[Language] = LANGUAGES) -> Needs:
+async def program_needs(read: Read, folder: str, languages: Collection[Language] = LANGUAGES) -> ProgramNeeds:
     """What the program in a folder needs for these languages, by the manifests there, else by those at the top.
 
     A program that says nothing of either has a Python of its own all the same, for it is one in Python most likely.
@@ -71,7 +71,7 @@ async def needs_of(read: Read, folder: str, languages: Collection[Language] = LA
     if "python" in languages and not files and not any(wanted.values()):
         wanted["python"] = OLDEST
     recipe = Recipe(python=wanted.get("python"), node=wanted.get("node"), files=files)
-    return Needs(recipe, node_folder if PACKAGES in files else None)
+    return ProgramNeeds(recipe, node_folder if PACKAGES in files else None)
 
 
 async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:

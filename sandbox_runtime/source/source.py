@@ -15,10 +15,10 @@ from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import WORKSPACE_MB, Command
-from sandbox_runtime.source.address import Local, Remote, address
-from sandbox_runtime.source.credentials import GitCredentials
-from sandbox_runtime.source.origin import Origin, local_origin, mirror_of, remote_origin
-from sandbox_runtime.source.recipes import LANGUAGES, Language, Needs, needs_of
+from sandbox_runtime.source.git import GitCredentials
+from sandbox_runtime.source.origin import SourceCommit, local_commit, mirror_path, remote_commit
+from sandbox_runtime.source.recipes import LANGUAGES, Language, ProgramNeeds, program_needs
+from sandbox_runtime.source.repository_address import LocalRepository, RemoteRepository, address
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""
@@ -47,7 +47,7 @@ class Checkout:
     branch: str
     folder: str
     tar: Path
-    needs: Needs
+    needs: ProgramNeeds
     left_out: tuple[str, ...] = ()
 
     @property
@@ -111,12 +111,12 @@ class Source:
             origin = await self._origin(told)
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
-            needs = await needs_of(origin.commit.read, origin.folder, self.languages)
+            needs = await program_needs(origin.commit.read, origin.folder, self.languages)
             tar = self._tar(origin)
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)
                 await to_the_end(self._swept)
-            for used in (tar, origin.commit.folder) if isinstance(self._address, Remote) else (tar,):
+            for used in (tar, origin.commit.folder) if isinstance(self._address, RemoteRepository) else (tar,):
                 os.utime(used)
         for words in origin.left_out:
             told(words)
@@ -128,20 +128,20 @@ class Source:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
 
-    async def _origin(self, told: Callable[[str], None]) -> Origin:
-        if isinstance(self._address, Local):
-            return await local_origin(self._address, self._ref)
-        return await remote_origin(
-            self._address, self._ref, mirror_of(self._address, self._cache), self._credentials, told
+    async def _origin(self, told: Callable[[str], None]) -> SourceCommit:
+        if isinstance(self._address, LocalRepository):
+            return await local_commit(self._address, self._ref)
+        return await remote_commit(
+            self._address, self._ref, mirror_path(self._address, self._cache), self._credentials, told
         )
 
-    def _tar(self, origin: Origin) -> Path:
+    def _tar(self, origin: SourceCommit) -> Path:
         return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
 
     def _lock(self) -> Path:
         """What whoever works with the address holds: that of its mirror, which several folders have in common."""
-        if isinstance(self._address, Remote):
-            return self._lock_of(mirror_of(self._address, self._cache))
+        if isinstance(self._address, RemoteRepository):
+            return self._lock_of(mirror_path(self._address, self._cache))
         return self._cache / "locks" / _short(str(self._address))
 
     def _lock_of(self, mirror: Path) -> Path:

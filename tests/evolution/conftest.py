@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 from tests import scripted_anthropic
 from tests.evolution.scenario import Reflection, changes, write_scripts
 from tests.gepa_client.scripted_server import Host
@@ -44,7 +44,9 @@ class World:
         env = {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache"), MARK: self.mark}
         return running_server(evolve.server_command(), cwd=self.repository, env=env)
 
-    def client(self, endpoint: Endpoint | None, *arguments: object, variables: Mapping[str, str] | None = None) -> str:
+    def client(
+        self, endpoint: ServerEndpoint | None, *arguments: object, variables: Mapping[str, str] | None = None
+    ) -> str:
         """What a `gepa-client` command says, run in `folder`; its exit status must be 0."""
         ended = subprocess.run(
             self.command(*arguments), cwd=self.folder, env={**self.environment(endpoint), **(variables or {})},
@@ -53,12 +55,12 @@ class World:
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
 
-    def optimize(self, endpoint: Endpoint, *arguments: object) -> list[dict[str, Any]]:
+    def optimize(self, endpoint: ServerEndpoint, *arguments: object) -> list[dict[str, Any]]:
         """The events of a run."""
         said = self.client(endpoint, *self.optimize_arguments(endpoint), *arguments, "--json")
         return [json.loads(line) for line in said.splitlines()]
 
-    def optimize_arguments(self, endpoint: Endpoint) -> list[object]:
+    def optimize_arguments(self, endpoint: ServerEndpoint) -> list[object]:
         """Of `gepa-client`, for a run of the example with the scripted reflection model."""
         return ["optimize", endpoint.url, *self.optimized]
 
@@ -80,7 +82,7 @@ class World:
     def command(*arguments: object) -> list[str]:
         return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
 
-    def environment(self, endpoint: Endpoint | None) -> dict[str, str]:
+    def environment(self, endpoint: ServerEndpoint | None) -> dict[str, str]:
         token = {} if endpoint is None else {"GEPA_TOKEN": endpoint.token}
         return {**os.environ, **token, "COLUMNS": "140", "NO_COLOR": "1"}
 

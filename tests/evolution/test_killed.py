@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import Endpoint
+from sandbox_runtime import ServerEndpoint
 from tests.evolution.conftest import MARK, World
 
 SOON_S = 30.0
@@ -98,7 +98,7 @@ def an_agent_at_work(here: World, after: int | None = None) -> int:
     return int(found[0])
 
 
-def resuming(here: World, endpoint: Endpoint) -> list[object]:
+def resuming(here: World, endpoint: ServerEndpoint) -> list[object]:
     return ["resume", "last", endpoint.url, *here.reached_by]
 
 
@@ -107,7 +107,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait(10)
 
 
-def start(here: World, arguments: Sequence[object], endpoint: Endpoint) -> "subprocess.Popen[bytes]":
+def start(here: World, arguments: Sequence[object], endpoint: ServerEndpoint) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         here.command(*arguments),
         cwd=here.folder,

@@ -10,7 +10,7 @@ import gepa
 import pytest
 
 from gepa_client import RemoteAdapter
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def block(first_line: str) -> str:
     return next(code for code in re.findall(r"```\w+\n(.*?)```", README, re.DOTALL) if code.startswith(first_line))
 
 
-def optimised(endpoint: Endpoint, tmp_path: Path) -> list[float]:
+def optimised(endpoint: ServerEndpoint, tmp_path: Path) -> list[float]:
     """Run the README's own snippet against a program; the reflection model always writes `billing`."""
     (tmp_path / "token").write_text(endpoint.token)
     snippet = (

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 from tests.faults import noted
 
 TOKEN = "token-of-the-faults"
@@ -24,7 +24,7 @@ class Server:
     def __init__(self, components: int = 3) -> None:
         self._components = components
         self._stack = contextlib.ExitStack()
-        self.endpoint: Endpoint = self._start(0)
+        self.endpoint: ServerEndpoint = self._start(0)
 
     def __enter__(self) -> "Server":
         return self
@@ -61,7 +61,7 @@ class Server:
             return True
         return False
 
-    def _start(self, port: int) -> Endpoint:
+    def _start(self, port: int) -> ServerEndpoint:
         program = str(SERVED / "noted_program.py")
         command = [
             sys.executable, "-m", "rpc_server", "--json", "--root", str(SERVED), "--program", program,

@@ -19,9 +19,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sandbox_runtime import Closed, Command, Egress, Endpoint, Open, Prepared, Recipe, Runtime, SandboxSpec
-from sandbox_runtime.backends.health import reached_by
-from sandbox_runtime.backends.records import Records
+from sandbox_runtime import (
+    Closed,
+    Command,
+    Egress,
+    Open,
+    PreparedEnvironment,
+    Recipe,
+    Runtime,
+    SandboxSpec,
+    ServerEndpoint,
+)
+from sandbox_runtime.backends.lifecycle import reached_by
+from sandbox_runtime.backends.records import SandboxRecords
 from tests.sandbox_runtime.stand_in import SOURCE
 
 NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}
@@ -38,7 +48,7 @@ class Ground:
     """
 
     runtime: Runtime
-    prepared: Prepared
+    prepared: PreparedEnvironment
     egress: Egress
     refused: tuple[Egress, ...]
     folders: tuple[Path, ...] = ()
@@ -85,7 +95,7 @@ class Ground:
         return [*kept, *found, *(f"process {pid}" for pid in outlived)]
 
 
-async def ask(endpoint: Endpoint, token: str | None = None, **asked: Any) -> tuple[int, dict[str, Any]]:
+async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **asked: Any) -> tuple[int, dict[str, Any]]:
     """Status and answer of the stand-in."""
     token = endpoint.token if token is None else token
     headers = {"Authorization": f"Bearer {token}"}
@@ -102,7 +112,7 @@ async def ask(endpoint: Endpoint, token: str | None = None, **asked: Any) -> tup
 
 @contextlib.asynccontextmanager
 async def process_ground() -> AsyncIterator[Ground]:
-    from sandbox_runtime.backends.process import ProcessRuntime
+    from sandbox_runtime.backends.process.runtime import ProcessRuntime
 
     with _short_folder() as base:
         folders = _Folders(base)
@@ -116,7 +126,7 @@ async def process_ground() -> AsyncIterator[Ground]:
                 folders=folders.watched("process"),
                 own_names=frozenset({"EVOLVERPC_SANDBOX"}),
                 another=(
-                    "from sandbox_runtime.backends.process import ProcessRuntime\n"
+                    "from sandbox_runtime.backends.process.runtime import ProcessRuntime\n"
                     f"{folders.imports}"
                     f"workspaces = Path({str(folders.workspaces)!r})\n"
                     f"runtime = ProcessRuntime(records={folders.expression('process')}, workspaces=workspaces)\n"
@@ -197,14 +207,14 @@ class _Folders:
     def __init__(self, base: Path) -> None:
         self.state, self.sockets, self.workspaces = base / "state", base / "sockets", base / "work"
 
-    def records(self, backend: str) -> Records:
-        return Records(backend, state=self.state, sockets=self.sockets)
+    def records(self, backend: str) -> SandboxRecords:
+        return SandboxRecords(backend, state=self.state, sockets=self.sockets)
 
-    imports = "from pathlib import Path\nfrom sandbox_runtime.backends.records import Records\n"
+    imports = "from pathlib import Path\nfrom sandbox_runtime.backends.records import SandboxRecords\n"
 
     def expression(self, backend: str) -> str:
         """The same records, in Python."""
-        return f"Records({backend!r}, state=Path({str(self.state)!r}), sockets=Path({str(self.sockets)!r}))"
+        return f"SandboxRecords({backend!r}, state=Path({str(self.state)!r}), sockets=Path({str(self.sockets)!r}))"
 
     def watched(self, backend: str) -> tuple[Path, ...]:
         return (self.state / "sandboxes" / backend, self.sockets, self.workspaces)

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sandbox_runtime import Endpoint
-from sandbox_runtime.backends.health import until_healthy
+from sandbox_runtime import ServerEndpoint
+from sandbox_runtime.backends.lifecycle import wait_until_healthy
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ def on_tcp() -> tuple[socket.socket, str]:
 async def test_it_is_asked_again_until_it_answers_200() -> None:
     listening, url = on_tcp()
     async with answering(listening, 503, 0, 302, 200) as asked:
-        await until_healthy(Endpoint(url, "token"), 10)
+        await wait_until_healthy(ServerEndpoint(url, "token"), 10)
     assert len(asked) == 4
     assert asked[0].startswith(b"GET /health HTTP/1.1\r\n")
     assert b"token" not in b"".join(asked)
@@ -59,7 +59,7 @@ async def test_it_is_asked_again_until_it_answers_200() -> None:
 
 async def test_a_request_waits_in_the_backlog_until_the_server_is_up(short: Path) -> None:
     listening, url = on_unix(short / "server")
-    waiting = asyncio.create_task(until_healthy(Endpoint(url, "token"), 10))
+    waiting = asyncio.create_task(wait_until_healthy(ServerEndpoint(url, "token"), 10))
     await asyncio.sleep(0.05)
     async with answering(listening, 200) as asked:
         await waiting
@@ -69,7 +69,7 @@ async def test_a_request_waits_in_the_backlog_until_the_server_is_up(short: Path
 async def test_whoever_stands_before_it_gets_its_own_token() -> None:
     listening, url = on_tcp()
     async with answering(listening, 200) as asked:
-        await until_healthy(Endpoint(url, "token", proxy_token="proxy"), 10)
+        await wait_until_healthy(ServerEndpoint(url, "token", proxy_token="proxy"), 10)
     assert b"Authorization: Bearer proxy\r\n" in asked[0]
 
 
@@ -78,10 +78,10 @@ async def test_one_that_is_not_ready_in_time_is_told_with_its_last_fault(short: 
     started = time.monotonic()
     async with answering(listening, 503):
         with pytest.raises(TimeoutError, match="503"):
-            await until_healthy(Endpoint(url, "token"), 0.2)
+            await wait_until_healthy(ServerEndpoint(url, "token"), 0.2)
     with pytest.raises(TimeoutError, match="ClientConnector"):
-        await until_healthy(Endpoint(url, "token"), 0.2)
+        await wait_until_healthy(ServerEndpoint(url, "token"), 0.2)
     silent, url = on_unix(short / "server")
     with silent, pytest.raises(TimeoutError, match="no answer"):
-        await until_healthy(Endpoint(url, "token"), 0.2)
+        await wait_until_healthy(ServerEndpoint(url, "token"), 0.2)
     assert time.monotonic() - started < 5

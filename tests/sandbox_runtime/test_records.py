@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.backends.records import Records, is_private, private_folder, sockets_folder, state_folder
+from sandbox_runtime.backends.records import SandboxRecords, is_private, private_folder, sockets_folder, state_folder
 
 
 @pytest.fixture
-def records(tmp_path: Path, short: Path) -> Records:
-    return Records("process", state=tmp_path / "state", sockets=short)
+def records(tmp_path: Path, short: Path) -> SandboxRecords:
+    return SandboxRecords("process", state=tmp_path / "state", sockets=short)
 
 
-def test_a_record_is_read_as_it_was_written(records: Records) -> None:
+def test_a_record_is_read_as_it_was_written(records: SandboxRecords) -> None:
     record = records.update(records.add({"run": "r1"}), {"main": [12, 34]})
     (read,) = records.all()
     assert read == record
@@ -24,19 +24,19 @@ def test_a_record_is_read_as_it_was_written(records: Records) -> None:
     assert str(os.getpid()) in read.found().owner
 
 
-def test_records_are_found_by_all_of_the_labels_asked_for(records: Records) -> None:
+def test_records_are_found_by_all_of_the_labels_asked_for(records: SandboxRecords) -> None:
     one, two = (records.add({"run": "r1", "name": name}) for name in ("one", "two"))
     assert {record.id for record in records.all({"run": "r1"})} == {one.id, two.id}
     assert [record.id for record in records.all({"run": "r1", "name": "two"})] == [two.id]
     assert records.all({"run": "r2"}) == []
 
 
-def test_each_backend_has_records_of_its_own(records: Records, tmp_path: Path, short: Path) -> None:
+def test_each_backend_has_records_of_its_own(records: SandboxRecords, tmp_path: Path, short: Path) -> None:
     records.add({})
-    assert Records("bubblewrap", state=tmp_path / "state", sockets=short).all() == []
+    assert SandboxRecords("bubblewrap", state=tmp_path / "state", sockets=short).all() == []
 
 
-def test_what_is_removed_is_gone_whatever_modes_it_has(records: Records) -> None:
+def test_what_is_removed_is_gone_whatever_modes_it_has(records: SandboxRecords) -> None:
     record = records.add({})
     closed = record.folder / "closed" / "deep"
     closed.mkdir(parents=True)
@@ -52,7 +52,7 @@ def test_what_is_removed_is_gone_whatever_modes_it_has(records: Records) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\0", "null", json.dumps({"labels": {"A": 1}}), "[" * 100_000])
-def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: Records, text: str) -> None:
+def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: SandboxRecords, text: str) -> None:
     record = records.add({"run": "r1"})
     (record.folder / "record.json").write_text(text)
     (found,) = records.all()
@@ -64,7 +64,7 @@ def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: R
     assert records.all() == []
 
 
-def test_what_a_later_version_wrote_is_listed_and_no_orphan(records: Records) -> None:
+def test_what_a_later_version_wrote_is_listed_and_no_orphan(records: SandboxRecords) -> None:
     record = records.add({"run": "r1"})
     (record.folder / "record.json").write_text('{"version": 2, "owner": "of another kind"}')
     (found,) = records.all()
@@ -72,7 +72,7 @@ def test_what_a_later_version_wrote_is_listed_and_no_orphan(records: Records) ->
 
 
 def test_a_record_that_the_system_does_not_let_us_read_is_no_orphan(
-    records: Records, monkeypatch: pytest.MonkeyPatch
+    records: SandboxRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records.add({"run": "r1"})
 
@@ -84,13 +84,13 @@ def test_a_record_that_the_system_does_not_let_us_read_is_no_orphan(
     assert (found.is_orphan, "Too many open files" in found.found().owner) == (False, True)
 
 
-def test_a_record_that_cannot_be_made_leaves_nothing(records: Records, tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_made_leaves_nothing(records: SandboxRecords, tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         records.add({}, {"no json": object()})
     assert list((tmp_path / "state" / "sandboxes" / "process").iterdir()) == []
 
 
-def test_what_is_no_record_of_ours_is_left_alone(records: Records, tmp_path: Path) -> None:
+def test_what_is_no_record_of_ours_is_left_alone(records: SandboxRecords, tmp_path: Path) -> None:
     record = records.add({})
     (record.folder.parent / "..odd").mkdir()
     (record.folder.parent / "deadbeef").symlink_to(tmp_path)
@@ -98,7 +98,9 @@ def test_what_is_no_record_of_ours_is_left_alone(records: Records, tmp_path: Pat
     assert [found.id for found in records.all()] == [record.id]
 
 
-def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(records: Records, tmp_path: Path) -> None:
+def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(
+    records: SandboxRecords, tmp_path: Path
+) -> None:
     record = records.add({})
     path = record.folder / "record.json"
     told = json.loads(path.read_text())
@@ -111,7 +113,7 @@ def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(records
     assert (tmp_path / "precious").exists()
 
 
-def test_whoever_is_swept_can_see_that(records: Records) -> None:
+def test_whoever_is_swept_can_see_that(records: SandboxRecords) -> None:
     record = records.add({})
     assert not records.is_condemned(record)
     records.condemn(record)
@@ -122,7 +124,7 @@ def test_whoever_is_swept_can_see_that(records: Records) -> None:
 
 
 @pytest.mark.parametrize("labels", [{"A": "x"}, {"": "x"}, {"a/b": "x"}, {"a": "x" * 64}, {"a": "x\n"}])
-def test_labels_are_short_and_plain(records: Records, labels: dict[str, str]) -> None:
+def test_labels_are_short_and_plain(records: SandboxRecords, labels: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="label"):
         records.add(labels)
     assert records.all() == []
@@ -130,7 +132,7 @@ def test_labels_are_short_and_plain(records: Records, labels: dict[str, str]) ->
 
 def test_sockets_whose_paths_would_be_too_long_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="XDG_RUNTIME_DIR"):
-        Records("process", state=tmp_path, sockets=tmp_path / ("long" * 20)).add({})
+        SandboxRecords("process", state=tmp_path, sockets=tmp_path / ("long" * 20)).add({})
 
 
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_runtime import Command, Prepared, Recipe, SandboxSpec
+from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 
 
 @pytest.mark.parametrize("cwd", ["..", "/etc", "a/../..", "a/../b"])
@@ -14,7 +14,7 @@ def test_a_folder_outside_the_workspace_is_refused(cwd: str) -> None:
 @pytest.mark.parametrize("name", ["PATH", "HOME", "TMPDIR"])
 @pytest.mark.parametrize("field", ["env", "secrets"])
 def test_variables_that_name_the_sandboxes_own_folders_cannot_be_set(name: str, field: str) -> None:
-    prepared = Prepared(recipe=Recipe(), server=("server",))
+    prepared = PreparedEnvironment(recipe=Recipe(), server=("server",))
     given = {field: {name: "/elsewhere", "OTHER": "fine"}}
     with pytest.raises(ValueError, match=f"^{name} cannot be set"):
         SandboxSpec(main=Command(("server",)), prepared=prepared, **given)  # type: ignore[arg-type]

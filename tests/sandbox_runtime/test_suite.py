@@ -10,9 +10,9 @@ from tests.sandbox_runtime.suite import Ending, Executing, Finding, Keeping, Sta
 
 @pytest.fixture(params=GROUNDS)
 async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
-    lacking = missing(request.param)
-    if lacking is not None:
-        pytest.skip(lacking)
+    missing_controllers = missing(request.param)
+    if missing_controllers is not None:
+        pytest.skip(missing_controllers)
     async with GROUNDS[request.param]() as ground:
         yield ground
 

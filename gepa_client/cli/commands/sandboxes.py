@@ -22,7 +22,7 @@ from gepa_client.settings.loading import SettingsError, load
 from gepa_client.settings.sandbox_settings import SandboxKind
 
 if TYPE_CHECKING:
-    from sandbox_runtime import Executed
+    from sandbox_runtime import CommandResult
 
 KINDS: tuple[SandboxKind, ...] = get_args(SandboxKind)
 TIMED_OUT = 124
@@ -159,7 +159,7 @@ def _exec(action: list[str], timeout_s: float, *, as_json: bool) -> int:
     return TIMED_OUT if done.status is None else done.status
 
 
-def _print_json_result(done: "Executed") -> None:
+def _print_json_result(done: "CommandResult") -> None:
     stdout, stderr = (output.decode("utf-8", "replace") for output in (done.stdout, done.stderr))
     print_json({"status": done.status, "stdout": stdout, "stderr": stderr, "seconds": round(done.seconds, 3)})
 
@@ -187,7 +187,7 @@ async def _list_sandboxes(
 ) -> _Listing:
     from sandbox_runtime import SandboxError  # `--help` does without
     from sandbox_runtime.backends.choose import open_runtime
-    from sandbox_runtime.pool import sweep_folders
+    from sandbox_runtime.pool import sweep_endpoints_folders
 
     labels = {RUN_LABEL: run[:LABEL_LENGTH]} if run is not None else None
     listing = _Listing([], {})
@@ -204,7 +204,7 @@ async def _list_sandboxes(
             listing.unreachable[kind] = str(error)
         listing.found += listed
     if sweep:
-        await asyncio.to_thread(sweep_folders)
+        await asyncio.to_thread(sweep_endpoints_folders)
     listing.found.sort(key=lambda each: each.found.created)
     return listing
 

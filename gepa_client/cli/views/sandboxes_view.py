@@ -16,7 +16,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.sandbox_settings import SandboxKind
 
 if TYPE_CHECKING:
-    from sandbox_runtime import Found
+    from sandbox_runtime import SandboxInfo
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ListedSandbox:
     """A sandbox of one kind. `ended`: this command ended it."""
 
     kind: SandboxKind
-    found: "Found"
+    found: "SandboxInfo"
     ended: bool = False
 
     def as_json(self, *, swept: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evolverpc_common.process_identity import started_at
-from sandbox_runtime.backends.bubblewrap.groups import Group
+from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup
 from sandbox_runtime.backends.records import Record
 
 _END_S = 10.0
@@ -23,7 +23,7 @@ def host_name(id_: str) -> str:
     return f"gepa-{id_}"
 
 
-class Resources(BaseModel):
+class RecordedResources(BaseModel):
     """`groups`: folders of its control group. `monitor`, `started`: bubblewrap's process, once it is up."""
 
     model_config = ConfigDict(frozen=True)
@@ -37,7 +37,7 @@ class Resources(BaseModel):
         return self.model_dump()
 
     @classmethod
-    def of(cls, record: Record) -> "Resources":
+    def of(cls, record: Record) -> "RecordedResources":
         """Those of a record; none where it was not written by this."""
         try:
             return cls.model_validate(record.resources)
@@ -47,9 +47,9 @@ class Resources(BaseModel):
 
 def free(record: Record) -> None:
     """End whatever runs of it, and remove its control group. Blocks. Raises `OSError` where something stays."""
-    resources = Resources.of(record)
+    resources = RecordedResources.of(record)
     name = host_name(record.id)
-    group = Group(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
+    group = ControlGroup(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
     until = time.monotonic() + _END_S
     while pids := {*_named(name), *group.pids(), *_monitor(resources)}:
         for pid in pids:
@@ -61,7 +61,7 @@ def free(record: Record) -> None:
     group.remove()
 
 
-def _monitor(resources: Resources) -> Iterator[int]:
+def _monitor(resources: RecordedResources) -> Iterator[int]:
     if resources.monitor is not None and started_at(resources.monitor) == resources.started:
         yield resources.monitor
 

@@ -1,4 +1,4 @@
-"""The runtime whose sandboxes are bubblewrap's: namespaces of their own on this machine, none of it to write to."""
+"""The bubblewrap backend: sandboxes in namespaces of their own on this machine."""
 
 import asyncio
 import logging
@@ -9,23 +9,95 @@ from functools import partial
 from pathlib import Path
 
 from evolverpc_common.shielded import all_of, to_the_end
-from sandbox_runtime.api.egress import Closed
-from sandbox_runtime.api.gateway_session import Passage
-from sandbox_runtime.api.recipe import Prepared, Recipe
-from sandbox_runtime.api.sandbox import Ended, Found, NotPrepared, NotReady, Sandbox, SandboxError, Unenforceable
-from sandbox_runtime.api.spec import SandboxSpec
-from sandbox_runtime.backends.bubblewrap.building import Builder
-from sandbox_runtime.backends.bubblewrap.door import Door
-from sandbox_runtime.backends.bubblewrap.groups import usable
-from sandbox_runtime.backends.bubblewrap.machine import BUILDER, Machine
-from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
-from sandbox_runtime.backends.bubblewrap.packages import PRELOAD, SERVER, server_mounts
+from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
+from sandbox_runtime.api.sandbox import (
+    EgressNotEnforced,
+    EnvironmentMissing,
+    Sandbox,
+    SandboxError,
+    SandboxExit,
+    SandboxInfo,
+    SandboxNotReady,
+)
+from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.bubblewrap.cgroups import Bounds, find_control_groups
+from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container
+from sandbox_runtime.backends.bubblewrap.container_layout import (
+    MODELS_URL,
+    PRELOAD,
+    SERVER,
+    TUNNEL_URL,
+    VisiblePaths,
+    server_mounts,
+)
+from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.resources import free
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
-from sandbox_runtime.backends.closing import close_after_failure, close_all
-from sandbox_runtime.backends.records import Record, Records
-from sandbox_runtime.backends.sweeping import sweep_records
-from sandbox_runtime.environments import Environments
+from sandbox_runtime.backends.bubblewrap.streams import sealed
+from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all, sweep_records
+from sandbox_runtime.backends.records import Record, SandboxRecords
+from sandbox_runtime.environments import EnvironmentCache
+
+_OUTPUT_BYTES = 64 * 1024
+_MEMORY_MB = 8192
+_WORKSPACE_MB = 64
+_PROCESSES = 1024
+
+
+class ContainerBuilder:
+    """`gateway_session`: what builds may reach, None for nothing."""
+
+    def __init__(self, machine: BackendContext, gateway_session: GatewaySession | None) -> None:
+        self._machine = machine
+        self._way_out = gateway_session
+
+    async def run(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+    ) -> tuple[int, bytes]:
+        """Run one command, as `environments.Run` says; its network is the way out alone."""
+        try:
+            return await self._run(argv, cwd, env, timeout_s, readable)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
+
+    async def _run(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+    ) -> tuple[int, bytes]:
+        bounds = Bounds(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
+        user = self._machine.builder
+        if user is not None:
+            await to_the_end(_give, cwd, user)
+        container = Container(self._machine, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), bounds, user)
+        stdin = sealed(b"")
+        try:
+            try:
+                await container.start()
+            except SandboxError as error:
+                raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}\n{container.said()}".rstrip()) from error
+            variables = dict(env)
+            if self._way_out is not None:
+                await self._way_out.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
+                variables |= self._way_out.env(MODELS_URL, TUNNEL_URL)
+            order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
+            status, output, _ = await container.run_heard(order, stdin, _OUTPUT_BYTES, timeout_s, together=True)
+        finally:
+            os.close(stdin)
+            await container.close()
+        if status is None:
+            raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
+        return status, output
+
+
+def _give(folder: Path, user: int) -> None:
+    """Have it belong to the user that builds. Links are not followed."""
+    for parent, folders, files in os.walk(folder):
+        for path in (parent, *(f"{parent}/{name}" for name in (*folders, *files))):
+            if os.lstat(path).st_uid != user:
+                os.lchown(path, user, user)
+
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +111,8 @@ _WITHOUT = {
 class BubblewrapRuntime:
     """See `Runtime`. `found` and `sweep` need no `async with` block.
 
-    `environments`: the folder they are kept in, the user's cache by default. `build_way_out`: what may be reached while
-    one is built, nothing by default. `warm`: start servers by forking a process that has imported them.
+    `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
+    build may reach, by default nothing. `warm`: start servers by forking a process that has imported them.
     """
 
     name = "bubblewrap"
@@ -49,25 +121,27 @@ class BubblewrapRuntime:
         self,
         *,
         environments: Path | None = None,
-        build_way_out: Passage | None = None,
-        records: Records | None = None,
+        build_gateway_session: GatewaySession | None = None,
+        records: SandboxRecords | None = None,
         warm: bool = True,
     ) -> None:
-        self._environments = Environments(environments)
-        self._build_way_out = build_way_out
-        self._records = records or Records("bubblewrap")
+        self._environments = EnvironmentCache(environments)
+        self._build_way_out = build_gateway_session
+        self._records = records or SandboxRecords("bubblewrap")
         self._warm = warm
-        self._machine: Machine | None = None
+        self._machine: BackendContext | None = None
         self._sandboxes: dict[str, BubblewrapSandbox] = {}
 
     async def __aenter__(self) -> "BubblewrapRuntime":
-        """Make ready. Raises `Unavailable`."""
+        """Make ready. Raises `RuntimeUnavailable`."""
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
-        groups = await asyncio.to_thread(usable)
-        self._machine = Machine(path, Door(PRELOAD if self._warm else None), self._records, groups, rooted, self._warm)
+        groups = await asyncio.to_thread(find_control_groups)
+        self._machine = BackendContext(
+            path, SupervisorClient(PRELOAD if self._warm else None), self._records, groups, rooted, self._warm
+        )
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
-        for name in groups.lacking:
+        for name in groups.missing_controllers:
             logger.warning("no control group can be made for %s: %s", name, _WITHOUT[name])
         return self
 
@@ -79,20 +153,22 @@ class BubblewrapRuntime:
         try:
             await close_all(self._sandboxes.values())
         finally:
-            await self._here.door.leave()
+            await self._here.supervisor.leave()
             self._machine = None
 
     @property
-    def _here(self) -> Machine:
+    def _here(self) -> BackendContext:
         if self._machine is None:
             raise RuntimeError("use the runtime in an `async with` block")
         return self._machine
 
-    async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
-        """Have the recipe's environment ready on this machine. Raises `NotPrepared`, `Unavailable`."""
-        builder = Builder(self._here, self._build_way_out)
+    async def prepare(
+        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+    ) -> PreparedEnvironment:
+        """Have the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
+        builder = ContainerBuilder(self._here, self._build_way_out)
         built = await self._environments.ready(recipe, run=builder.run, told=told, afresh=afresh)
-        return Prepared(
+        return PreparedEnvironment(
             recipe=recipe,
             server=(*SERVER, "--jail"),
             python=built.python,
@@ -107,7 +183,7 @@ class BubblewrapRuntime:
         try:
             sandbox = BubblewrapSandbox(await self._machine_up(), spec)
         except OSError as error:
-            raise NotReady(f"no sandbox can be made: {error}", stage="create") from error
+            raise SandboxNotReady(f"no sandbox can be made: {error}", stage="create") from error
         self._sandboxes[sandbox.id] = sandbox
         ended = asyncio.ensure_future(sandbox.wait())
         ended.add_done_callback(partial(self._forget, sandbox))
@@ -115,7 +191,7 @@ class BubblewrapRuntime:
             await sandbox.bring_up()
         except (OSError, TimeoutError, SandboxError) as error:
             await close_after_failure(sandbox)
-            if isinstance(error, NotReady):
+            if isinstance(error, SandboxNotReady):
                 raise
             raise sandbox.not_ready(str(error) or f"it took longer than {spec.ready_s:g} s") from error
         except BaseException:
@@ -123,22 +199,22 @@ class BubblewrapRuntime:
             raise
         return sandbox
 
-    async def _machine_up(self) -> Machine:
+    async def _machine_up(self) -> BackendContext:
         """With a doorman that runs."""
         machine = self._here
-        if machine.door.lost.done():
-            logger.warning("the process that kept the sandboxes has ended: %s", machine.door.lost.result())
-            self._machine = replace(machine, door=Door(PRELOAD if self._warm else None))
-            await machine.door.leave()
+        if machine.supervisor.lost.done():
+            logger.warning("the process that kept the sandboxes has ended: %s", machine.supervisor.lost.result())
+            self._machine = replace(machine, supervisor=SupervisorClient(PRELOAD if self._warm else None))
+            await machine.supervisor.leave()
         return self._here
 
-    def _forget(self, sandbox: BubblewrapSandbox, ended: "asyncio.Future[Ended]") -> None:
+    def _forget(self, sandbox: BubblewrapSandbox, ended: "asyncio.Future[SandboxExit]") -> None:
         del self._sandboxes[sandbox.id]
         error = None if ended.cancelled() else ended.exception() or sandbox.not_freed
         if error is not None:
             logger.error("not all of sandbox %s could be freed, `sweep` tries again: %s", sandbox.id, error)
 
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         """Those of this user on this machine."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
@@ -157,10 +233,10 @@ class BubblewrapRuntime:
 
 
 def _check(spec: SandboxSpec) -> None:
-    if not isinstance(spec.egress, Closed) and spec.way_out is None:
-        raise Unenforceable(
+    if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
+        raise EgressNotEnforced(
             f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a way out, which enforces it"
         )
     missing = [path for path in spec.prepared.mounts if not Path(path).exists()]
     if missing:
-        raise NotPrepared(f"the environment is not ready: there is no {', '.join(missing)}")
+        raise EnvironmentMissing(f"the environment is not ready: there is no {', '.join(missing)}")

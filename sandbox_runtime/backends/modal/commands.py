@@ -1,4 +1,4 @@
-"""Commands in a sandbox of Modal: each under a guard that bounds it and ends all that it started."""
+"""Run commands in a sandbox of Modal, each under a guard that limits it and ends everything that it started."""
 
 import asyncio
 import math
@@ -14,10 +14,32 @@ from modal.container_process import ContainerProcess
 
 from evolverpc_common.shielded import all_of
 from evolverpc_common.tail import Tail
-from sandbox_runtime.api.sandbox import EXEC_BYTES, Executed
+from sandbox_runtime.api.sandbox import EXEC_BYTES, CommandResult
 from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.modal import guard
-from sandbox_runtime.backends.modal.places import SERVER_PYTHON, WORKSPACE
+from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
+
+_PROBE_TIMEOUT_S = 30.0
+
+_PROBE = """
+import http.client, sys, urllib.error, urllib.request
+
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+try:
+    status = direct.open(sys.argv[1], timeout=20).status
+except urllib.error.HTTPError as error:
+    status = error.code
+except (OSError, http.client.HTTPException) as error:
+    sys.exit(str(error))
+if status != 401:
+    sys.exit(f"it answers with status {status}, which is not the gateway's answer to a stranger")
+"""
+
+
+def probe_command(models_url: str) -> Command:
+    """Asks the gateway for something without a token, which it refuses; anything else is told on stderr."""
+    return Command((SERVER_PYTHON, "-I", "-S", "-c", _PROBE, models_url), timeout_s=_PROBE_TIMEOUT_S)
+
 
 GRACE_S = 10.0
 """How much longer than its own time a command may be under way before its guard is given up."""
@@ -26,7 +48,7 @@ _GUARD = Path(guard.__file__).read_text(encoding="utf-8")
 _CHUNK_BYTES = 2**20
 
 
-class Commands:
+class ModalCommands:
     """Runs commands in one sandbox. Raises Modal's own errors."""
 
     def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec) -> None:
@@ -49,7 +71,7 @@ class Commands:
             text=False,
         )
 
-    async def run(self, command: Command, log: Tail | None = None) -> Executed:
+    async def run(self, command: Command, log: Tail | None = None) -> CommandResult:
         """One from its start to its end; `log` hears both of its streams. When cancelled, the command is ended too."""
         began = time.monotonic()
         mark = f"\n-- {secrets.token_hex(16)} --\n"
@@ -67,7 +89,7 @@ class Commands:
         written = err.bytes()
         if written.endswith(mark.encode()):
             status, written = None, written[: -len(mark)]
-        return Executed(status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began)
+        return CommandResult(status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began)
 
     async def close(self) -> None:
         """Stop to end what was under way: the sandbox ends with all of it."""

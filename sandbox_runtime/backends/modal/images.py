@@ -11,10 +11,16 @@ from pathlib import Path
 
 import modal
 
-from sandbox_runtime.api.recipe import Recipe
-from sandbox_runtime.api.sandbox import Unavailable
-from sandbox_runtime.backends.modal.install import write_recipe
-from sandbox_runtime.backends.modal.places import PROGRAM, RECIPE, SERVER, SERVER_PYTHON, SERVER_PYTHON_VERSION
+from sandbox_runtime.api.sandbox import RuntimeUnavailable
+from sandbox_runtime.api.spec import Recipe
+from sandbox_runtime.backends.modal.image_setup import (
+    PROGRAM,
+    RECIPE,
+    SERVER,
+    SERVER_PYTHON,
+    SERVER_PYTHON_VERSION,
+    write_recipe,
+)
 
 PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
 """Those of ours that an image has: `sandbox_runtime` installs its recipe."""
@@ -48,7 +54,7 @@ def image_of(recipe: Recipe, folder: Path, *, afresh: bool) -> modal.Image:
         .add_local_dir(ours, site, copy=True)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
-            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.install {RECIPE} {PROGRAM}", force_build=afresh
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=afresh
         )
     )
 
@@ -70,11 +76,11 @@ async def find(recipe: Recipe, app: modal.App, client: modal.Client) -> str:
 
 
 def requirements() -> list[str]:
-    """What our packages in an image need, as pip takes it. Raises `Unavailable` where nobody knows."""
+    """What our packages in an image need, as pip takes it. Raises `RuntimeUnavailable` where nobody knows."""
     try:
         told = importlib.metadata.requires("evolverpc") or ()
     except importlib.metadata.PackageNotFoundError:
-        raise Unavailable(
+        raise RuntimeUnavailable(
             "what an image needs is known where evolverpc is installed: pip install -e '.[modal]'"
         ) from None
     found: dict[str, None] = {}

@@ -11,13 +11,18 @@ import modal
 from modal import exception
 
 from evolverpc_common.shielded import all_of
-from sandbox_runtime.api.recipe import Prepared, Recipe
-from sandbox_runtime.api.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable
-from sandbox_runtime.api.spec import SandboxSpec
-from sandbox_runtime.backends.closing import close_after_failure, close_all
-from sandbox_runtime.backends.modal import images, places
-from sandbox_runtime.backends.modal.asking import GONE, REFUSED, asking, persistently
-from sandbox_runtime.backends.modal.reach import gateway_urls, reach
+from sandbox_runtime.api.sandbox import (
+    EnvironmentMissing,
+    RuntimeUnavailable,
+    SandboxError,
+    SandboxInfo,
+    SandboxNotReady,
+)
+from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all
+from sandbox_runtime.backends.modal import image_setup, images
+from sandbox_runtime.backends.modal.api import GONE, REFUSED, retried, translated_errors
+from sandbox_runtime.backends.modal.egress_rules import egress_rules, gateway_urls
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.modal.tags import START, found, tags_of_start
 
@@ -60,16 +65,18 @@ class ModalRuntime:
         self._images: dict[str, modal.Image] = {}
 
     async def __aenter__(self) -> Self:
-        """Find the app, or make it. Raises `Unavailable`: no token, a wrong one, or Modal cannot be reached."""
+        """Find the app, or make it. Raises `RuntimeUnavailable`: no token, a wrong one, or Modal cannot be reached."""
         try:
             async with asyncio.timeout(OPEN_S):
-                with asking("open the app"):
+                with translated_errors("open the app"):
                     client = await modal.Client.from_env.aio()
-                    app = await persistently(
+                    app = await retried(
                         lambda: modal.App.lookup.aio(self._app_name, client=client, create_if_missing=True)
                     )
         except TimeoutError:
-            raise Unavailable(f"Modal does not answer within {OPEN_S:g} s: is there a way to it from here?") from None
+            raise RuntimeUnavailable(
+                f"Modal does not answer within {OPEN_S:g} s: is there a way to it from here?"
+            ) from None
         self._opened = client, app
         return self
 
@@ -77,7 +84,9 @@ class ModalRuntime:
         """End every sandbox that was started and not closed."""
         await all_of(close_all(self._open))
 
-    async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+    async def prepare(
+        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+    ) -> PreparedEnvironment:
         """Find the recipe's published image; only `afresh` builds one.
 
         Raises:
@@ -86,18 +95,20 @@ class ModalRuntime:
         if afresh:
             return await self.publish(recipe, told=told, afresh=True)
         client, app = self._client_and_app()
-        with asking("find an image"):
+        with translated_errors("find an image"):
             try:
-                image = await persistently(lambda: images.find(recipe, app, client))
+                image = await retried(lambda: images.find(recipe, app, client))
             except exception.NotFoundError:
-                raise NotPrepared(
+                raise EnvironmentMissing(
                     f"no image {images.name_of(recipe)} is published at Modal for this program and this version of"
                     " evolverpc; build it once, before sandboxes are started:"
                     " gepa-client sandboxes --publish --repo REPO"
                 ) from None
-        return places.prepared(recipe, image)
+        return image_setup.prepared(recipe, image)
 
-    async def publish(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+    async def publish(
+        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+    ) -> PreparedEnvironment:
         """Build the recipe's image and publish it, minutes as a rule; with `afresh`, also what Modal has built before.
 
         Raises:
@@ -105,21 +116,21 @@ class ModalRuntime:
         """
         client, app = self._client_and_app()
         told(f"building the image {images.name_of(recipe)} at Modal")
-        with asking("build an image"):
+        with translated_errors("build an image"):
             try:
                 image = await images.build(recipe, app, client, afresh=afresh)
             except exception.ImageBuildError as error:
-                raise NotPrepared(
+                raise EnvironmentMissing(
                     f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
                 ) from error
         told(f"published the image {images.name_of(recipe)}")
-        return places.prepared(recipe, image)
+        return image_setup.prepared(recipe, image)
 
     async def start(self, spec: SandboxSpec) -> ModalSandbox:
         """See `Runtime.start`."""
         image = spec.prepared.image
         if image is None:
-            raise NotPrepared("there is no image to start from: `prepare` the recipe with this runtime")
+            raise EnvironmentMissing("there is no image to start from: `prepare` the recipe with this runtime")
         tags = tags_of_start(spec.labels)
         sandbox = ModalSandbox(await self._created(spec, image, tags), spec, self._open.discard)
         self._open.add(sandbox)
@@ -130,7 +141,7 @@ class ModalRuntime:
             raise
         return sandbox
 
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         """See `Runtime.found`; those of this app."""
         return [of for _, of in await self._found(labels)]
 
@@ -147,24 +158,28 @@ class ModalRuntime:
         """A sandbox that does nothing yet. However this ends, one is left only if it is returned."""
         creating = asyncio.create_task(self._create(spec, image, tags))
         try:
-            with asking("create a sandbox"):
+            with translated_errors("create a sandbox"):
                 try:
                     async with asyncio.timeout(spec.ready_s):
                         return await asyncio.shield(creating)
                 except exception.NotFoundError as error:
-                    raise NotPrepared(f"{image} is no image at Modal any more: publish it again ({error})") from error
+                    raise EnvironmentMissing(
+                        f"{image} is no image at Modal any more: publish it again ({error})"
+                    ) from error
                 except TimeoutError:
-                    raise NotReady(f"Modal made no sandbox within {spec.ready_s:g} s", stage="create") from None
+                    raise SandboxNotReady(f"Modal made no sandbox within {spec.ready_s:g} s", stage="create") from None
         except BaseException:
             await all_of(self._undo(creating, tags[START]))
             raise
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
         client, app = self._client_and_app()
-        allowed = reach(spec.egress, spec.way_out)
-        way_out = {} if spec.way_out is None else spec.way_out.env(*gateway_urls(spec.way_out))
+        allowed = egress_rules(spec.egress, spec.gateway_session)
+        gateway_session = (
+            {} if spec.gateway_session is None else spec.gateway_session.env(*gateway_urls(spec.gateway_session))
+        )
         # All of it as secrets: Modal shows and keeps none of these, and the way out's hold a token.
-        hidden: dict[str, str | None] = {**way_out, **spec.secrets}
+        hidden: dict[str, str | None] = {**gateway_session, **spec.secrets}
         if image not in self._images:
             self._images[image] = modal.Image.from_id(image, client=client)
         return await modal.Sandbox.create.aio(
@@ -176,7 +191,7 @@ class ModalRuntime:
             env=_env(spec),
             secrets=[modal.Secret.from_dict(hidden)] if hidden else None,
             timeout=math.ceil(spec.lifetime_s),
-            workdir=places.WORKSPACE,
+            workdir=image_setup.WORKSPACE,
             cpu=(spec.cpu, spec.cpu),
             memory=(spec.memory_mb, spec.memory_mb),
             outbound_cidr_allowlist=allowed.cidrs,
@@ -206,22 +221,22 @@ class ModalRuntime:
             await asyncio.gather(creating, return_exceptions=True)
         return None
 
-    async def _found(self, labels: Mapping[str, str] | None) -> list[tuple[modal.Sandbox, Found]]:
+    async def _found(self, labels: Mapping[str, str] | None) -> list[tuple[modal.Sandbox, SandboxInfo]]:
         client, app = self._client_and_app()
 
         async def listed() -> list[modal.Sandbox]:
             tags = dict(labels or {})
             return [sandbox async for sandbox in modal.Sandbox.list.aio(app_id=app.app_id, tags=tags, client=client)]
 
-        async def told(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, Found] | None:
+        async def told(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, SandboxInfo] | None:
             try:
-                of = found(sandbox.object_id, await persistently(sandbox.get_tags.aio))
+                of = found(sandbox.object_id, await retried(sandbox.get_tags.aio))
             except GONE:
                 return None  # it has ended since
             return None if of is None else (sandbox, of)
 
-        with asking("list sandboxes"):
-            everything = await _at_once([told(sandbox) for sandbox in await persistently(listed)])
+        with translated_errors("list sandboxes"):
+            everything = await _at_once([told(sandbox) for sandbox in await retried(listed)])
         return [one for one in everything if one is not None]
 
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:
@@ -232,7 +247,7 @@ class ModalRuntime:
 
 def _env(spec: SandboxSpec) -> dict[str, str | None]:
     """What every command sees that is no secret."""
-    workspace = places.WORKSPACE
+    workspace = image_setup.WORKSPACE
     return {
         **spec.prepared.env,
         **spec.env,
@@ -254,8 +269,8 @@ async def _at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def _end(sandbox: modal.Sandbox) -> None:
-    with asking("end a sandbox"), contextlib.suppress(*GONE):
-        await persistently(lambda: sandbox.terminate.aio())
+    with translated_errors("end a sandbox"), contextlib.suppress(*GONE):
+        await retried(lambda: sandbox.terminate.aio())
 
 
 async def _fault(sandbox: modal.Sandbox) -> str | None:

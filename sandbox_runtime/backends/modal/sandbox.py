@@ -14,15 +14,21 @@ from modal import exception
 
 from evolverpc_common.shielded import all_of
 from evolverpc_common.tail import Tail
-from sandbox_runtime.api.endpoint import Endpoint
-from sandbox_runtime.api.sandbox import LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.api.sandbox import (
+    LOG_BYTES,
+    CommandResult,
+    SandboxError,
+    SandboxExit,
+    SandboxGone,
+    SandboxNotReady,
+    ServerEndpoint,
+)
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.backends.health import until_healthy
-from sandbox_runtime.backends.modal.asking import GONE, asking, persistently
-from sandbox_runtime.backends.modal.commands import Commands, copied
-from sandbox_runtime.backends.modal.knocking import knock
-from sandbox_runtime.backends.modal.places import PORT
-from sandbox_runtime.backends.modal.reach import gateway_urls
+from sandbox_runtime.backends.lifecycle import wait_until_healthy
+from sandbox_runtime.backends.modal.api import GONE, retried, translated_errors
+from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
+from sandbox_runtime.backends.modal.egress_rules import gateway_urls
+from sandbox_runtime.backends.modal.image_setup import PORT
 
 LOST_S = 60.0
 """How long Modal may answer nothing but errors before a sandbox is taken for lost."""
@@ -39,10 +45,10 @@ class ModalSandbox:
     def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec, closed: "Callable[[ModalSandbox], object]") -> None:
         self._sandbox = sandbox
         self._spec = spec
-        self._commands = Commands(sandbox, spec)
+        self._commands = ModalCommands(sandbox, spec)
         self._log = Tail(LOG_BYTES)
         self._token = secrets.token_urlsafe(32)
-        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch())
         self._main: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -54,31 +60,31 @@ class ModalSandbox:
         return self._sandbox.object_id
 
     async def bring_up(self) -> None:
-        """Run its setup and its main until the server answers. Raises `NotReady`; it is then to be closed."""
+        """Run its setup and its main until the server answers. Raises `SandboxNotReady`; it is then to be closed."""
         stage = "setup"
         deadline = time.monotonic() + self._spec.ready_s
         try:
             async with asyncio.timeout(self._spec.ready_s):
                 for command in self._spec.setup:
                     await self._set_up(command)
-                if self._spec.way_out is not None:
+                if self._spec.gateway_session is not None:
                     stage = "way out"
-                    await self._reach_gateway(gateway_urls(self._spec.way_out)[0])
+                    await self._reach_gateway(gateway_urls(self._spec.gateway_session)[0])
                 stage = "main"
                 endpoint = await self._start_main()
             stage = "ready"
             await self._ready(endpoint, max(0.0, deadline - time.monotonic()))
         except TimeoutError as error:
             raise self._not_ready(f"was not ready within {self._spec.ready_s:g} s: {error}", stage) from None
-        except Gone as error:
+        except SandboxGone as error:
             raise self._not_ready(f"ended before it was ready: {error}", stage) from None
 
-    async def endpoint(self) -> Endpoint:
-        """Where its server answers, with a fresh connect token. Raises `Gone`."""
+    async def endpoint(self) -> ServerEndpoint:
+        """Where its server answers, with a fresh connect token. Raises `SandboxGone`."""
         credentials = await self._asked("give a connect token", self._connect_token)
-        return Endpoint(credentials.url, self._token, credentials.token)
+        return ServerEndpoint(credentials.url, self._token, credentials.token)
 
-    async def exec(self, command: Command) -> Executed:
+    async def exec(self, command: Command) -> CommandResult:
         """See `Sandbox.exec`."""
         return await self._asked("run a command", lambda: self._commands.run(command))
 
@@ -86,7 +92,7 @@ class ModalSandbox:
         """See `Sandbox.logs`."""
         return self._log.text()
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> SandboxExit:
         """See `Sandbox.wait`."""
         return await asyncio.shield(self._ended)
 
@@ -104,7 +110,7 @@ class ModalSandbox:
             raise self._not_ready(f"{command.argv[0]} exited with status {done.status}", "setup")
 
     async def _reach_gateway(self, models_url: str) -> None:
-        done = await self._asked("run a command", lambda: self._commands.run(knock(models_url)))
+        done = await self._asked("run a command", lambda: self._commands.run(probe_command(models_url)))
         if done.status != 0:
             said = done.stderr.decode("utf-8", "replace").strip() or "nothing is heard of it"
             raise self._not_ready(
@@ -113,7 +119,7 @@ class ModalSandbox:
                 "way out",
             )
 
-    async def _start_main(self) -> Endpoint:
+    async def _start_main(self) -> ServerEndpoint:
         endpoint = await self.endpoint()
         env = {
             "GEPA_LISTEN": f"0.0.0.0:{PORT}",
@@ -128,8 +134,8 @@ class ModalSandbox:
         self._main = asyncio.create_task(self._follow(process))
         return endpoint
 
-    async def _ready(self, endpoint: Endpoint, within_s: float) -> None:
-        healthy = asyncio.create_task(until_healthy(endpoint, within_s))
+    async def _ready(self, endpoint: ServerEndpoint, within_s: float) -> None:
+        healthy = asyncio.create_task(wait_until_healthy(endpoint, within_s))
         try:
             await _first_of(healthy, self._ended)
             if healthy.done():
@@ -157,7 +163,7 @@ class ModalSandbox:
                 task.cancel()
             await asyncio.gather(*output, return_exceptions=True)
         if status >= 0:
-            self._settle(Ended("exited", status))
+            self._settle(SandboxExit("exited", status))
             with contextlib.suppress(SandboxError):  # its holder sleeps on until its lifetime is over, or it is closed
                 await self._terminate()
 
@@ -167,31 +173,31 @@ class ModalSandbox:
             try:
                 await self._sandbox.wait.aio(raise_on_termination=True)
                 detail = f"its container ended by itself, with status {self._sandbox.returncode}"
-                self._settle(Ended("lost", detail=detail))
+                self._settle(SandboxExit("lost", detail=detail))
             except exception.SandboxTimeoutError:
-                self._settle(Ended("timed_out"))
+                self._settle(SandboxExit("timed_out"))
             except exception.SandboxTerminatedError:
-                self._settle(Ended("terminated"))
+                self._settle(SandboxExit("terminated"))
             except GONE as error:
-                self._settle(Ended("lost", detail=str(error)))
+                self._settle(SandboxExit("lost", detail=str(error)))
             except (exception.Error, ConnectionError) as error:
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > LOST_S:
-                    self._settle(Ended("lost", detail=f"Modal does not tell: {error}"))
+                    self._settle(SandboxExit("lost", detail=f"Modal does not tell: {error}"))
                 await asyncio.sleep(RETRY_S)
 
-    def _settle(self, ended: Ended) -> None:
+    def _settle(self, ended: SandboxExit) -> None:
         if not self._ended.done():
             self._ended.set_result(ended)
 
     async def _connect_token(self) -> modal.types.SandboxConnectCredentials:
-        return await persistently(lambda: self._sandbox.create_connect_token.aio(port=PORT))
+        return await retried(lambda: self._sandbox.create_connect_token.aio(port=PORT))
 
     async def _asked(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
-        """What the call returns; `Gone` as soon as the sandbox is, whatever the call still waits for."""
+        """What the call returns; `SandboxGone` as soon as the sandbox is, whatever the call still waits for."""
         if self._ended.done():
             raise self._gone()
-        with asking(what):
+        with translated_errors(what):
             calling = asyncio.ensure_future(_awaited(call()))
             try:
                 await _first_of(calling, self._ended)
@@ -202,26 +208,26 @@ class ModalSandbox:
                 await all_of(_quietly(calling))
         raise self._gone()
 
-    def _gone(self) -> Gone:
-        return Gone(f"sandbox {self.id} has ended: {_told(self._ended.result())}")
+    def _gone(self) -> SandboxGone:
+        return SandboxGone(f"sandbox {self.id} has ended: {_told(self._ended.result())}")
 
-    def _not_ready(self, what: str, stage: str) -> NotReady:
+    def _not_ready(self, what: str, stage: str) -> SandboxNotReady:
         tail = self._log.bytes()[-4096:].decode("utf-8", "replace")
-        return NotReady(f"sandbox {self.id}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+        return SandboxNotReady(f"sandbox {self.id}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
 
     async def _terminate(self) -> None:
-        with asking(f"end sandbox {self.id}"):
+        with translated_errors(f"end sandbox {self.id}"):
             try:
-                await persistently(lambda: self._sandbox.terminate.aio())
+                await retried(lambda: self._sandbox.terminate.aio())
             except GONE:
                 return  # it has ended
 
     async def _close(self) -> None:
         try:
             await self._terminate()
-            self._settle(Ended("terminated"))
+            self._settle(SandboxExit("terminated"))
         except SandboxError as error:
-            self._settle(Ended("lost", detail=f"it could not be ended: {error}"))
+            self._settle(SandboxExit("lost", detail=f"it could not be ended: {error}"))
             raise SandboxError(
                 f"sandbox {self.id} may be left at Modal until its lifetime is over, or it is swept: {error}"
             ) from error
@@ -235,7 +241,7 @@ class ModalSandbox:
         await self._sandbox.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked, to end it either
 
 
-def _told(ended: Ended) -> str:
+def _told(ended: SandboxExit) -> str:
     status = "" if ended.status is None else f" with status {ended.status}"
     return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from evolverpc_common.process_identity import Owner
-from sandbox_runtime.api.sandbox import Found
+from sandbox_runtime.api.sandbox import SandboxInfo
 from sandbox_runtime.backends.records import check_labels
 
 START = "evolverpc-start"
@@ -39,14 +39,14 @@ def tags_of_start(labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def found(sandbox_id: str, tags: Mapping[str, str]) -> Found | None:
+def found(sandbox_id: str, tags: Mapping[str, str]) -> SandboxInfo | None:
     """The sandbox of these tags; None where it is none of ours."""
     try:
         created = int(tags[START].partition("-")[0], 16) / 1000
     except (KeyError, ValueError):
         return None
     owner = _owner(tags)
-    return Found(
+    return SandboxInfo(
         id=sandbox_id,
         labels={name: value for name, value in tags.items() if name not in _OURS},
         created=created,

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Any
 
-from sandbox_runtime.api.endpoint import ProcessEndpoint
+from sandbox_runtime.api.sandbox import ProcessEndpoint
 
 CLOSE_GRACE_S = 5.0
 LOG_TAIL_BYTES = 4096

@@ -14,18 +14,23 @@ from evolverpc_common.process_identity import started_at
 from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import all_of
 from sandbox_runtime.api.egress import Open
-from sandbox_runtime.api.recipe import Prepared, Recipe
-from sandbox_runtime.api.sandbox import Found, NotPrepared, NotReady, SandboxError, Unavailable, Unenforceable
-from sandbox_runtime.api.spec import SandboxSpec
-from sandbox_runtime.backends.closing import close_after_failure, close_all
-from sandbox_runtime.backends.process.building import run_build
-from sandbox_runtime.backends.process.marked import end_all, terminate_reapers
+from sandbox_runtime.api.sandbox import (
+    EgressNotEnforced,
+    EnvironmentMissing,
+    RuntimeUnavailable,
+    SandboxError,
+    SandboxInfo,
+    SandboxNotReady,
+)
+from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all, sweep_records
+from sandbox_runtime.backends.process.commands import run_build
+from sandbox_runtime.backends.process.marked_processes import end_all, terminate_reapers
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
-from sandbox_runtime.backends.records import Record, Records, is_private, private_folder
-from sandbox_runtime.backends.sweeping import sweep_records
-from sandbox_runtime.environments import Environments
+from sandbox_runtime.backends.records import Record, SandboxRecords, is_private, private_folder
+from sandbox_runtime.environments import EnvironmentCache
 
-ISOLATES_NOTHING = (
+NO_ISOLATION_WARNING = (
     "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "
     "your processes. It is for development with code that you trust; use bubblewrap or modal for any other."
 )
@@ -49,19 +54,19 @@ class ProcessRuntime:
     name = "process"
 
     def __init__(
-        self, *, environments: Path | None = None, records: Records | None = None, workspaces: Path | None = None
+        self, *, environments: Path | None = None, records: SandboxRecords | None = None, workspaces: Path | None = None
     ) -> None:
         self._workspaces = workspaces or Path(tempfile.gettempdir()) / f"evolverpc-{os.getuid()}"
-        self._environments = Environments(environments)
-        self._records = records or Records(self.name)
+        self._environments = EnvironmentCache(environments)
+        self._records = records or SandboxRecords(self.name)
         self._sandboxes: dict[str, ProcessSandbox] = {}
         self._entered = False
 
     async def __aenter__(self) -> Self:
         """See `Runtime`."""
         if not _is_known_here():
-            raise Unavailable("the process backend needs Linux, version 5.3 or later, with /proc mounted")
-        logger.warning(ISOLATES_NOTHING)
+            raise RuntimeUnavailable("the process backend needs Linux, version 5.3 or later, with /proc mounted")
+        logger.warning(NO_ISOLATION_WARNING)
         self._entered = True
         return self
 
@@ -70,10 +75,12 @@ class ProcessRuntime:
         self._entered = False
         await all_of(close_all(self._sandboxes.values()))
 
-    async def prepare(self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False) -> Prepared:
+    async def prepare(
+        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+    ) -> PreparedEnvironment:
         """See `Runtime`."""
         built = await self._environments.ready(recipe, run=run_build, told=told, afresh=afresh)
-        return Prepared(
+        return PreparedEnvironment(
             recipe=recipe,
             server=(sys.executable, "-I", "-m", "rpc_server", "--no-jail"),
             python=built.python,
@@ -85,17 +92,17 @@ class ProcessRuntime:
     async def start(self, spec: SandboxSpec) -> ProcessSandbox:
         """See `Runtime`."""
         if not self._entered:
-            raise Unavailable("the process backend starts sandboxes within its `async with` block only")
+            raise RuntimeUnavailable("the process backend starts sandboxes within its `async with` block only")
         _check(spec)
         sandbox = self._create(spec)
         await sandbox.begin()
         self._sandboxes[sandbox.id] = sandbox
         if not self._entered:
             await close_after_failure(sandbox)
-            raise Unavailable("the process backend's `async with` block has ended")
+            raise RuntimeUnavailable("the process backend's `async with` block has ended")
         return sandbox
 
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[Found]:
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         """See `Runtime`."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
@@ -112,7 +119,7 @@ class ProcessRuntime:
             root = private_folder(self._workspaces)
             record = self._records.add(spec.labels)
         except OSError as error:
-            raise NotReady(f"create: {error}", stage="create") from error
+            raise SandboxNotReady(f"create: {error}", stage="create") from error
         workspace = root / _WORKSPACE.format(record.id)
         try:
             record = self._records.update(record, {"workspace": str(workspace)})
@@ -122,7 +129,7 @@ class ProcessRuntime:
             with contextlib.suppress(OSError):  # the first error is told; a sweep finds what is left
                 remove_tree(workspace)
                 self._records.remove(record)
-            raise NotReady(f"create: {error}", stage="create") from error
+            raise SandboxNotReady(f"create: {error}", stage="create") from error
         return ProcessSandbox(spec, record, self._records, workspace, self._forget)
 
     def _forget(self, sandbox: ProcessSandbox) -> None:
@@ -144,14 +151,14 @@ class ProcessRuntime:
 
 def _check(spec: SandboxSpec) -> None:
     if spec.egress != Open():
-        raise Unenforceable(
+        raise EgressNotEnforced(
             f"the process backend cannot enforce {spec.egress}: its processes reach what you reach. "
             "Use bubblewrap or modal, or allow every host"
         )
     needed = (*spec.prepared.path, *spec.prepared.mounts, *filter(None, [spec.prepared.python]))
     missing = [path for path in needed if not Path(path).exists()]
     if missing:
-        raise NotPrepared(f"{missing[0]} is gone: prepare the environment again")
+        raise EnvironmentMissing(f"{missing[0]} is gone: prepare the environment again")
 
 
 def _is_known_here() -> bool:

@@ -15,12 +15,20 @@ from evolverpc_common.process_identity import started_at
 from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import all_of
 from evolverpc_common.tail import Tail
-from sandbox_runtime.api.endpoint import ProcessEndpoint
-from sandbox_runtime.api.sandbox import EXEC_BYTES, LOG_BYTES, Ended, Executed, Gone, NotReady, SandboxError
+from sandbox_runtime.api.sandbox import (
+    EXEC_BYTES,
+    LOG_BYTES,
+    CommandResult,
+    ProcessEndpoint,
+    SandboxError,
+    SandboxExit,
+    SandboxGone,
+    SandboxNotReady,
+)
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.backends.health import until_healthy
-from sandbox_runtime.backends.process.running import Bounds, Running
-from sandbox_runtime.backends.records import Record, Records
+from sandbox_runtime.backends.lifecycle import wait_until_healthy
+from sandbox_runtime.backends.process.commands import Bounds, RunningCommand
+from sandbox_runtime.backends.records import Record, SandboxRecords
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOG_TAIL_BYTES = 4096
@@ -36,7 +44,7 @@ class ProcessSandbox:
         self,
         spec: SandboxSpec,
         record: Record,
-        records: Records,
+        records: SandboxRecords,
         workspace: Path,
         ended: Callable[["ProcessSandbox"], None],
     ) -> None:
@@ -51,8 +59,8 @@ class ProcessSandbox:
         self._variables: dict[str, str] = {}
         self._commands: set[asyncio.Future[None]] = set()
         self._counted = 0
-        self._main: Running | None = None
-        self._life: asyncio.Task[Ended] | None = None
+        self._main: RunningCommand | None = None
+        self._life: asyncio.Task[SandboxExit] | None = None
         self._closing = asyncio.Event()
         self._over = asyncio.Event()
         self._not_freed: SandboxError | None = None
@@ -83,20 +91,20 @@ class ProcessSandbox:
         assert self._main is not None, "it is up"  # noqa: S101
         return ProcessEndpoint(self._url, self._token, pid=self._main.command)
 
-    async def exec(self, command: Command) -> Executed:
+    async def exec(self, command: Command) -> CommandResult:
         """See `Sandbox`. Raises `OSError` where the file of its input cannot be read."""
         self._check_up()
         stdout, stderr = Tail(EXEC_BYTES), Tail(EXEC_BYTES)
         started = time.monotonic()
         status = await self._run(command, stdout, stderr)
         self._check_up()
-        return Executed(status, stdout.bytes(), stderr.bytes(), time.monotonic() - started)
+        return CommandResult(status, stdout.bytes(), stderr.bytes(), time.monotonic() - started)
 
     async def logs(self) -> str:
         """See `Sandbox`."""
         return self._log.text()
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> SandboxExit:
         """See `Sandbox`."""
         assert self._life is not None, "it is up"  # noqa: S101
         return await asyncio.shield(self._life)
@@ -110,11 +118,11 @@ class ProcessSandbox:
 
     def _check_up(self) -> None:
         if self._over.is_set():
-            raise Gone(f"sandbox {self.id} has ended")
+            raise SandboxGone(f"sandbox {self.id} has ended")
 
     async def _set_up(self) -> None:
         try:
-            way_out = await self._way_out()
+            gateway_session = await self._way_out()
         except OSError as error:
             raise self._not_ready("create", f"its way out cannot be opened: {error}") from error
         self._variables = {
@@ -123,7 +131,7 @@ class ProcessSandbox:
             "TMPDIR": str(self._workspace / "tmp"),
             "LANG": "C.UTF-8",
             **self._spec.prepared.env,
-            **way_out,
+            **gateway_session,
             **self._spec.env,
             **self._spec.secrets,
         }
@@ -143,11 +151,11 @@ class ProcessSandbox:
                 raise self._not_ready("setup", f"{command.argv[0]!r} {end}")
 
     async def _way_out(self) -> Mapping[str, str]:
-        passage = self._spec.way_out
-        if passage is None:
+        session = self._spec.gateway_session
+        if session is None:
             return {}
-        if passage.models_url is not None and passage.tunnel_url is not None:
-            return passage.env(passage.models_url, passage.tunnel_url)
+        if session.models_url is not None and session.tunnel_url is not None:
+            return session.env(session.models_url, session.tunnel_url)
         models = _on_loopback()
         try:
             tunnel = _on_loopback()
@@ -155,8 +163,8 @@ class ProcessSandbox:
             models.close()
             raise
         urls = [f"http://127.0.0.1:{listening.getsockname()[1]}" for listening in (models, tunnel)]
-        await passage.serve(models, tunnel)
-        return passage.env(*urls)
+        await session.serve(models, tunnel)
+        return session.env(*urls)
 
     async def _start_main(self) -> None:
         path = self._record.sockets / "server"
@@ -166,7 +174,7 @@ class ProcessSandbox:
             try:
                 listening.bind(str(path))
                 listening.listen(_BACKLOG)
-                self._main = main = Running.start(
+                self._main = main = RunningCommand.start(
                     self._spec.main.argv,
                     mark=self.id,
                     folder=self._folder_of(self._spec.main),
@@ -187,9 +195,9 @@ class ProcessSandbox:
                 raise self._not_ready("main", f"the server cannot be started: {error}") from error
         await self._until_ready(main)
 
-    async def _until_ready(self, main: Running) -> None:
+    async def _until_ready(self, main: RunningCommand) -> None:
         left = max(self._began + self._spec.ready_s - time.monotonic(), 0.0)
-        healthy = asyncio.create_task(until_healthy(ProcessEndpoint(self._url, self._token, pid=main.pid), left))
+        healthy = asyncio.create_task(wait_until_healthy(ProcessEndpoint(self._url, self._token, pid=main.pid), left))
         try:
             await asyncio.wait({healthy, main.exited}, return_when=asyncio.FIRST_COMPLETED)
             if main.exited.done():
@@ -202,7 +210,7 @@ class ProcessSandbox:
             healthy.cancel()
             await asyncio.gather(healthy, return_exceptions=True)
 
-    async def _live(self) -> Ended:
+    async def _live(self) -> SandboxExit:
         main = self._main
         assert main is not None, "it is up"  # noqa: S101
         try:
@@ -217,10 +225,10 @@ class ProcessSandbox:
                 self._not_freed = error
             self._on_ended(self)
         if closed:
-            return Ended("terminated", detail="closed")
+            return SandboxExit("terminated", detail="closed")
         if exited:
-            return Ended("terminated", detail="swept") if swept else Ended("exited", main.status)
-        return Ended("timed_out", detail=f"its lifetime of {self._spec.lifetime_s:g} s was over")
+            return SandboxExit("terminated", detail="swept") if swept else SandboxExit("exited", main.status)
+        return SandboxExit("timed_out", detail=f"its lifetime of {self._spec.lifetime_s:g} s was over")
 
     async def _run(self, command: Command, stdout: Tail, stderr: Tail | None = None) -> int | None:
         """Run it to an end that nothing of it outlives; its status, None where it ran out of time."""
@@ -228,7 +236,7 @@ class ProcessSandbox:
         self._commands.add(ended)
         try:
             self._counted += 1
-            running = Running.start(
+            running = RunningCommand.start(
                 command.argv,
                 mark=f"{self.id}.{self._counted}",
                 folder=self._folder_of(command),
@@ -254,9 +262,9 @@ class ProcessSandbox:
     def _env_of(self, command: Command) -> dict[str, str]:
         return {**self._variables, **command.env}
 
-    def _not_ready(self, stage: str, what: str) -> NotReady:
+    def _not_ready(self, stage: str, what: str) -> SandboxNotReady:
         tail = self._log.bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
-        return NotReady(f"{stage}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+        return SandboxNotReady(f"{stage}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
 
     async def _free(self) -> None:
         if self._commands:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
 from tests.gepa_client.stored_code import git
 
@@ -34,7 +34,7 @@ def made_with(repository: Path, old: str, new: str) -> str:
     return patch
 
 
-def mutate(folder: Path, endpoint: Endpoint, *arguments: str) -> Ran:
+def mutate(folder: Path, endpoint: ServerEndpoint, *arguments: str) -> Ran:
     ended = subprocess.run(
         command("mutate", endpoint.url, *arguments), cwd=folder, env=environment() | {"GEPA_TOKEN": endpoint.token},
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,

@@ -19,10 +19,11 @@ from gepa_client.cli.commands.sandboxes import sandboxes
 from gepa_client.cli.views.sandboxes_view import publish_command
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime.backends.records import Records
+from sandbox_runtime.backends.records import SandboxRecords
 
 LEAVES = (
-    "import sys; from sandbox_runtime.backends.records import Records; Records('process').add({'run': sys.argv[1]})"
+    "import sys; from sandbox_runtime.backends.records import SandboxRecords;"
+    " SandboxRecords('process').add({'run': sys.argv[1]})"
 )
 
 Command = Callable[..., int]
@@ -70,7 +71,7 @@ def test_orphans_are_told_from_those_in_use_and_alone_are_swept(
     asked: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left_behind("left")
-    used = Records("process").add({"run": "going-on", "name": "mine"})
+    used = SandboxRecords("process").add({"run": "going-on", "name": "mine"})
     assert asked() == 0
     listed = capsys.readouterr().out
     assert "orphan" in listed
@@ -90,7 +91,7 @@ def test_orphans_are_told_from_those_in_use_and_alone_are_swept(
 def test_all_of_a_run_are_ended_by_its_name_and_no_others(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:
     left_behind("one")
     left_behind("other")
-    mine = Records("process").add({"run": "one"})
+    mine = SandboxRecords("process").add({"run": "one"})
     assert asked(run="one", sweep=True, as_json=True) == 0
     swept = rows(capsys)
     assert [row["ended"] for row in swept] == [True, True]
@@ -102,7 +103,7 @@ def test_all_of_a_run_are_ended_by_its_name_and_no_others(asked: Command, capsys
 def test_those_in_use_are_ended_only_where_that_is_said_twice(
     asked: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Records("process").add({"run": "one"})
+    SandboxRecords("process").add({"run": "one"})
     assert asked(sweep=True, every=True) == 2
     assert "--yes" in capsys.readouterr().err
     assert asked(sweep=True, every=True, yes=True, as_json=True) == 0

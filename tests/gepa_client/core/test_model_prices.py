@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gepa_client.gepa.model_prices import Prices, priced
+from evolverpc_common.model_prices import PriceTable
+from gepa_client.gepa.model_prices import priced
 
 TABLE = {
     "gpt-x": {
@@ -26,7 +27,7 @@ TAKEN = {"calls": 1, "input_tokens": 1000, "output_tokens": 100}
 
 
 def cost(models: dict[str, dict[str, Any]], given: dict[str, tuple[float, float]] | None = None) -> Any:
-    found = priced({"calls": 1, "models": models}, Prices(given or {}, TABLE))
+    found = priced({"calls": 1, "models": models}, PriceTable(given or {}, TABLE))
     assert found["models"] == models
     return found.get("cost_usd")
 
@@ -55,10 +56,10 @@ def test_prices_of_the_settings_come_first() -> None:
 
 
 def test_a_cost_that_the_program_reports_stays() -> None:
-    assert priced({"cost_usd": 1.0, "models": {"gpt-x": TAKEN}}, Prices({}, TABLE))["cost_usd"] == 1.0
-    assert priced({"input_tokens": 5}, Prices({}, TABLE)) == {"input_tokens": 5}
+    assert priced({"cost_usd": 1.0, "models": {"gpt-x": TAKEN}}, PriceTable({}, TABLE))["cost_usd"] == 1.0
+    assert priced({"input_tokens": 5}, PriceTable({}, TABLE)) == {"input_tokens": 5}
 
 
 def test_the_table_that_comes_with_litellm_prices_usual_names() -> None:
     for name in ("gpt-4o-mini", "openai/gpt-4o-mini", "claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"):
-        assert priced({"models": {name: TAKEN}}, Prices({}))["cost_usd"] > 0, name
+        assert priced({"models": {name: TAKEN}}, PriceTable({}))["cost_usd"] > 0, name

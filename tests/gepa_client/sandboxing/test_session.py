@@ -24,9 +24,9 @@ from gepa_client.sandboxing.session import pool_log
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime import NotReady, Unavailable
-from sandbox_runtime.gateway import ModelCall, Refusal, Tokens
-from sandbox_runtime.pool import Member, PoolEvent
+from sandbox_runtime import RuntimeUnavailable, SandboxNotReady
+from sandbox_runtime.gateway import GatewayRefusal, ProviderCall, TokenCounts
+from sandbox_runtime.pool import PooledSandbox, PoolEvent
 from tests.sandbox_runtime.pool.fakes import FakeSandbox
 
 COMMIT = "a" * 40
@@ -59,7 +59,7 @@ class FakeSetup:
         finally:
             self.closed += 1
 
-    async def start(self, _number: int) -> Member:
+    async def start(self, _number: int) -> PooledSandbox:
         self.on_start()
         if self.fails is not None:
             raise self.fails
@@ -168,8 +168,8 @@ def test_warnings_of_the_runtime_are_told_and_not_printed(setup: FakeSetup, caps
 @pytest.mark.parametrize(
     "error",
     [
-        Unavailable("there is no bwrap: apt-get install bubblewrap"),
-        NotReady("it ended", stage="main", log_tail="ModuleNotFoundError: x"),
+        RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap"),
+        SandboxNotReady("it ended", stage="main", log_tail="ModuleNotFoundError: x"),
     ],
 )
 def test_where_none_comes_up_the_reason_and_the_next_command_are_told(
@@ -207,10 +207,10 @@ def test_an_error_in_the_block_ends_them_and_goes_on(setup: FakeSetup) -> None:
 
 def test_what_the_gateway_tells_goes_to_the_optimizer(setup: FakeSetup) -> None:
     driver, notes = FakeDriver(), list[Log]()
-    tokens = Tokens(input=10, cached=2, output=5)
-    call = ModelCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
+    tokens = TokenCounts(input=10, cached=2, output=5)
+    call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        for told in (call, Refusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
+        for told in (call, GatewayRefusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
             setup.receive(told)
         until(lambda: len(driver.lines) == 3 and bool(notes), lambda: sandboxes.forward(driver, notes.append))
         assert sandboxes.has_gateway
@@ -235,14 +235,14 @@ def test_calls_go_to_the_optimizer_at_once_and_not_when_somebody_looks(setup: Fa
     driver = FakeDriver()
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         with sandboxes.reporting_to(driver):
-            setup.receive(Refusal("s0", "example.com", "not allowed"))
+            setup.receive(GatewayRefusal("s0", "example.com", "not allowed"))
             assert len(driver.lines) == 1
-        setup.receive(Refusal("s0", "example.com", "not allowed"))
+        setup.receive(GatewayRefusal("s0", "example.com", "not allowed"))
         assert len(driver.lines) == 1
 
 
 def test_calls_made_before_there_is_an_optimizer_are_kept_for_it(setup: FakeSetup) -> None:
-    call = ModelCall("s0", "openai", "m", "/v1/chat", 200, 0.1, None, 0.5, 0.5, streamed=False)
+    call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, None, 0.5, 0.5, streamed=False)
     setup.on_start = lambda: setup.receive(call)
     driver = FakeDriver()
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
@@ -305,7 +305,7 @@ def test_a_death_is_told_and_where_none_can_be_started_any_more_the_run_pauses(
 ) -> None:
     driver, notes = FakeDriver(), list[Log]()
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        setup.fails = Unavailable("the machine is full")
+        setup.fails = RuntimeUnavailable("the machine is full")
         setup.made[0].die_soon()
         until(lambda: bool(driver.stopped), lambda: sandboxes.forward(driver, notes.append))
     assert "the machine is full" in (driver.stopped[0] or "")

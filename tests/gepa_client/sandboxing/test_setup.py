@@ -6,8 +6,8 @@ import pytest
 
 from gepa_client.sandboxing import setup
 from gepa_client.settings.loading import load
-from sandbox_runtime import Passage, Prepared, Recipe
-from sandbox_runtime.gateway.passage import GatewayPassage
+from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe
+from sandbox_runtime.gateway.session import SandboxGatewaySession
 from tests.sandbox_runtime.client.repositories import commit
 
 
@@ -17,7 +17,7 @@ class FakeRuntime:
     name = "bubblewrap"
 
     def __init__(self) -> None:
-        self.way_out: Passage | None = None
+        self.gateway_session: GatewaySession | None = None
         self.env: dict[str, str] = {}
 
     async def __aenter__(self) -> "FakeRuntime":
@@ -26,10 +26,10 @@ class FakeRuntime:
     async def __aexit__(self, *_: object) -> None:
         return None
 
-    async def prepare(self, recipe: Recipe, **_: object) -> Prepared:
-        assert self.way_out is not None
-        self.env = dict(self.way_out.env("http://models", "http://tunnel"))
-        return Prepared(recipe, server=())
+    async def prepare(self, recipe: Recipe, **_: object) -> PreparedEnvironment:
+        assert self.gateway_session is not None
+        self.env = dict(self.gateway_session.env("http://models", "http://tunnel"))
+        return PreparedEnvironment(recipe, server=())
 
 
 async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
@@ -37,8 +37,8 @@ async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
 ) -> None:
     runtime = FakeRuntime()
 
-    def opened(_: str, *, build_way_out: Passage | None, app_name: str | None) -> FakeRuntime:
-        runtime.way_out = build_way_out
+    def opened(_: str, *, build_gateway_session: GatewaySession | None, app_name: str | None) -> FakeRuntime:
+        runtime.gateway_session = build_gateway_session
         return runtime
 
     monkeypatch.setattr(setup, "open_runtime", opened)
@@ -49,5 +49,5 @@ async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
     await setup.publish(settings, print)
     assert "HTTPS_PROXY" in runtime.env
     assert not [name for name in runtime.env if not name.lower().endswith("_proxy")]
-    assert isinstance(runtime.way_out, GatewayPassage)
-    assert runtime.way_out.closed
+    assert isinstance(runtime.gateway_session, SandboxGatewaySession)
+    assert runtime.gateway_session.closed

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 
 CALL_ID = "20261120-171700-3fa9-tickets/120/1"
 PROGRAM = """
@@ -39,20 +39,20 @@ with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=
 
 
 @pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
+def endpoint(tmp_path: Path) -> Iterator[ServerEndpoint]:
     (tmp_path / "mine.py").write_text(PROGRAM)
     command = [str(Path(sys.executable).with_name("gepa-server")), "--program", "mine.py", "--workers", "1"]
     with running_server(command, cwd=tmp_path) as server:
         yield server
 
 
-def asking(endpoint: Endpoint, method: str, params: dict[str, Any]) -> "subprocess.Popen[bytes]":
+def asking(endpoint: ServerEndpoint, method: str, params: dict[str, Any]) -> "subprocess.Popen[bytes]":
     """A process that asks once and prints the answer."""
     command = [sys.executable, "-c", ASK, endpoint.url, endpoint.token or "", method, json.dumps(params)]
     return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
-def asked(endpoint: Endpoint, method: str, params: dict[str, Any]) -> Any:
+def asked(endpoint: ServerEndpoint, method: str, params: dict[str, Any]) -> Any:
     """The result, for a process of its own."""
     with asking(endpoint, method, params) as process:
         said, _ = process.communicate(timeout=30)
@@ -67,7 +67,7 @@ def lines(file: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-def test_a_finished_answer_is_collected_by_another_process(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_finished_answer_is_collected_by_another_process(endpoint: ServerEndpoint, tmp_path: Path) -> None:
     first = asked(endpoint, "evaluate", evaluation({"name": "a"}))
     assert first["results"][0]["status"] == "ok"
     assert asked(endpoint, "evaluate", evaluation({"name": "a"})) == first
@@ -75,7 +75,7 @@ def test_a_finished_answer_is_collected_by_another_process(endpoint: Endpoint, t
     assert lines(tmp_path / "ran") == ["a"]
 
 
-def test_what_a_killed_process_asked_for_goes_on_and_is_collected(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_what_a_killed_process_asked_for_goes_on_and_is_collected(endpoint: ServerEndpoint, tmp_path: Path) -> None:
     params = evaluation({"name": "a", "until": "go"})
     with asking(endpoint, "evaluate", params) as first:
         end = time.monotonic() + 30
@@ -90,7 +90,7 @@ def test_what_a_killed_process_asked_for_goes_on_and_is_collected(endpoint: Endp
     assert lines(tmp_path / "ran") == ["a"]
 
 
-def test_scores_are_collected_by_another_process_too(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_scores_are_collected_by_another_process_too(endpoint: ServerEndpoint, tmp_path: Path) -> None:
     rollout = {"status": "rollout", "score": None, "output": "x", "seconds": 0}
     params = {"batch": [{"id": "7", "data": {"name": "a"}}], "results": [rollout], "_meta": {"call_id": CALL_ID}}
     first = asked(endpoint, "score", params)
@@ -99,7 +99,7 @@ def test_scores_are_collected_by_another_process_too(endpoint: Endpoint, tmp_pat
     assert lines(tmp_path / "scored") == ["a"]
 
 
-def test_a_group_of_such_a_name_keeps_its_trajectories_for_another_process(endpoint: Endpoint) -> None:
+def test_a_group_of_such_a_name_keeps_its_trajectories_for_another_process(endpoint: ServerEndpoint) -> None:
     meta = {"call_id": CALL_ID, "group": "20261120-171700-3fa9-tickets/120"}
     params = evaluation({"name": "a"}, capture_traces=True, _meta=meta)
     results = asked(endpoint, "evaluate", params)["results"]

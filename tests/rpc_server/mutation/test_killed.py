@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import MutationRejected, RpcError
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutation.patches import added, changed
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.mutation.served import SCRIPTED, served
@@ -80,7 +80,7 @@ class Served:
         return [command for command in found if command]
 
 
-def ask(endpoint: Endpoint, method: str, params: dict[str, Any] | None = None) -> Any:
+def ask(endpoint: ServerEndpoint, method: str, params: dict[str, Any] | None = None) -> Any:
     """The result; raises the error."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}).encode()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {endpoint.token}"}
@@ -92,7 +92,7 @@ def ask(endpoint: Endpoint, method: str, params: dict[str, Any] | None = None) -
     return answer["result"]
 
 
-def seed_of(endpoint: Endpoint) -> dict[str, str]:
+def seed_of(endpoint: ServerEndpoint) -> dict[str, str]:
     seed: dict[str, str] = ask(endpoint, "discover")["program"]["seed_candidate"]
     return seed
 

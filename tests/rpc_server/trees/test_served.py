@@ -13,7 +13,7 @@ from typing import Any
 
 import requests
 
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import second
 
@@ -22,7 +22,7 @@ MARK = "TREES_TEST_MARK"
 
 
 @contextmanager
-def served(project: Project, state: Path, *more: str) -> Iterator[Endpoint]:
+def served(project: Project, state: Path, *more: str) -> Iterator[ServerEndpoint]:
     command = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--python", sys.executable]
     with running_server(
         [*command, "--tree-dir", str(state), "--workers", "1", *more], cwd=project.folder, env={MARK: str(state)}
@@ -30,7 +30,7 @@ def served(project: Project, state: Path, *more: str) -> Iterator[Endpoint]:
         yield endpoint
 
 
-def call(endpoint: Endpoint, method: str, params: dict[str, Any]) -> dict[str, Any]:
+def call(endpoint: ServerEndpoint, method: str, params: dict[str, Any]) -> dict[str, Any]:
     answer = requests.post(
         endpoint.url,
         json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},

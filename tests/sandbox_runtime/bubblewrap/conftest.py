@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import Unavailable
-from sandbox_runtime.backends.bubblewrap.machine import BUILDER
-from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
+from sandbox_runtime import RuntimeUnavailable
+from sandbox_runtime.backends.bubblewrap.container import BUILDER
+from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.records import Records
+from sandbox_runtime.backends.records import SandboxRecords
 
 
 @pytest.fixture(scope="session")
-def usable() -> None:
+def find_control_groups() -> None:
     try:
         bubblewrap(BUILDER if os.geteuid() == 0 else None)
-    except Unavailable as missing:
+    except RuntimeUnavailable as missing:
         pytest.skip(str(missing))
 
 
@@ -31,11 +31,13 @@ def sockets() -> Iterator[Path]:
 
 
 @pytest.fixture
-def records(tmp_path: Path, sockets: Path) -> Records:
-    return Records("bubblewrap", state=tmp_path / "state", sockets=sockets)
+def records(tmp_path: Path, sockets: Path) -> SandboxRecords:
+    return SandboxRecords("bubblewrap", state=tmp_path / "state", sockets=sockets)
 
 
 @pytest.fixture
-async def runtime(usable: None, records: Records, tmp_path: Path) -> AsyncIterator[BubblewrapRuntime]:
+async def runtime(
+    find_control_groups: None, records: SandboxRecords, tmp_path: Path
+) -> AsyncIterator[BubblewrapRuntime]:
     async with BubblewrapRuntime(records=records, environments=tmp_path / "environments", warm=False) as opened:
         yield opened

@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.backends.bubblewrap.building import Builder
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.records import Records
-from tests.sandbox_runtime.bubblewrap.boxes import left_of, said, spec_of
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, ContainerBuilder
+from sandbox_runtime.backends.records import SandboxRecords
+from tests.sandbox_runtime.bubblewrap.containers import left_of, said, spec_of
 from tests.sandbox_runtime.bubblewrap.test_way_out import Echoing
 
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
 
-def builder(runtime: BubblewrapRuntime, way_out: Echoing | None = None) -> Builder:
+def builder(runtime: BubblewrapRuntime, gateway_session: Echoing | None = None) -> ContainerBuilder:
     assert runtime._machine is not None
-    return Builder(runtime._machine, way_out)
+    return ContainerBuilder(runtime._machine, gateway_session)
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +22,7 @@ def names(folder: Path) -> list[str]:
 
 
 async def test_a_build_writes_to_its_folder_and_sees_what_it_may_read(
-    runtime: BubblewrapRuntime, tmp_path: Path, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
 ) -> None:
     site, readable, hidden = tmp_path / "site", tmp_path / "readable", tmp_path / "hidden"
     for folder in (site, readable, hidden):
@@ -53,14 +52,14 @@ async def test_a_build_reaches_its_way_out_alone(runtime: BubblewrapRuntime, tmp
     status, output = await builder(runtime).run(argv, site, {**ENV, "MODELS": "none"}, 20, readable)
     assert status == 1
     assert b"ConnectionRefusedError" in output
-    way_out = Echoing()
-    status, output = await builder(runtime, way_out).run(argv, site, ENV, 20, readable)
+    gateway_session = Echoing()
+    status, output = await builder(runtime, gateway_session).run(argv, site, ENV, 20, readable)
     assert (status, output) == (0, b"http://127.0.0.1:8181\n")
-    await way_out.close()
+    await gateway_session.close()
 
 
 async def test_a_build_that_takes_too_long_is_ended(
-    runtime: BubblewrapRuntime, tmp_path: Path, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()

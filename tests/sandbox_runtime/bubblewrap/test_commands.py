@@ -8,7 +8,7 @@ import pytest
 from sandbox_runtime import Command
 from sandbox_runtime.api.sandbox import EXEC_BYTES, LOG_BYTES
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, python, result, said, shell, started, until
+from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, python, result, said, shell, started, until
 
 
 async def test_a_command_has_its_input_its_folder_and_its_status(runtime: BubblewrapRuntime, tmp_path: Path) -> None:

@@ -9,19 +9,19 @@ import pytest
 
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.records import Records
-from tests.sandbox_runtime.bubblewrap.boxes import groups_of, left_of, namespaces, spec_of, started, until
+from sandbox_runtime.backends.records import SandboxRecords
+from tests.sandbox_runtime.bubblewrap.containers import groups_of, left_of, namespaces, spec_of, started, until
 
 OWNER = """
 import asyncio, json, sys
 from pathlib import Path
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from evolverpc_common.process_identity import started_at
-from sandbox_runtime.backends.records import Records
+from sandbox_runtime.backends.records import SandboxRecords
 from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, namespaces, python, shell, spec_of
 
 async def main():
-    records = Records("bubblewrap", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))
+    records = SandboxRecords("bubblewrap", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))
     async with BubblewrapRuntime(records=records, warm=False) as runtime:
         hold = 'import subprocess\\nsubprocess.Popen(["sleep", "600"], start_new_session=True)\\n'
         spec = await spec_of(runtime, main=python(hold + ANSWERING))
@@ -40,7 +40,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_when_its_process_is_killed_everything_ends_and_a_sweep_takes_the_rest(
-    usable: None, records: Records, sockets: Path, tmp_path: Path, together: bool
+    find_control_groups: None, records: SandboxRecords, sockets: Path, tmp_path: Path, together: bool
 ) -> None:
     with subprocess.Popen(  # noqa: ASYNC220  nothing else runs yet
         [sys.executable, "-c", OWNER, str(tmp_path / "state"), str(sockets)], stdout=subprocess.PIPE, text=True
@@ -63,7 +63,7 @@ async def test_when_its_process_is_killed_everything_ends_and_a_sweep_takes_the_
 
 
 async def test_a_sweep_of_all_ends_one_that_is_up_and_its_owner_hears_of_it(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime, labels={"run": "this"})
     swept, kept = await runtime.start(spec), await started(runtime, labels={"run": "other"})

@@ -1,7 +1,6 @@
 from pathlib import Path
 
-from sandbox_runtime.backends.bubblewrap.bounds import Bounds
-from sandbox_runtime.backends.bubblewrap.groups import usable
+from sandbox_runtime.backends.bubblewrap.cgroups import Bounds, find_control_groups
 
 BOUNDS = Bounds(cpu=1.5, memory_mb=256, workspace_mb=64, processes=50, lifetime_s=100.0)
 
@@ -25,9 +24,9 @@ def test_in_version_1_each_controller_has_its_own_hierarchy(tmp_path: Path) -> N
     root = machine(tmp_path, mounts, "3:memory:/own\n2:pids:/\n1:cpu,cpuacct:/elsewhere\n")
     for folder in ("memory/own", "pids", "cpu,cpuacct"):
         (root / "cg" / folder).mkdir(parents=True)
-    groups = usable(root)
+    groups = find_control_groups(root)
     assert groups.version == 1
-    assert groups.lacking == []
+    assert groups.missing_controllers == []
     group = groups.make("one", BOUNDS)
     assert group.folders == tuple(root / "cg" / name / "one" for name in ("memory/own", "pids", "cpu,cpuacct"))
     assert (root / "cg/memory/own/one/memory.limit_in_bytes").read_text() == str(256 * 2**20)
@@ -40,8 +39,8 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
     delegated(root / "cg/user/app", "memory pids", "memory pids")
     delegated(root / "cg/user/app/own", "", "")
     delegated(root / "cg", "memory pids cpu", "memory pids cpu")
-    groups = usable(root)
-    assert (groups.version, groups.lacking) == (2, ["cpu"])
+    groups = find_control_groups(root)
+    assert (groups.version, groups.missing_controllers) == (2, ["cpu"])
     group = groups.make("one", BOUNDS)
     assert group.folders == (root / "cg/user/app/one",)
     assert (group.folders[0] / "memory.max").read_text() == str(256 * 2**20)
@@ -51,8 +50,8 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
 
 def test_where_no_group_can_be_made_every_controller_is_lacking(tmp_path: Path) -> None:
     root = machine(tmp_path, "proc /proc proc rw 0 0\n", "0::/\n")
-    assert usable(root).lacking == ["memory", "pids", "cpu"]
-    assert BOUNDS.limits(usable(root).lacking, server=True)["CPU"] == 150
+    assert find_control_groups(root).missing_controllers == ["memory", "pids", "cpu"]
+    assert BOUNDS.limits(find_control_groups(root).missing_controllers, server=True)["CPU"] == 150
     assert "CPU" not in BOUNDS.limits([], server=False)
 
 

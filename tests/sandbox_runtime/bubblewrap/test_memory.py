@@ -17,8 +17,8 @@ import pytest
 from gepa_client import RpcClient
 from sandbox_runtime import Command, Recipe, Sandbox, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.records import Records
-from tests.sandbox_runtime.bubblewrap.boxes import groups_of
+from sandbox_runtime.backends.records import SandboxRecords
+from tests.sandbox_runtime.bubblewrap.containers import groups_of
 
 ANSWERS, CONNECTIONS, ROWS = (10_000, 200, 50) if os.environ.get("MEMORY_LONG") == "1" else (140, 5, 2)
 SEED = {"prompt": "p"}
@@ -40,7 +40,7 @@ def score(example, output):
 
 
 @pytest.fixture
-async def sandbox(usable: None, records: Records) -> AsyncIterator[Sandbox]:
+async def sandbox(find_control_groups: None, records: SandboxRecords) -> AsyncIterator[Sandbox]:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         entry = tarfile.TarInfo("program.py")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import Unavailable
-from sandbox_runtime.backends.bubblewrap.missing import bubblewrap
+from sandbox_runtime import RuntimeUnavailable
+from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 
 
@@ -17,14 +17,14 @@ async def test_without_bubblewrap_the_runtime_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="apt install bubblewrap"):
+    with pytest.raises(RuntimeUnavailable, match="apt install bubblewrap"):
         await BubblewrapRuntime().__aenter__()
 
 
 def test_one_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     program(tmp_path, "echo '    --tmpfs DEST'")
-    with pytest.raises(Unavailable, match=r"0\.7 or later"):
+    with pytest.raises(RuntimeUnavailable, match=r"0\.7 or later"):
         bubblewrap(None)
 
 
@@ -33,5 +33,5 @@ def test_one_that_cannot_make_namespaces_is_refused_with_what_it_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     program(tmp_path, "[ $1 = --help ] && echo '--size BYTES' && exit; echo 'No permissions to create' >&2; exit 1")
-    with pytest.raises(Unavailable, match="No permissions to create"):
+    with pytest.raises(RuntimeUnavailable, match="No permissions to create"):
         bubblewrap(None)

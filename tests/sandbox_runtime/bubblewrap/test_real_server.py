@@ -11,8 +11,8 @@ import pytest
 
 from sandbox_runtime import Command, Recipe, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.records import Records
-from tests.sandbox_runtime.bubblewrap.boxes import left_of, namespaces, said
+from sandbox_runtime.backends.records import SandboxRecords
+from tests.sandbox_runtime.bubblewrap.containers import left_of, namespaces, said
 
 TICKETS = Path(__file__).parents[3] / "examples" / "tickets"
 
@@ -26,7 +26,7 @@ def packed(folder: Path) -> bytes:
 
 @pytest.mark.parametrize("warm", [True, False])
 async def test_a_server_forked_or_executed_serves_a_program(
-    usable: None, records: Records, sockets: Path, warm: bool
+    find_control_groups: None, records: SandboxRecords, sockets: Path, warm: bool
 ) -> None:
     async with BubblewrapRuntime(records=records, warm=warm) as runtime:
         prepared = await runtime.prepare(Recipe(), told=lambda _: None)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import Gone, NotPrepared, NotReady, SandboxError
+from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
-from sandbox_runtime.backends.bubblewrap.resources import Resources, free
+from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.backends.health import until_healthy
-from sandbox_runtime.backends.records import Record, Records
-from tests.sandbox_runtime.bubblewrap.boxes import (
+from sandbox_runtime.backends.lifecycle import wait_until_healthy
+from sandbox_runtime.backends.records import Record, SandboxRecords
+from tests.sandbox_runtime.bubblewrap.containers import (
     groups_of,
     left_of,
     namespaces,
@@ -25,10 +25,10 @@ from tests.sandbox_runtime.bubblewrap.boxes import (
 
 
 async def test_one_that_started_answers_and_once_closed_nothing_of_it_is_left(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime, labels={"run": "r1"})
-    await until_healthy(await sandbox.endpoint(), 5)
+    await wait_until_healthy(await sandbox.endpoint(), 5)
     spaces = await namespaces(sandbox)
     assert left_of(records, sockets, spaces) != []
     assert [found.id for found in await runtime.found({"run": "r1"})] == [sandbox.id]
@@ -37,14 +37,14 @@ async def test_one_that_started_answers_and_once_closed_nothing_of_it_is_left(
     assert (await sandbox.wait()).kind == "terminated"
     assert left_of(records, sockets, spaces) == []
     assert groups_of(sandbox.id) == []
-    for ask in (sandbox.endpoint(), sandbox.exec(shell("true"))):
-        with pytest.raises(Gone):
-            await ask
+    for parse_request in (sandbox.endpoint(), sandbox.exec(shell("true"))):
+        with pytest.raises(SandboxGone):
+            await parse_request
     assert "listening" in await sandbox.logs()
 
 
 async def test_leaving_the_runtime_ends_those_that_were_not_closed(
-    usable: None, records: Records, sockets: Path
+    find_control_groups: None, records: SandboxRecords, sockets: Path
 ) -> None:
     async with BubblewrapRuntime(records=records, warm=False) as runtime:
         sandbox = await started(runtime)
@@ -72,19 +72,19 @@ FAILING = [
 
 
 async def test_one_that_does_not_become_ready_says_why_and_leaves_nothing(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     await (await started(runtime)).close()  # from here on the doorman is there, and times can be short
     specs = [await spec_of(runtime, **changes) for changes, _, _ in FAILING]
     failures = await asyncio.gather(*(runtime.start(spec) for spec in specs), return_exceptions=True)
     for failure, (_, stage, told) in zip(failures, FAILING, strict=True):
-        assert isinstance(failure, NotReady)
+        assert isinstance(failure, SandboxNotReady)
         assert (failure.stage, told in str(failure)) == (stage, True), failure
     assert left_of(records, sockets) == []
 
 
 async def test_of_a_long_log_a_failure_tells_the_end_and_once(runtime: BubblewrapRuntime) -> None:
-    with pytest.raises(NotReady) as failure:
+    with pytest.raises(SandboxNotReady) as failure:
         await started(runtime, setup=(python("print('x' * 100_000 + 'the end'); exit(3)"),))
     assert str(failure.value).count("the end") == 1
     assert len(str(failure.value)) < 5000
@@ -92,7 +92,7 @@ async def test_of_a_long_log_a_failure_tells_the_end_and_once(runtime: Bubblewra
 
 
 async def test_a_sweep_goes_on_after_one_that_cannot_be_swept_and_closes_its_own(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = await started(runtime)
     bad, _ = sorted((records.add({}) for _ in range(2)), key=lambda record: record.id)
@@ -114,7 +114,7 @@ async def test_a_sweep_goes_on_after_one_that_cannot_be_swept_and_closes_its_own
 
 
 async def test_one_that_cannot_be_freed_says_so_when_it_is_closed(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox = await started(runtime)
 
@@ -133,12 +133,12 @@ async def test_one_that_cannot_be_freed_says_so_when_it_is_closed(
 async def test_an_environment_that_is_not_there_is_not_prepared(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
     spec = await spec_of(runtime)
     object.__setattr__(spec.prepared, "mounts", (str(tmp_path / "gone"),))
-    with pytest.raises(NotPrepared):
+    with pytest.raises(EnvironmentMissing):
         await runtime.start(spec)
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime, setup=(shell("sleep 60"),))
     for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):  # at first the doorman itself starts
@@ -150,7 +150,9 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
         assert left_of(records, sockets) == []
 
 
-async def test_a_cancelled_close_still_closes(runtime: BubblewrapRuntime, records: Records, sockets: Path) -> None:
+async def test_a_cancelled_close_still_closes(
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+) -> None:
     sandbox = await started(runtime)
     closing = asyncio.create_task(sandbox.close())
     await asyncio.sleep(0)
@@ -162,12 +164,12 @@ async def test_a_cancelled_close_still_closes(runtime: BubblewrapRuntime, record
 
 async def test_how_one_ended_is_told(runtime: BubblewrapRuntime) -> None:
     main = python("import os, time; time.sleep(0.5); os._exit(7)")
-    with pytest.raises(NotReady):
+    with pytest.raises(SandboxNotReady):
         await started(runtime, main=main, ready_s=5)
     over = await started(runtime, lifetime_s=1.0)
     killed, exits = await started(runtime), await started(runtime)
     (record,) = [record for record in runtime._records.all() if record.id == killed.id]
-    monitor = Resources.of(record).monitor
+    monitor = RecordedResources.of(record).monitor
     assert monitor is not None
     os.kill(monitor, signal.SIGKILL)
     assert (await killed.wait()).kind == "terminated"
@@ -176,7 +178,9 @@ async def test_how_one_ended_is_told(runtime: BubblewrapRuntime) -> None:
     await exits.close()
 
 
-async def test_a_server_that_ends_ends_its_sandbox(runtime: BubblewrapRuntime, records: Records, sockets: Path) -> None:
+async def test_a_server_that_ends_ends_its_sandbox(
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
+) -> None:
     code = """
 import os, socket
 listener = socket.socket(fileno=3)
@@ -193,23 +197,23 @@ os._exit(9)
 
 
 async def test_when_the_doorman_is_killed_its_sandboxes_are_lost_and_the_next_start_has_another(
-    runtime: BubblewrapRuntime, records: Records, sockets: Path
+    runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime)
     spaces = await namespaces(sandbox)
     running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
     await asyncio.sleep(0.05)
     assert runtime._machine is not None
-    os.kill(runtime._machine.door.pid, signal.SIGKILL)
+    os.kill(runtime._machine.supervisor.pid, signal.SIGKILL)
     assert (await sandbox.wait()).kind == "lost"
-    with pytest.raises(Gone):
+    with pytest.raises(SandboxGone):
         await running
     await until(lambda: left_of(records, sockets, spaces) == [])
     again = await started(runtime)
     await again.close()
 
 
-async def test_ten_start_at_once(runtime: BubblewrapRuntime, records: Records, sockets: Path) -> None:
+async def test_ten_start_at_once(runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path) -> None:
     spec = await spec_of(runtime)
     began = time.monotonic()
     sandboxes = await asyncio.gather(*(runtime.start(spec) for _ in range(10)))
@@ -219,7 +223,7 @@ async def test_ten_start_at_once(runtime: BubblewrapRuntime, records: Records, s
     assert left_of(records, sockets) == []
 
 
-async def test_out_of_its_block_it_starts_nothing(runtime: BubblewrapRuntime, records: Records) -> None:
+async def test_out_of_its_block_it_starts_nothing(runtime: BubblewrapRuntime, records: SandboxRecords) -> None:
     spec = await spec_of(runtime)
     with pytest.raises((RuntimeError, SandboxError)):
         await BubblewrapRuntime(records=records).start(spec)

@@ -9,7 +9,7 @@ import pytest
 
 import rpc_server
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, groups_of, python, result, said, shell, started
+from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, groups_of, python, result, said, shell, started
 
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  inside
 
@@ -127,7 +127,7 @@ async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRun
 async def test_memory_is_bounded_for_one_process_and_for_all(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime, memory_mb=128)
     done = await sandbox.exec(python("print(len(bytearray(b'x') * (200 * 2**20)))"))
-    if "memory" in runtime._machine.groups.lacking:  # type: ignore[union-attr]
+    if "memory" in runtime._machine.groups.missing_controllers:  # type: ignore[union-attr]
         assert b"MemoryError" in done.stderr
     else:
         assert done.status == 137

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sandbox_runtime import Allow, Open, Unenforceable
+from sandbox_runtime import Allow, EgressNotEnforced, Open
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from tests.sandbox_runtime.bubblewrap.boxes import python, said, shell, spec_of, started
+from tests.sandbox_runtime.bubblewrap.containers import python, said, shell, spec_of, started
 
 
 @dataclass
@@ -40,9 +40,11 @@ class Echoing:
 
 
 async def test_the_way_out_answers_on_loopback_inside_and_nowhere_else(runtime: BubblewrapRuntime) -> None:
-    way_out = Echoing()
+    gateway_session = Echoing()
     setup = (shell("echo $MODELS $HTTPS_PROXY"),)
-    sandbox = await started(runtime, way_out=way_out, egress=Allow(domains=("example.com",)), setup=setup)
+    sandbox = await started(
+        runtime, gateway_session=gateway_session, egress=Allow(domains=("example.com",)), setup=setup
+    )
     assert "http://127.0.0.1:8181 http://127.0.0.1:8182" in await sandbox.logs()
     code = """
 import socket
@@ -55,19 +57,19 @@ print([socket.create_connection(("127.0.0.1", port)).makefile().read() for port 
     other = await started(runtime)
     assert (await other.exec(python(code))).status == 1
     await sandbox.close()
-    await way_out.close()
+    await gateway_session.close()
 
 
 @pytest.mark.parametrize("egress", [Open(), Allow(domains=("example.com",))])
 async def test_what_nobody_would_enforce_is_refused(runtime: BubblewrapRuntime, egress: Open | Allow) -> None:
-    with pytest.raises(Unenforceable):
+    with pytest.raises(EgressNotEnforced):
         await runtime.start(await spec_of(runtime, egress=egress))
     assert await runtime.found() == []
 
 
 async def test_two_with_a_way_out_have_the_same_ports_and_different_sockets(runtime: BubblewrapRuntime) -> None:
     ways = [Echoing(), Echoing()]
-    sandboxes = await asyncio.gather(*(started(runtime, way_out=way) for way in ways))
+    sandboxes = await asyncio.gather(*(started(runtime, gateway_session=way) for way in ways))
     for sandbox in sandboxes:
         assert await said(sandbox, "echo $MODELS") == "http://127.0.0.1:8181"
     await ways[0].close()

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.source.address import Local, Remote, address
+from sandbox_runtime.source.repository_address import LocalRepository, RemoteRepository, address
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("https://github.com/o/r", Remote("https://github.com/o/r", "")),
-        ("https://github.com/o/r.git#packages/a/", Remote("https://github.com/o/r.git", "packages/a")),
-        ("ssh://git@example.com:22/o/r", Remote("ssh://git@example.com:22/o/r", "")),
-        ("git@github.com:o/r.git", Remote("ssh://git@github.com/o/r.git", "")),
-        ("file:///srv/r#a", Remote("file:///srv/r", "a")),
-        ("http://127.0.0.1:1/r", Remote("http://127.0.0.1:1/r", "")),
-        ("some/folder", Local(Path("some/folder"))),
-        (".", Local(Path())),
+        ("https://github.com/o/r", RemoteRepository("https://github.com/o/r", "")),
+        ("https://github.com/o/r.git#packages/a/", RemoteRepository("https://github.com/o/r.git", "packages/a")),
+        ("ssh://git@example.com:22/o/r", RemoteRepository("ssh://git@example.com:22/o/r", "")),
+        ("git@github.com:o/r.git", RemoteRepository("ssh://git@github.com/o/r.git", "")),
+        ("file:///srv/r#a", RemoteRepository("file:///srv/r", "a")),
+        ("http://127.0.0.1:1/r", RemoteRepository("http://127.0.0.1:1/r", "")),
+        ("some/folder", LocalRepository(Path("some/folder"))),
+        (".", LocalRepository(Path())),
     ],
 )
-def test_paths_and_urls_are_told_apart(text: str, meant: Local | Remote) -> None:
+def test_paths_and_urls_are_told_apart(text: str, meant: LocalRepository | RemoteRepository) -> None:
     assert address(text) == meant
 
 

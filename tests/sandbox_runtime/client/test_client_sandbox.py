@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from sandbox_runtime import Ended, Gone, NotPrepared, NotReady, Open, Recipe, SandboxError
-from sandbox_runtime.backends.process import ProcessRuntime
+from sandbox_runtime import EnvironmentMissing, Open, Recipe, SandboxError, SandboxExit, SandboxGone, SandboxNotReady
+from sandbox_runtime.backends.process.runtime import ProcessRuntime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.client.repositories import commit, git
 from tests.sandbox_runtime.environments.building import make_wheel
@@ -136,9 +136,9 @@ async def test_a_stopped_one_starts_again_from_the_commit(make: Make) -> None:
     await sandbox.start()
     await said(sandbox, "echo changed > ../top.txt")
     await sandbox.stop()
-    with pytest.raises(Gone):
+    with pytest.raises(SandboxGone):
         await sandbox.exec_bash("true")
-    with pytest.raises(Gone):
+    with pytest.raises(SandboxGone):
         await sandbox.endpoint()
     assert (await sandbox.wait()).kind == "terminated"
     await sandbox.start()
@@ -150,7 +150,7 @@ async def test_one_that_ended_by_itself_is_started_anew(make: Make) -> None:
     await sandbox.start()
     first = sandbox.id
     await asked(sandbox, "/end")
-    assert await asyncio.wait_for(sandbox.wait(), 30) == Ended("exited", 7)
+    assert await asyncio.wait_for(sandbox.wait(), 30) == SandboxExit("exited", 7)
     await sandbox.start()
     assert sandbox.id != first
     assert await asked(sandbox, "/health") == "well"
@@ -177,7 +177,7 @@ async def test_an_environment_that_cannot_be_made_leaves_the_old_one_up(make: Ma
     await sandbox.start()
     first = sandbox.id
     await said(sandbox, "echo greeting==3.0 > requirements.txt")
-    with pytest.raises(NotPrepared, match="greeting"):
+    with pytest.raises(EnvironmentMissing, match="greeting"):
         await sandbox.reinstall_deps()
     assert sandbox.id == first
     assert await asked(sandbox, "/health") == "well"
@@ -197,7 +197,7 @@ async def test_what_was_prepared_is_not_prepared_again_by_a_start(make: Make, ru
 
 async def test_one_that_does_not_start_leaves_nothing_and_says_why(make: Make, runtime: ProcessRuntime) -> None:
     sandbox = make(replace(SETTINGS, main=("sh", "-c", "echo out of paper >&2; exit 3")))
-    with pytest.raises(NotReady) as failed:
+    with pytest.raises(SandboxNotReady) as failed:
         await sandbox.start()
     assert "out of paper" in failed.value.log_tail
     assert await runtime.found() == []
@@ -208,12 +208,12 @@ async def test_a_closed_one_stays_closed(make: Make) -> None:
     async with sandbox:
         await sandbox.start()
     await sandbox.close()
-    with pytest.raises(Gone):
+    with pytest.raises(SandboxGone):
         await sandbox.start()
-    assert isinstance(await sandbox.wait(), Ended)
+    assert isinstance(await sandbox.wait(), SandboxExit)
 
 
-class Way:
+class ContainerEntry:
     """A passage that notes what becomes of it."""
 
     models_url = tunnel_url = "http://127.0.0.1:9"
@@ -232,13 +232,13 @@ class Way:
 
 
 async def test_each_start_has_a_way_out_of_its_own_which_ends_with_it(make: Make) -> None:
-    ways: list[Way] = []
+    ways: list[ContainerEntry] = []
 
-    def way_out(name: str) -> Way:
-        ways.append(Way(name))
+    def gateway_session(name: str) -> ContainerEntry:
+        ways.append(ContainerEntry(name))
         return ways[-1]
 
-    sandbox = make(name="first", way_out=way_out)
+    sandbox = make(name="first", gateway_session=gateway_session)
     await sandbox.start()
     assert await said(sandbox, 'echo "$THE_WAY"') == "first http://127.0.0.1:9"
     await sandbox.stop()
@@ -246,8 +246,8 @@ async def test_each_start_has_a_way_out_of_its_own_which_ends_with_it(make: Make
     assert [way.closed for way in ways] == [True, False]
     await sandbox.close()
     assert [way.closed for way in ways] == [True, True]
-    failing = make(replace(SETTINGS, main=("false",)), way_out=way_out)
-    with pytest.raises(NotReady):
+    failing = make(replace(SETTINGS, main=("false",)), gateway_session=gateway_session)
+    with pytest.raises(SandboxNotReady):
         await failing.start()
     assert all(way.closed for way in ways)
 

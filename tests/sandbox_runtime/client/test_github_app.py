@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from sandbox_runtime.source import CredentialsFailed, Source
-from sandbox_runtime.source.github_app import EARLY_S, App, GitHubApp
+from sandbox_runtime.source.github_app import EARLY_S, GitHubApp, GitHubAppSettings
 from tests.sandbox_runtime.client.repositories import commit, git_host
 
 CLIENT_ID = "Iv23abc"
@@ -77,11 +77,11 @@ async def github(key: rsa.RSAPrivateKey) -> AsyncIterator[GitHub]:
 
 
 @pytest.fixture
-def app(github: GitHub) -> App:
-    return App(CLIENT_ID, pem(github.key), api=github.api)
+def app(github: GitHub) -> GitHubAppSettings:
+    return GitHubAppSettings(CLIENT_ID, pem(github.key), api=github.api)
 
 
-async def test_the_token_is_for_one_repository_to_read_alone(github: GitHub, app: App) -> None:
+async def test_the_token_is_for_one_repository_to_read_alone(github: GitHub, app: GitHubAppSettings) -> None:
     given = await GitHubApp(app).for_url("https://github.com/owner/name.git")
     assert given == ("x-access-token", "made-2")
     assert github.asked == [
@@ -94,7 +94,9 @@ async def test_the_token_is_for_one_repository_to_read_alone(github: GitHub, app
     ]
 
 
-async def test_what_we_sign_begins_a_minute_ago_and_ends_within_what_github_takes(github: GitHub, app: App) -> None:
+async def test_what_we_sign_begins_a_minute_ago_and_ends_within_what_github_takes(
+    github: GitHub, app: GitHubAppSettings
+) -> None:
     await GitHubApp(app).for_url("https://github.com/owner/name")
     for claims in github.claims:
         assert claims["iat"] <= time.time() - 59
@@ -102,12 +104,14 @@ async def test_what_we_sign_begins_a_minute_ago_and_ends_within_what_github_take
         assert set(claims) == {"iat", "exp", "iss"}
 
 
-async def test_an_installation_that_is_given_is_not_looked_for(github: GitHub, app: App) -> None:
+async def test_an_installation_that_is_given_is_not_looked_for(github: GitHub, app: GitHubAppSettings) -> None:
     await GitHubApp(replace(app, installation=7)).for_url("https://github.com/owner/name")
     assert [path for _, path, _ in github.asked] == ["/app/installations/7/access_tokens"]
 
 
-async def test_a_token_is_kept_for_its_repository_until_it_is_about_to_end(github: GitHub, app: App) -> None:
+async def test_a_token_is_kept_for_its_repository_until_it_is_about_to_end(
+    github: GitHub, app: GitHubAppSettings
+) -> None:
     credentials = GitHubApp(replace(app, installation=7))
     first = await credentials.for_url("https://github.com/owner/name")
     assert await credentials.for_url("https://github.com/owner/name.git") == first
@@ -118,7 +122,7 @@ async def test_a_token_is_kept_for_its_repository_until_it_is_about_to_end(githu
     assert await late.for_url("https://github.com/o/r") != await late.for_url("https://github.com/o/r")
 
 
-async def test_other_hosts_are_told_nothing(github: GitHub, app: App) -> None:
+async def test_other_hosts_are_told_nothing(github: GitHub, app: GitHubAppSettings) -> None:
     for url in ("https://gitlab.com/o/r", "http://github.com/o/r", "ssh://git@github.com/o/r"):
         assert await GitHubApp(app).for_url(url) is None
     assert github.asked == []
@@ -129,7 +133,7 @@ async def test_other_hosts_are_told_nothing(github: GitHub, app: App) -> None:
     [(401, "clock"), (403, "Contents: read"), (404, "install it"), (422, "installation"), (500, "500")],
 )
 async def test_a_refusal_names_app_and_repository_and_what_to_do(
-    github: GitHub, app: App, status: int, said: str
+    github: GitHub, app: GitHubAppSettings, status: int, said: str
 ) -> None:
     github.status = status
     with pytest.raises(CredentialsFailed, match=said) as refused:
@@ -139,7 +143,7 @@ async def test_a_refusal_names_app_and_repository_and_what_to_do(
     assert "eyJ" not in str(refused.value)  # what a signed claim begins with
 
 
-async def test_a_foreign_key_is_refused_and_one_that_is_none_never_sent(github: GitHub, app: App) -> None:
+async def test_a_foreign_key_is_refused_and_one_that_is_none_never_sent(github: GitHub, app: GitHubAppSettings) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     with pytest.raises(CredentialsFailed, match="private key"):
         await GitHubApp(replace(app, key=pem(other))).for_url("https://github.com/owner/name")
@@ -150,25 +154,25 @@ async def test_a_foreign_key_is_refused_and_one_that_is_none_never_sent(github: 
 
 
 async def test_a_password_that_the_user_keeps_for_the_host_is_not_taken_for_ours(
-    github: GitHub, app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    github: GitHub, app: GitHubAppSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     assert await GitHubApp(app).for_url("https://github.com/owner/name") is not None
 
 
-async def test_an_api_that_is_not_there_is_told(app: App) -> None:
+async def test_an_api_that_is_not_there_is_told(app: GitHubAppSettings) -> None:
     with pytest.raises(CredentialsFailed, match="cannot be asked"):
         await GitHubApp(replace(app, api="http://127.0.0.1:1")).for_url("https://github.com/owner/name")
 
 
-def test_nothing_is_sent_in_the_clear_beyond_this_machine_and_no_key_is_shown(app: App) -> None:
+def test_nothing_is_sent_in_the_clear_beyond_this_machine_and_no_key_is_shown(app: GitHubAppSettings) -> None:
     with pytest.raises(ValueError, match="use https"):
         GitHubApp(replace(app, api="http://api.github.com"))
     assert "PRIVATE" not in repr(app)
 
 
-async def test_git_fetches_with_the_token_of_the_app(github: GitHub, app: App, tmp_path: Path) -> None:
+async def test_git_fetches_with_the_token_of_the_app(github: GitHub, app: GitHubAppSettings, tmp_path: Path) -> None:
     wanted = commit(tmp_path / "served" / "owner" / "name", {"program.py": "print('one')\n"})
     async with git_host(tmp_path / "served", "made-2") as host:
         credentials = GitHubApp(replace(app, host=host.host))

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 import pytest
 
 from sandbox_runtime import Recipe, SandboxError
-from sandbox_runtime.source.recipes import Needs, needs_of
-from sandbox_runtime.source.settings import ClientSettings
+from sandbox_runtime.source.client_sandbox import ClientSettings
+from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 
 
-async def needs(files: dict[str, str], folder: str = "") -> Needs:
+async def needs(files: dict[str, str], folder: str = "") -> ProgramNeeds:
     async def read(paths: Iterable[str]) -> dict[str, bytes]:
         return {path: files[path].encode() for path in paths if path in files}
 
-    return await needs_of(read, folder)
+    return await program_needs(read, folder)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.environments import Environments
+from sandbox_runtime.environments import EnvironmentCache
 from tests.sandbox_runtime.environments.building import HostRun, make_wheel
 
 
@@ -14,8 +14,8 @@ def cache(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environments(cache: Path) -> Environments:
-    return Environments(cache)
+def environments(cache: Path) -> EnvironmentCache:
+    return EnvironmentCache(cache)
 
 
 @pytest.fixture

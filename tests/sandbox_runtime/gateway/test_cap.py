@@ -5,8 +5,8 @@ import asyncio
 import aiohttp
 import pytest
 
-from sandbox_runtime.gateway import Policy
-from sandbox_runtime.gateway.spend import Spend
+from sandbox_runtime.gateway import GatewayPolicy
+from sandbox_runtime.gateway.spend_cap import SpendCap
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Sandbox, Told, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider, completion, replying
 
@@ -14,8 +14,8 @@ COST = 0.01  # of a call: what it reads is free, and it writes 1,000 tokens at 1
 PRICES = {"m": (0.0, 10.0), "free": (0.0, 0.0)}
 
 
-def capped(usd: float) -> Policy:
-    return Policy(cap_usd=usd, prices=PRICES)
+def capped(usd: float) -> GatewayPolicy:
+    return GatewayPolicy(cap_usd=usd, prices=PRICES)
 
 
 async def asks(one: Sandbox, http: aiohttp.ClientSession, times: int) -> None:
@@ -39,7 +39,7 @@ async def test_twenty_at_once_stop_within_one_call_of_the_cap(
         assert not any(program.done() for program in programs)  # held, not refused
         assert gateway.spent_usd == pytest.approx(0.5)
         for one in sandboxes:
-            await one.passage.close()
+            await one.session.close()
         for program in programs:
             with pytest.raises(aiohttp.ClientError):
                 await program
@@ -54,22 +54,22 @@ async def test_the_cap_is_told_once(
     provider.answer = completion(0, 1000)
     async with opened(capped(COST)) as gateway:
         await asks(await sandbox(gateway), http, 1)
-        gateway.elsewhere_usd = 1.0
-        gateway.elsewhere_usd = 2.0
+        gateway.other_spend_usd = 1.0
+        gateway.other_spend_usd = 2.0
     assert len(told.caps) == 1
 
 
-class Call:
+class UpstreamCall:
     """One that asks the cap to go out, and then takes as long as it is left."""
 
-    def __init__(self, spend: Spend, most_usd: float) -> None:
+    def __init__(self, spend: SpendCap, max_cost_usd: float) -> None:
         self.out = asyncio.Event()
         self.over = asyncio.Event()
         self.counted_usd: float | None = None
-        self.task = asyncio.create_task(self._run(spend, most_usd))
+        self.task = asyncio.create_task(self._run(spend, max_cost_usd))
 
-    async def _run(self, spend: Spend, most_usd: float) -> None:
-        async with spend.charge(most_usd) as charge:
+    async def _run(self, spend: SpendCap, max_cost_usd: float) -> None:
+        async with spend.charge(max_cost_usd) as charge:
             self.out.set()
             await self.over.wait()
             charge.counted_usd = self.counted_usd
@@ -87,8 +87,8 @@ async def settled() -> None:
 
 
 async def test_calls_that_might_reach_the_cap_wait_for_those_under_way_in_order_of_arrival() -> None:
-    spend = Spend(1.0, lambda: None)
-    calls = [Call(spend, 0.6) for _ in range(4)]
+    spend = SpendCap(1.0, lambda: None)
+    calls = [UpstreamCall(spend, 0.6) for _ in range(4)]
     await settled()
     assert [call.out.is_set() for call in calls] == [True, True, False, False]  # the second was below the cap
     await calls[0].end(0.1)
@@ -101,31 +101,31 @@ async def test_calls_that_might_reach_the_cap_wait_for_those_under_way_in_order_
 
 async def test_a_call_whose_cost_is_not_known_counts_as_the_most_it_may_have_cost() -> None:
     told: list[None] = []
-    spend = Spend(1.0, lambda: told.append(None))
-    call = Call(spend, 1.5)
+    spend = SpendCap(1.0, lambda: told.append(None))
+    call = UpstreamCall(spend, 1.5)
     await call.end(None)
     assert spend.spent_usd == 1.5 and len(told) == 1
 
 
 async def test_who_gives_up_while_held_leaves_its_room_to_others() -> None:
-    spend = Spend(1.0, lambda: None)
-    first, second, third = (Call(spend, 1.0) for _ in range(3))
+    spend = SpendCap(1.0, lambda: None)
+    first, second, third = (UpstreamCall(spend, 1.0) for _ in range(3))
     await settled()
     second.task.cancel()
     await first.end(0.0)  # in the same moment
     await settled()
     assert second.task.cancelled() and third.out.is_set()
     await third.end(0.0)
-    late = Call(spend, 1.0)
+    late = UpstreamCall(spend, 1.0)
     await settled()
     assert late.out.is_set()
     await late.end(0.0)
 
 
 async def test_who_gives_up_as_its_turn_comes_gives_it_back() -> None:
-    spend = Spend(1.0, lambda: None)
+    spend = SpendCap(1.0, lambda: None)
     async with spend.charge(1.0) as charge:
-        second, third = (Call(spend, 1.0) for _ in range(2))
+        second, third = (UpstreamCall(spend, 1.0) for _ in range(2))
         await settled()
         charge.counted_usd = 0.0
     second.task.cancel()
@@ -135,12 +135,12 @@ async def test_who_gives_up_as_its_turn_comes_gives_it_back() -> None:
 
 
 async def test_what_is_spent_elsewhere_counts_and_what_is_held_goes_on_where_that_falls() -> None:
-    spend = Spend(1.0, lambda: None)
-    spend.elsewhere_usd = 1.0
-    call = Call(spend, 0.1)
+    spend = SpendCap(1.0, lambda: None)
+    spend.other_spend_usd = 1.0
+    call = UpstreamCall(spend, 0.1)
     await settled()
     assert not call.out.is_set()
-    spend.elsewhere_usd = 0.5
+    spend.other_spend_usd = 0.5
     await settled()
     assert call.out.is_set()
     await call.end(0.0)
@@ -175,7 +175,7 @@ async def test_a_call_that_might_cost_more_than_the_entire_cap_is_refused(
 async def test_without_a_cap_a_model_without_a_price_is_told_as_unpriced(
     opened: Opens, http: aiohttp.ClientSession, told: Told
 ) -> None:
-    async with opened(Policy()) as gateway:
+    async with opened(GatewayPolicy()) as gateway:
         one = await sandbox(gateway)
         await asks(one, http, 1)
     (call,) = told.calls

@@ -28,7 +28,7 @@ async def test_openais_own_finds_it_and_sees_nothing_that_it_did_not_ask_for(
         one = await sandbox(gateway)
         env = {
             "PATH": os.environ["PATH"],
-            **one.passage.env(one.models, one.tunnel),
+            **one.session.env(one.models, one.tunnel),
         }
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-c", PROGRAM), env=env, stdout=-1, stderr=-1

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime.gateway.asks import NotAsked, ask
-from sandbox_runtime.gateway.calls import Tokens
-from sandbox_runtime.gateway.prices import Prices, bundled
+from evolverpc_common.model_prices import PriceTable, TokenCounts, bundled
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
-from sandbox_runtime.gateway.usage import Events, Whole
+from sandbox_runtime.gateway.request_parsing import InvalidRequest, parse_request
+from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
 
 TABLE = {
     "gpt": {
@@ -34,7 +33,7 @@ RESPONSES = {
     "total_tokens": 107,
 }
 MESSAGES = {"input_tokens": 40, "output_tokens": 7, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 0}
-COUNTED = Tokens(input=40, cached=60, output=7)
+COUNTED = TokenCounts(input=40, cached=60, output=7)
 
 
 @pytest.mark.parametrize(
@@ -43,17 +42,17 @@ COUNTED = Tokens(input=40, cached=60, output=7)
         (CHAT, COUNTED),
         (RESPONSES, COUNTED),
         (MESSAGES, COUNTED),
-        ({"prompt_tokens": 9, "total_tokens": 9}, Tokens(input=9)),
+        ({"prompt_tokens": 9, "total_tokens": 9}, TokenCounts(input=9)),
         (
             {**MESSAGES, "cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 5}},
-            Tokens(40, 60, 9, 5, 7),
+            TokenCounts(40, 60, 9, 5, 7),
         ),
         ({"prompt_tokens": 9, "prompt_tokens_details": {"audio_tokens": 5}}, None),
         ({}, None),
     ],
 )
-def test_tokens_of_an_answer_that_is_json(usage: dict[str, Any], tokens: Tokens | None) -> None:
-    reader = Whole()
+def test_tokens_of_an_answer_that_is_json(usage: dict[str, Any], tokens: TokenCounts | None) -> None:
+    reader = JsonUsageReader()
     for byte in json.dumps({"usage": usage}).encode():
         reader.feed(bytes([byte]))
     assert reader.tokens() == (tokens, tokens is not None)
@@ -85,7 +84,7 @@ def event(value: Any) -> bytes:
     ],
 )
 def test_tokens_of_a_stream_of_events(provider: Provider, events: list[Any], last: bool) -> None:
-    reader = Events(provider.dialect, hide_usage=False)
+    reader = StreamUsageReader(provider.dialect, hide_usage=False)
     stream = b"".join(map(event, events))
     assert b"".join(reader.feed(stream[place : place + 5]) for place in range(0, len(stream), 5)) == stream
     assert reader.tokens() == (COUNTED, last)
@@ -95,7 +94,7 @@ def test_only_the_event_that_the_gateway_asked_for_is_hidden() -> None:
     shown = [{"choices": [{"delta": "a"}], "usage": None}, {"choices": [], "filters": 1}]
     stream = event(shown[0]) + event({"choices": [], "usage": CHAT}).removeprefix(b"event: x\r\n") + event(shown[1])
     for size in (1, 7, len(stream)):
-        reader = Events("openai", hide_usage=True)
+        reader = StreamUsageReader("openai", hide_usage=True)
         passed = b"".join(reader.feed(stream[place : place + size]) for place in range(0, len(stream), size))
         assert passed + reader.rest() == event(shown[0]) + event(shown[1])
         assert reader.tokens() == (COUNTED, True)
@@ -103,33 +102,33 @@ def test_only_the_event_that_the_gateway_asked_for_is_hidden() -> None:
 
 def test_an_answer_at_another_price_is_not_priced() -> None:
     for more in ({"service_tier": "priority"}, {"usage": {**MESSAGES, "server_tool_use": {"web_search_requests": 1}}}):
-        reader = Whole()
+        reader = JsonUsageReader()
         reader.feed(json.dumps({"usage": MESSAGES, **more}).encode())
         assert reader.tokens() == (COUNTED, False)
 
 
 def test_prices_are_the_providers_own_and_configured_ones_come_first() -> None:
-    prices = Prices({"router/given": (1.0, 2.0), "gpt-mine": (5.0, 5.0)}, TABLE)
+    prices = PriceTable({"router/given": (1.0, 2.0), "gpt-mine": (5.0, 5.0)}, TABLE)
     gpt, routed, given = prices.of("openai", "gpt"), prices.of("router", "gpt"), prices.of("router", "given")
     assert gpt is not None and routed is not None and given is not None
     assert gpt.cost(COUNTED) == pytest.approx(40e-6 + 30e-6 + 28e-6)
-    assert gpt.cost(Tokens(input=250_000)) == pytest.approx(0.5)
-    assert routed.cost(Tokens(1, 0, 0, 0, 1)) == pytest.approx(6e-6)
-    assert given.cost(Tokens(1, 1, 0, 0, 1)) == pytest.approx(4e-6)
+    assert gpt.cost(TokenCounts(input=250_000)) == pytest.approx(0.5)
+    assert routed.cost(TokenCounts(1, 0, 0, 0, 1)) == pytest.approx(6e-6)
+    assert given.cost(TokenCounts(1, 1, 0, 0, 1)) == pytest.approx(4e-6)
     assert prices.of("anyone", "gpt-mine") is not None
     for provider, model in (("elsewhere", "gpt"), ("openai", "painter"), ("openai", "given")):
         assert prices.of(provider, model) is None
 
 
 def test_the_bundled_table_prices_the_usual_models() -> None:
-    prices = Prices({}, bundled())
+    prices = PriceTable({}, bundled())
     for provider, model in (
         ("openai", "gpt-4o-mini"),
         ("anthropic", "claude-sonnet-4-5"),
         ("gemini", "gemini-2.5-flash"),
     ):
         price = prices.of(provider, model)
-        assert price is not None and price.most_output and 0 < price.cost(Tokens(input=1_000_000)) < 100
+        assert price is not None and price.most_output and 0 < price.cost(TokenCounts(input=1_000_000)) < 100
 
 
 @pytest.mark.parametrize(
@@ -146,15 +145,15 @@ def test_the_bundled_table_prices_the_usual_models() -> None:
     ],
 )
 def test_the_most_that_a_call_can_cost(path: str, more: dict[str, Any], usd: float) -> None:
-    price = Prices({}, TABLE).of("openai", "gpt")
+    price = PriceTable({}, TABLE).of("openai", "gpt")
     assert price is not None
-    asked = ask(openai("k"), path, json.dumps({"model": "gpt", **more}).encode())
+    asked = parse_request(openai("k"), path, json.dumps({"model": "gpt", **more}).encode())
     read = len(asked.sent) * 1e-6  # no token is less than a byte
-    assert read + usd < asked.most_usd(price) < read + usd + 2e-3
+    assert read + usd < asked.max_cost_usd(price) < read + usd + 2e-3
 
 
 def test_what_is_not_text_may_take_all_that_a_model_can_read() -> None:
-    price = Prices({}, TABLE).of("openai", "gpt")
+    price = PriceTable({}, TABLE).of("openai", "gpt")
     assert price is not None
     video = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}
     for more in (
@@ -163,27 +162,27 @@ def test_what_is_not_text_may_take_all_that_a_model_can_read() -> None:
         {"input": [{"content": [video]}]},
         {"prompt": {"id": "1"}},
     ):
-        asked = ask(openai("k"), "/responses", json.dumps({"model": "gpt", **more}).encode())
-        assert asked.most_usd(price) >= 0.6
+        asked = parse_request(openai("k"), "/responses", json.dumps({"model": "gpt", **more}).encode())
+        assert asked.max_cost_usd(price) >= 0.6
 
 
 def test_counting_tokens_is_free() -> None:
-    price = Prices({}, TABLE).of("openai", "gpt")
+    price = PriceTable({}, TABLE).of("openai", "gpt")
     assert price is not None
-    assert ask(anthropic("k"), "/messages/count_tokens", b'{"model": "gpt"}').most_usd(price) == 0.0
+    assert parse_request(anthropic("k"), "/messages/count_tokens", b'{"model": "gpt"}').max_cost_usd(price) == 0.0
 
 
 def test_a_body_is_kept_no_longer_than_it_is_to_be_sent() -> None:
-    asked = ask(openai("k"), "/embeddings", b'{"model": "gpt"}')
+    asked = parse_request(openai("k"), "/embeddings", b'{"model": "gpt"}')
     assert asked.take().read() == b'{"model":"gpt"}' and asked.sent == b""
 
 
 def test_a_stream_whose_provider_counts_none_is_left_as_it_is() -> None:
     provider = configured("plain", "http://plain.example/v1", {}, counts_streams=False)
-    asked = ask(provider, "/chat/completions", b'{"model": "m", "stream": true}')
+    asked = parse_request(provider, "/chat/completions", b'{"model": "m", "stream": true}')
     assert not asked.usage_added and b"stream_options" not in asked.sent
-    with pytest.raises(NotAsked):
-        ask(provider, "/chat/completions", b'{"stream": true}')
+    with pytest.raises(InvalidRequest):
+        parse_request(provider, "/chat/completions", b'{"stream": true}')
 
 
 def test_providers_are_read_from_the_environment() -> None:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
-from sandbox_runtime.gateway import Gateway, Policy, configured
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, configured
 from tests.sandbox_runtime.gateway.conftest import ASKED, PRICED, Opens, Told, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, completion, events, replying
 
@@ -26,7 +26,7 @@ async def test_the_key_is_seen_by_the_provider_alone(
             content, headers = await response.text(), str(response.headers)
         async with one.post("/openai/v1/nothing", http) as response:
             content += await response.text()
-        everything = repr((gateway, vars(gateway), one.passage, told))
+        everything = repr((gateway, vars(gateway), one.session, told))
     assert provider.seen[0].headers["Authorization"] == f"Bearer {KEY}"
     assert content.startswith('{"your key": "[redacted]"}') and "of [redacted]" in headers
     for shown in (content, headers, everything, caplog.text):
@@ -167,11 +167,11 @@ async def test_a_provider_that_is_not_there_costs_nothing_and_says_nothing_of_it
         port = taken.getsockname()[1]
     gone = configured("gone", f"http://127.0.0.1:{port}/v1", {"GONE": KEY}, key_env="GONE")
     async with opened(providers=(gone,)) as gateway:
-        passage = gateway.passage("sandbox-1", Open())
+        session = gateway.open_session("sandbox-1", Open())
         models, tunnel = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
         url = f"http://127.0.0.1:{models.getsockname()[1]}"
-        await passage.serve(models, tunnel)
-        token = passage.env(url, url)["GONE_API_KEY"]
+        await session.serve(models, tunnel)
+        token = session.env(url, url)["GONE_API_KEY"]
         headers = {"Authorization": f"Bearer {token}"}
         async with http.post(f"{url}/gone/v1/chat/completions", json=ASKED, headers=headers) as response:
             assert response.status == 502 and str(port) not in await response.text()
@@ -189,7 +189,7 @@ async def test_who_hangs_up_ends_the_call_and_its_cost_is_not_known(
             await response.content.readuntil(b"\n\n")
             response.close()
         await asyncio.wait_for(provider.left.wait(), 30)
-        await one.passage.close()
+        await one.session.close()
     (call,) = told.calls
     # What it may have cost counts: 1,000 tokens out, and some bytes in.
     assert call.cost_usd is None and 0.001 < call.counted_usd < 0.01
@@ -204,7 +204,7 @@ async def test_closing_the_passage_ends_a_stream_under_way(
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "stream": True}) as response:
             await response.content.readuntil(b"\n\n")
-            await one.passage.close()
+            await one.session.close()
             assert len(told.calls) == 1
             with pytest.raises(aiohttp.ClientError):
                 await response.content.read()
@@ -216,7 +216,7 @@ async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(
 ) -> None:
     more = configured("open-router", "https://openrouter.ai/api/v1", {"THEIRS": KEY}, key_env="THEIRS")
     async with opened(providers=(more,)) as gateway:
-        env = gateway.passage("sandbox-1", Open()).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
+        env = gateway.open_session("sandbox-1", Open()).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
     assert env["OPEN_ROUTER_BASE_URL"] == "http://10.0.0.1:8181/open-router/v1"
     assert env["HTTPS_PROXY"] == env["https_proxy"] == f"http://sandbox:{env['OPEN_ROUTER_API_KEY']}@10.0.0.1:8182"
     assert "10.0.0.1" in env["NO_PROXY"].split(",") and KEY not in str(env)
@@ -227,7 +227,7 @@ async def test_litellm_is_kept_from_asking_a_host_that_is_refused(
     opened: Opens, egress: Egress, variable: str | None
 ) -> None:
     async with opened() as gateway:
-        env = gateway.passage("sandbox-1", egress).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
+        env = gateway.open_session("sandbox-1", egress).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
     assert env.get("LITELLM_LOCAL_MODEL_COST_MAP") == variable
 
 
@@ -248,5 +248,5 @@ async def test_gateways_of_two_providers_of_one_name_are_not_made(opened: Opens,
     one = configured("a", provider.url, {})
     with pytest.raises(ValueError, match="same name"):
         opened(providers=(one, one))
-    assert isinstance(opened(Policy(prices=PRICED)), Gateway)
+    assert isinstance(opened(GatewayPolicy(prices=PRICED)), Gateway)
     provider.answer = completion()

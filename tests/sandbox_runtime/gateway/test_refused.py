@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 
 from sandbox_runtime.api.egress import Closed, Open
-from sandbox_runtime.gateway import Listen, Policy, Refusal
+from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts, GatewayRefusal
+from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import configured
-from sandbox_runtime.gateway.refusals import Refusals
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Told, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider
 
@@ -66,10 +66,10 @@ async def test_a_request_with_two_meanings_is_refused(opened: Opens, provider: S
 async def test_malformed_requests_are_counted_in_one_refusal_and_leave_no_traceback(
     opened: Opens, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened() as gateway, opened(listen=Listen()) as shared:
+    async with opened() as gateway, opened(listen=GatewayPorts()) as shared:
         one = await sandbox(gateway)
         head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
-        elsewhere = shared.passage("other", Closed()).models_url
+        elsewhere = shared.open_session("other", Closed()).models_url
         assert elsewhere is not None
         broken = [
             "GET / HTTP/9.x\r\n\r\n",
@@ -89,7 +89,7 @@ async def test_malformed_requests_are_counted_in_one_refusal_and_leave_no_traceb
 async def test_of_a_name_that_stands_twice_the_provider_sees_what_was_checked(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
 ) -> None:
-    async with opened(Policy(models=("m",))) as gateway:
+    async with opened(GatewayPolicy(models=("m",))) as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, b'{"model": "dear", "model": "m"}') as response:
             assert response.status == 200
@@ -101,7 +101,7 @@ async def test_of_a_name_that_stands_twice_the_provider_sees_what_was_checked(
 async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_passage_closes(
     opened: Opens, http: aiohttp.ClientSession, told: Told
 ) -> None:
-    async with opened(listen=Listen()) as gateway:
+    async with opened(listen=GatewayPorts()) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
 
         async def status(url: str, **headers: str) -> int:
@@ -112,15 +112,15 @@ async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_pas
         assert await status(one.models, Authorization=f"Bearer {two.token}") == 401
         assert [refusal.sandbox for refusal in told.refusals] == ["sandbox-1"]
         assert await status(one.models, Authorization=f"Bearer {one.token}") == 200
-        shared = one.passage.models_url
+        shared = one.session.models_url
         assert shared is not None
         assert await status(shared, **{"api-key": one.token}) == await status(shared, **{"x-api-key": two.token}) == 200
-        await one.passage.close()
+        await one.session.close()
         assert await status(shared, **{"x-api-key": one.token}) == 401
         with pytest.raises(aiohttp.ClientConnectorError):
             await status(one.models, **{"x-api-key": one.token})
         with pytest.raises(RuntimeError):
-            await one.passage.serve(socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0)))
+            await one.session.serve(socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0)))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ async def test_a_body_that_is_not_a_request_goes_nowhere(
                 assert response.status == status
         except aiohttp.ClientConnectionError:
             assert status == 413  # the connection was closed before all of it was sent
-        assert one.passage.held_bytes == 0
+        assert one.session.held_bytes == 0
     assert provider.seen == []
 
 
@@ -275,7 +275,7 @@ async def test_a_body_that_is_not_a_request_goes_nowhere(
 async def test_a_model_whose_name_cannot_be_one_is_not_even_told(
     opened: Opens, http: aiohttp.ClientSession, told: Told, model: str
 ) -> None:
-    async with opened(Policy(models=("gpt-*",))) as gateway:
+    async with opened(GatewayPolicy(models=("gpt-*",))) as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "model": model}) as response:
             assert response.status == 400
@@ -283,14 +283,14 @@ async def test_a_model_whose_name_cannot_be_one_is_not_even_told(
 
 
 async def test_models_that_are_not_listed_are_refused(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
-    async with opened(Policy(models=("gpt-*", "anthropic/claude-*"))) as gateway:
+    async with opened(GatewayPolicy(models=("gpt-*", "anthropic/claude-*"))) as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "model": "gpt-x"}) as response:
             assert response.status == 200
         for _ in range(3):
             async with one.chat(http, {**ASKED, "model": "claude-é"}) as response:
                 assert response.status == 403 and (await response.json())["type"] == "error"
-        await one.passage.close()
+        await one.session.close()
     assert [(refusal.what, refusal.times) for refusal in told.refusals] == [
         ("openai/claude-\\xe9", 1),
         ("openai/claude-\\xe9", 2),
@@ -298,7 +298,7 @@ async def test_models_that_are_not_listed_are_refused(opened: Opens, http: aioht
 
 
 async def test_calls_per_minute_are_over_all_sandboxes(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
-    async with opened(Policy(calls_per_minute=2, rate_wait_s=1)) as gateway:
+    async with opened(GatewayPolicy(calls_per_minute=2, rate_wait_s=1)) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
         for who, status in ((one, 200), (two, 200), (one, 429)):
             async with who.chat(http) as response:
@@ -325,7 +325,7 @@ async def test_too_many_connections_of_one_sandbox_wait_and_harm_no_other(
 async def test_a_connection_that_shows_no_token_is_closed_soon_and_one_that_did_stays(
     opened: Opens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_runtime.gateway.front.STRANGER_S", 1.0)
+    monkeypatch.setattr("sandbox_runtime.gateway.http_frontend.UNIDENTIFIED_TIMEOUT_S", 1.0)
     async with opened() as gateway:
         one = await sandbox(gateway)
         port = int(one.models.rpartition(":")[2])
@@ -333,18 +333,18 @@ async def test_a_connection_that_shows_no_token_is_closed_soon_and_one_that_did_
         request = f"GET / HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n\r\n".encode()
         known[1].write(request)
         assert b"404" in await asyncio.wait_for(known[0].readline(), 30)
-        stranger = await asyncio.open_connection("127.0.0.1", port)
-        stranger[1].write(b"POST /openai")
-        assert await asyncio.wait_for(stranger[0].read(), 30) == b""
+        wrong_token = await asyncio.open_connection("127.0.0.1", port)
+        wrong_token[1].write(b"POST /openai")
+        assert await asyncio.wait_for(wrong_token[0].read(), 30) == b""
         known[1].write(request)
         assert b"404" in await asyncio.wait_for(known[0].readuntil(b"404"), 30)
-        for _, writer in (known, stranger):
+        for _, writer in (known, wrong_token):
             writer.close()
 
 
 def test_whoever_is_refused_again_and_again_is_told_of_in_bounds() -> None:
-    told: list[Refusal] = []
-    refusals = Refusals("sandbox-1", told.append)
+    told: list[GatewayRefusal] = []
+    refusals = RefusalLog("sandbox-1", told.append)
     for number in range(1000):
         refusals.add("x" * 10_000 + "\x1b[2J", "no")
         refusals.add(f"host-{number}:443", "no")

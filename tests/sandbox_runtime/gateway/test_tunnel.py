@@ -11,8 +11,8 @@ import pytest
 
 from evolverpc_common.network_addresses import is_public, parse_address
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
-from sandbox_runtime.gateway import Listen, Policy
-from sandbox_runtime.gateway.passage import TUNNELS
+from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts
+from sandbox_runtime.gateway.session import TUNNELS
 from tests.sandbox_runtime.gateway.conftest import Opens, Sandbox, Told, sandbox
 
 LOOPBACK = ("127.0.0.1/32",)
@@ -92,7 +92,7 @@ async def status(one: Sandbox, target: str) -> int:
 
 async def test_an_allowed_name_is_reached_and_both_directions_end_by_themselves(opened: Opens, echo: Echo) -> None:
     names = Names({"files.example": [["127.0.0.1"]]})
-    async with opened(Policy(ports=frozenset({echo.port})), resolve=names) as gateway:
+    async with opened(GatewayPolicy(ports=frozenset({echo.port})), resolve=names) as gateway:
         one = await sandbox(gateway, Allow(("*.example",), LOOPBACK))
         answered = await connect(one, f"Files.Example.:{echo.port}")
         assert answered.status == 200
@@ -103,7 +103,7 @@ async def test_an_allowed_name_is_reached_and_both_directions_end_by_themselves(
 
 async def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_looked_at(opened: Opens, echo: Echo) -> None:
     names = Names({"moving.example": [["127.0.0.1"], ["127.0.0.2"]]})
-    async with opened(Policy(ports=frozenset({echo.port})), resolve=names) as gateway:
+    async with opened(GatewayPolicy(ports=frozenset({echo.port})), resolve=names) as gateway:
         one = await sandbox(gateway, Allow(("moving.example",), LOOPBACK))
         assert await status(one, f"moving.example:{echo.port}") == 200
         assert names.asked == ["moving.example"]
@@ -150,7 +150,7 @@ async def test_what_may_be_reached(opened: Opens, echo: Echo, egress: Egress, ho
             "0x7f000001": [["127.0.0.1"]],
         }
     )
-    async with opened(Policy(ports=None), resolve=names) as gateway:
+    async with opened(GatewayPolicy(ports=None), resolve=names) as gateway:
         one = await sandbox(gateway, egress)
         assert await status(one, f"{host}:{echo.port}") == expected
         if expected == 403:
@@ -209,7 +209,7 @@ async def test_refusals_say_the_same_whether_the_host_exists_or_not(opened: Open
 async def test_plain_http_is_carried_for_one_host_with_what_is_the_gateways_taken_off(
     opened: Opens, echo: Echo
 ) -> None:
-    async with opened(Policy(ports=frozenset({echo.port}))) as gateway:
+    async with opened(GatewayPolicy(ports=frozenset({echo.port}))) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
         proof = base64.b64encode(f"sandbox:{one.token}".encode()).decode()
@@ -240,7 +240,7 @@ async def test_plain_http_is_carried_for_one_host_with_what_is_the_gateways_take
     ],
 )
 async def test_what_is_a_request(opened: Opens, echo: Echo, line: str, expected: int) -> None:
-    async with opened(Policy(ports=None)) as gateway:
+    async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         if line.startswith("GET http://{}") and expected == 200:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
@@ -257,7 +257,7 @@ async def test_what_is_a_request(opened: Opens, echo: Echo, line: str, expected:
 
 
 async def test_a_token_opens_its_own_sandboxs_proxy_alone(opened: Opens, echo: Echo) -> None:
-    async with opened(Policy(ports=None), listen=Listen()) as gateway:
+    async with opened(GatewayPolicy(ports=None), listen=GatewayPorts()) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")
         target = f"127.0.0.1:{echo.port}"
@@ -265,22 +265,22 @@ async def test_a_token_opens_its_own_sandboxs_proxy_alone(opened: Opens, echo: E
             answered = await connect(one, target, token)
             answered.writer.close()
             assert answered.status == 407 and 'Proxy-Authenticate: Basic realm="gateway"' in answered.head
-        shared = one.passage.tunnel_url
+        shared = one.session.tunnel_url
         assert shared is not None
-        through = Sandbox(one.passage, one.models, shared)
+        through = Sandbox(one.session, one.models, shared)
         assert await status(through, target) == 200
-        await one.passage.close()
+        await one.session.close()
         assert await status(through, target) == 407
 
 
 async def test_closing_the_passage_ends_a_tunnel_under_way_at_both_ends(opened: Opens, echo: Echo) -> None:
-    async with opened(Policy(ports=None)) as gateway:
+    async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         answered = await connect(one, f"127.0.0.1:{echo.port}")
         answered.writer.write(b"ping")
         assert await asyncio.wait_for(answered.reader.readexactly(4), 30) == b"ping"
-        await one.passage.close()
-        await one.passage.close()
+        await one.session.close()
+        await one.session.close()
         with contextlib.suppress(ConnectionError):
             assert await answered.rest() == b""
         with pytest.raises(ConnectionError):
@@ -288,7 +288,7 @@ async def test_closing_the_passage_ends_a_tunnel_under_way_at_both_ends(opened: 
 
 
 async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: Opens, echo: Echo) -> None:
-    async with opened(Policy(ports=None)) as gateway:
+    async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         port = int(one.tunnel.rpartition(":")[2])
         flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(TUNNELS)]
@@ -302,7 +302,7 @@ async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: O
 
 
 async def test_a_flood_of_connections_leaves_other_sandboxes_alone(opened: Opens, echo: Echo) -> None:
-    async with opened(Policy(ports=None)) as gateway:
+    async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")
         port = int(one.tunnel.rpartition(":")[2])
@@ -316,7 +316,7 @@ async def test_a_flood_of_connections_leaves_other_sandboxes_alone(opened: Opens
 async def test_a_host_that_does_not_listen_is_told_without_detail(opened: Opens) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    async with opened(Policy(ports=None)) as gateway:
+    async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         answered = await connect(one, f"127.0.0.1:{port}")
         assert (answered.status, await answered.rest()) == (502, b"that host cannot be reached\n")

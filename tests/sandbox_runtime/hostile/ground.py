@@ -15,7 +15,7 @@ from aiohttp import web
 from gepa_client.transport.rpc import RpcClient
 from sandbox_runtime import Allow
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from sandbox_runtime.gateway import Gateway, ModelCall, Policy, Refusal, openai
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayRefusal, ProviderCall, openai
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.client.repositories import commit
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
@@ -32,14 +32,14 @@ class Ground:
     canary: str
     example: dict[str, Any]
     journal: Path
-    boxes: list[ClientSandbox]
+    containers: list[ClientSandbox]
     provider: StubProvider
-    calls: list[ModelCall] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    calls: list[ProviderCall] = field(default_factory=list)
+    refusals: list[GatewayRefusal] = field(default_factory=list)
 
-    async def evaluate(self, attempts: Sequence[str], box: int = 0, text: str = "") -> list[dict[str, Any]]:
+    async def evaluate(self, attempts: Sequence[str], container: int = 0, text: str = "") -> list[dict[str, Any]]:
         """Their results, one batch of a sandbox."""
-        endpoint = await self.boxes[box].endpoint()
+        endpoint = await self.containers[container].endpoint()
         async with RpcClient(endpoint.url, token=endpoint.token, timeout_s=110) as client:
             batch = [{"id": name, "data": {**self.example, "attempt": name}} for name in attempts]
             answer = await client.evaluate({"text": text}, batch)
@@ -77,7 +77,7 @@ async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
         gateway = await stack.enter_async_context(
             Gateway(
                 providers=(openai(KEY, f"{provider.url}/v1"),),
-                policy=Policy(ports=None),
+                policy=GatewayPolicy(ports=None),
                 on_call=ground.calls.append,
                 on_refusal=ground.refusals.append,
                 on_cap=lambda: None,
@@ -88,15 +88,15 @@ async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
         egress = Allow(domains=(REBOUND,))
         settings = ClientSettings(egress=egress, memory_mb=384, workspace_mb=128, processes=192)
         for name in ("hostile-0", "hostile-1"):
-            box = ClientSandbox(
+            container = ClientSandbox(
                 runtime,
                 Source(str(repository), cache=folder / "cache"),
                 settings,
                 name=name,
-                way_out=lambda name: gateway.passage(name, egress),
+                gateway_session=lambda name: gateway.open_session(name, egress),
             )
-            ground.boxes.append(await stack.enter_async_context(box))
-        await asyncio.gather(*(box.start() for box in ground.boxes))
+            ground.containers.append(await stack.enter_async_context(container))
+        await asyncio.gather(*(container.start() for container in ground.containers))
         yield ground
 
 

@@ -53,10 +53,10 @@ async def test_no_attempt_gets_what_is_not_its_own(ground: Ground) -> None:
     assert KEY not in told
     assert {path: path.read_bytes() for path in ours} == ours
     assert ground.journal.read_text() == ground.canary
-    git = await ground.boxes[0].exec_bash("ls .git/hooks 2>/dev/null; git status --short; git fsck")
+    git = await ground.containers[0].exec_bash("ls .git/hooks 2>/dev/null; git status --short; git fsck")
     assert git.status == 0 and b"post-checkout" not in git.stdout, git
-    for box in (0, 1):
-        assert [result["score"] for result in await ground.evaluate(["honest"] * 4, box)] == [1.0] * 4
+    for container in (0, 1):
+        assert [result["score"] for result in await ground.evaluate(["honest"] * 4, container)] == [1.0] * 4
     assert any("169.254.169.254" in refusal.what for refusal in ground.refusals)
 
 
@@ -69,7 +69,7 @@ async def test_a_flood_ends_with_its_example_and_the_next_one_finds_everything_a
         assert not str(result.get("output")).startswith("got"), (flood, result)
         beside, after = await asyncio.gather(ground.evaluate(["honest"] * 4, 1), ground.evaluate(["honest"] * 4))
         assert [one["score"] for one in (*beside, *after)] == [1.0] * 8, flood
-        left = await ground.boxes[0].exec_bash("ps ax | wc -l")
+        left = await ground.containers[0].exec_bash("ps ax | wc -l")
         assert left.status == 0 and int(left.stdout) < 40, (flood, left)
 
 

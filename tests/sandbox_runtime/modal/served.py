@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sandbox_runtime import Command, Prepared, Recipe, SandboxSpec
-from sandbox_runtime.backends.modal import images, places
+from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.modal import image_setup, images
 from tests.modal_cloud import Cloud
 
 SERVER = """
@@ -25,16 +25,16 @@ while True:
 """
 """Answers every request with the request; ends after one for /end."""
 
-MAIN = Command((places.SERVER_PYTHON, "-I", "-S", "-c", SERVER))
+MAIN = Command((image_setup.SERVER_PYTHON, "-I", "-S", "-c", SERVER))
 
 
-def published(cloud: Cloud, recipe: Recipe | None = None) -> Prepared:
+def published(cloud: Cloud, recipe: Recipe | None = None) -> PreparedEnvironment:
     """A recipe that the cloud has an image of, without the building."""
     recipe = recipe or Recipe()
     image = f"im-{recipe.digest}"[:25]
     cloud.control.images[image].SetInParent()
     cloud.control.published[images.name_of(recipe)] = image
-    return places.prepared(recipe, image)
+    return image_setup.prepared(recipe, image)
 
 
 def spec(cloud: Cloud, *, main: Command = MAIN, **further: Any) -> SandboxSpec:

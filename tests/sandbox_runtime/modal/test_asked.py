@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 from modal_proto import api_pb2
 
-from sandbox_runtime import Allow, Closed, Command, Egress, NotReady, Open, Unavailable
+from sandbox_runtime import Allow, Closed, Command, Egress, Open, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.backends.modal import guard
-from sandbox_runtime.backends.modal.knocking import knock
+from sandbox_runtime.backends.modal.commands import probe_command
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
 from tests.modal_cloud.box import Box
@@ -21,7 +21,7 @@ from tests.sandbox_runtime.modal.served import MAIN, spec
 NetworkAccess = api_pb2.NetworkAccess
 
 
-class Way:
+class ContainerEntry:
     """A gateway that can be reached at an address of its own."""
 
     def __init__(self, models_url: str | None, tunnel_url: str | None) -> None:
@@ -45,7 +45,7 @@ class Way:
 @asynccontextmanager
 async def gateway(
     cloud: Cloud, answer: bytes = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
-) -> AsyncIterator[Way]:
+) -> AsyncIterator[ContainerEntry]:
     """One that sandboxes can reach; it knows nobody."""
 
     async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +57,7 @@ async def gateway(
         port = server.sockets[0].getsockname()[1]
         cloud.reach(port)
         url = f"http://127.0.0.1:{port}"
-        yield Way(url, url)
+        yield ContainerEntry(url, url)
 
 
 async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
@@ -65,24 +65,24 @@ async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
 
 
 async def test_bounds_image_lifetime_and_tags_are_the_specs(cloud: Cloud, runtime: ModalRuntime) -> None:
-    box = await box_of(
+    container = await box_of(
         cloud, runtime, cpu=1.5, memory_mb=512, lifetime_s=90.2, labels={"run": "r1", "name": "sandbox-3"}
     )
-    asked = box.definition
+    asked = container.definition
     assert (asked.resources.milli_cpu, asked.resources.milli_cpu_max) == (1500, 1500)
     assert (asked.resources.memory_mb, asked.resources.memory_mb_max) == (512, 512)
     assert asked.timeout_secs == 91
     assert asked.image_id == spec(cloud).prepared.image
     assert asked.workdir == "/workspace"
-    assert box.asked.app_id == cloud.control.apps["evolverpc"]
-    assert {"run": "r1", "name": "sandbox-3"}.items() <= box.tags.items()
-    assert box.tags["evolverpc-owner"].startswith(f"{os.getpid()}.")
-    assert all(len(value) <= 63 for value in box.tags.values())
+    assert container.asked.app_id == cloud.control.apps["evolverpc"]
+    assert {"run": "r1", "name": "sandbox-3"}.items() <= container.tags.items()
+    assert container.tags["evolverpc-owner"].startswith(f"{os.getpid()}.")
+    assert all(len(value) <= 63 for value in container.tags.values())
 
 
 async def test_no_port_is_opened(cloud: Cloud, runtime: ModalRuntime) -> None:
-    box = await box_of(cloud, runtime)
-    assert list(box.definition.open_ports.ports) == []
+    container = await box_of(cloud, runtime)
+    assert list(container.definition.open_ports.ports) == []
     assert [asked.message.port for asked in cloud.asked if asked.method == "SandboxCreateConnectTokenV2"] == [8080]
     assert cloud.count("SandboxGetTunnels") == 0
 
@@ -109,11 +109,13 @@ async def test_egress_is_exact(
 
 
 async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
-    way = Way("https://gateway.example:8443", "http://203.0.113.7:8182")
-    with pytest.raises(NotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*--gateway-url"):
-        await runtime.start(spec(cloud, way_out=way))
-    (box,) = cloud.boxes
-    access = box.definition.network_access
+    way = ContainerEntry("https://gateway.example:8443", "http://203.0.113.7:8182")
+    with pytest.raises(
+        SandboxNotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*--gateway-url"
+    ):
+        await runtime.start(spec(cloud, gateway_session=way))
+    (container,) = cloud.boxes
+    access = container.definition.network_access
     assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (["203.0.113.7/32"], ["gateway.example"])
 
 
@@ -121,9 +123,11 @@ async def test_a_sandbox_reaches_the_gateway_and_one_without_a_way_out_does_not(
     cloud: Cloud, runtime: ModalRuntime
 ) -> None:
     async with gateway(cloud) as way:
-        inside, outside = await asyncio.gather(runtime.start(spec(cloud, way_out=way)), runtime.start(spec(cloud)))
-        assert (await inside.exec(knock(str(way.models_url)))).status == 0
-        refused = await outside.exec(knock(str(way.models_url)))
+        inside, outside = await asyncio.gather(
+            runtime.start(spec(cloud, gateway_session=way)), runtime.start(spec(cloud))
+        )
+        assert (await inside.exec(probe_command(str(way.models_url)))).status == 0
+        refused = await outside.exec(probe_command(str(way.models_url)))
         assert (refused.status, b"Connection refused" in refused.stderr) == (1, True)
         await inside.close()
 
@@ -136,15 +140,15 @@ async def test_a_forwarder_that_leads_elsewhere_is_told_of_before_anything_runs(
     cloud: Cloud, runtime: ModalRuntime, answer: bytes, told: str
 ) -> None:
     async with gateway(cloud, answer) as way:
-        with pytest.raises(NotReady, match=rf"not reached at {way.models_url}: .*{told}") as raised:
-            await runtime.start(spec(cloud, way_out=way))
+        with pytest.raises(SandboxNotReady, match=rf"not reached at {way.models_url}: .*{told}") as raised:
+            await runtime.start(spec(cloud, gateway_session=way))
     assert raised.value.stage == "way out"
     assert cloud.running == []
 
 
 async def test_a_gateway_on_loopback_alone_cannot_be_the_way_out(cloud: Cloud, runtime: ModalRuntime) -> None:
-    with pytest.raises(Unavailable, match="--gateway-url"):
-        await runtime.start(spec(cloud, way_out=Way(None, None)))
+    with pytest.raises(RuntimeUnavailable, match="--gateway-url"):
+        await runtime.start(spec(cloud, gateway_session=ContainerEntry(None, None)))
     assert cloud.boxes == []
 
 
@@ -154,7 +158,7 @@ async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, run
             spec(
                 cloud,
                 secrets={"API_KEY": "secret-of-the-spec"},
-                way_out=way,
+                gateway_session=way,
                 setup=(Command(("true",), env={"GIT_TOKEN": "secret-of-a-command"}),),
                 env={"PLAIN": "told"},
             )
@@ -162,11 +166,11 @@ async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, run
     token = (await sandbox.endpoint()).token
     told = await sandbox.exec(Command(("sh", "-c", 'echo "$API_KEY $OPENAI_API_KEY $PLAIN $GIT_TOKEN $GEPA_TOKEN"')))
     assert told.stdout == b"secret-of-the-spec passage-token told  \n"
-    box = cloud.box(sandbox.id)
-    words = " ".join(word for argv in box.argv for word in argv)
+    container = cloud.box(sandbox.id)
+    words = " ".join(word for argv in container.argv for word in argv)
     for secret in ("secret-of-the-spec", "passage-token", "secret-of-a-command", token):
         assert secret not in words
-        assert all(secret not in value for value in box.tags.values())
+        assert all(secret not in value for value in container.tags.values())
         assert secret not in repr(sandbox)
 
 

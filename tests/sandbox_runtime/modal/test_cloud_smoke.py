@@ -6,7 +6,7 @@ import time
 import aiohttp
 import pytest
 
-from sandbox_runtime import Closed, Command, NotPrepared, Recipe, SandboxSpec
+from sandbox_runtime import Closed, Command, EnvironmentMissing, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 
 pytestmark = [
@@ -24,7 +24,7 @@ async def test_a_sandbox_serves_reaches_nothing_and_is_gone() -> None:
     async with ModalRuntime("evolverpc-smoke") as runtime:
         try:
             prepared = await runtime.prepare(Recipe(), told=print)
-        except NotPrepared:
+        except EnvironmentMissing:
             prepared = await runtime.publish(Recipe(), told=print)
         main = Command((*prepared.server, "--conformance"))
         began = time.monotonic()

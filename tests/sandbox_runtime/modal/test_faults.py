@@ -8,7 +8,7 @@ import pytest
 from grpclib import Status
 from modal_proto import api_pb2
 
-from sandbox_runtime import Command, Gone, NotReady, SandboxError, Throttled, Unavailable
+from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
@@ -32,7 +32,7 @@ async def test_a_creation_that_is_never_answered_is_given_up_and_leaves_nothing(
     cloud: Cloud, runtime: ModalRuntime
 ) -> None:
     cloud.faults.create_hangs = True
-    with pytest.raises(NotReady) as caught:
+    with pytest.raises(SandboxNotReady) as caught:
         await runtime.start(spec(cloud, ready_s=0.5))
     assert caught.value.stage == "create"
     assert len(cloud.boxes) == 1
@@ -41,7 +41,7 @@ async def test_a_creation_that_is_never_answered_is_given_up_and_leaves_nothing(
 
 async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.UNAVAILABLE, None, done=True)
-    with pytest.raises(Unavailable):
+    with pytest.raises(RuntimeUnavailable):
         await runtime.start(spec(cloud))
     assert len(cloud.boxes) == 1
     assert cloud.running == []
@@ -62,7 +62,7 @@ async def test_what_passes_by_is_tried_again(cloud: Cloud, runtime: ModalRuntime
 
 async def test_throttling_is_told_with_when_to_come_again(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED)
-    with pytest.raises(Throttled) as caught:
+    with pytest.raises(RuntimeThrottled) as caught:
         await runtime.start(spec(cloud))
     assert caught.value.retry_after_s > 0
     cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED, retry_after_s=0.2)
@@ -72,7 +72,7 @@ async def test_throttling_is_told_with_when_to_come_again(cloud: Cloud, runtime:
 
 async def test_a_refused_token_says_how_to_get_one(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED)
-    with pytest.raises(Unavailable, match="modal token new"):
+    with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await runtime.start(spec(cloud))
     assert cloud.boxes == []
 
@@ -81,20 +81,20 @@ async def test_a_wrong_token_is_refused_before_anything_is_started(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-wrong")
-    with pytest.raises(Unavailable, match="modal token new"):
+    with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await ModalRuntime().__aenter__()
 
 
 async def test_missing_credentials_say_how_to_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"):
         monkeypatch.setenv(name, "")
-    with pytest.raises(Unavailable, match="modal token new"):
+    with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await ModalRuntime().__aenter__()
 
 
 async def test_a_server_that_nobody_can_reach_is_not_ready_and_gone(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.never_listens = True
-    with pytest.raises(NotReady, match="502") as caught:
+    with pytest.raises(SandboxNotReady, match="502") as caught:
         await runtime.start(spec(cloud, ready_s=1.5))
     assert caught.value.stage == "ready"
     assert cloud.running == []
@@ -105,10 +105,10 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
     running = asyncio.create_task(sandbox.exec(Command(("sleep", "60"))))
     await until(lambda: len(cloud.box(sandbox.id).commands) == 2)
     await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_FAILURE, 137)
-    with pytest.raises(Gone):
+    with pytest.raises(SandboxGone):
         await asyncio.wait_for(running, 5)
     assert (await sandbox.wait()).kind == "lost"
-    with pytest.raises(Gone):
+    with pytest.raises(SandboxGone):
         await sandbox.endpoint()
     assert "serving" in await sandbox.logs()
     await sandbox.close()

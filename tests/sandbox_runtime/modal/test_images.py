@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from grpclib import Status
 
-from sandbox_runtime import NotPrepared, Recipe, Unavailable
-from sandbox_runtime.backends.modal import images, places
-from sandbox_runtime.backends.modal.install import install, read_recipe, write_recipe
+from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeUnavailable
+from sandbox_runtime.backends.modal import image_setup, images
+from sandbox_runtime.backends.modal.image_setup import install, read_recipe, write_recipe
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
 from tests.sandbox_runtime.modal.served import published, spec
@@ -18,16 +18,16 @@ RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==
 
 
 async def test_a_recipe_that_is_not_published_says_how_to_publish_it(cloud: Cloud, runtime: ModalRuntime) -> None:
-    with pytest.raises(NotPrepared, match="gepa-client sandboxes --publish"):
+    with pytest.raises(EnvironmentMissing, match="gepa-client sandboxes --publish"):
         await runtime.prepare(RECIPE, told=lambda _: None)
     assert cloud.count("ImageGetOrCreate") == 0
 
 
 async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
-    with pytest.raises(NotPrepared):
-        await runtime.start(dataclasses.replace(spec(cloud), prepared=places.prepared(RECIPE, "im-gone")))
+    with pytest.raises(EnvironmentMissing):
+        await runtime.start(dataclasses.replace(spec(cloud), prepared=image_setup.prepared(RECIPE, "im-gone")))
     asked = spec(cloud)
-    with pytest.raises(NotPrepared):
+    with pytest.raises(EnvironmentMissing):
         await runtime.start(dataclasses.replace(asked, prepared=dataclasses.replace(asked.prepared, image=None)))
     assert cloud.count("ImageGetOrCreate") == 0
     assert cloud.boxes == []
@@ -50,9 +50,9 @@ def has_our_own_code_the_recipe_and_what_installs_it(cloud: Cloud) -> None:
     commands = [line for image in cloud.control.images.values() for line in image.dockerfile_commands]
     assert any("git" in line for line in commands if "apt-get install" in line)
     assert any("jsonrpcserver" in line and "uv pip install" in line for line in commands)
-    assert commands[-1].endswith("-m sandbox_runtime.backends.modal.install /opt/recipe /opt/program")
+    assert commands[-1].endswith("-m sandbox_runtime.backends.modal.image_setup /opt/recipe /opt/program")
     mounted = {file.filename for files in cloud.control.mounted.values() for file in files}
-    site = f"{places.SERVER}/lib/python{places.SERVER_PYTHON_VERSION}/site-packages"
+    site = f"{image_setup.SERVER}/lib/python{image_setup.SERVER_PYTHON_VERSION}/site-packages"
     assert {f"{site}/protocol/__init__.py", f"{site}/rpc_server/__main__.py"} <= mounted
     assert {"/opt/recipe/recipe.json", "/opt/recipe/files/requirements.txt"} <= mounted
     assert not any("__pycache__" in name or "gepa_client" in name for name in mounted)
@@ -74,7 +74,7 @@ async def test_a_recipe_is_published_afresh_on_demand_alone(
 
 async def test_a_listing_that_fails_is_not_taken_for_nothing_published(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("ImageGetByTag", Status.UNAUTHENTICATED)
-    with pytest.raises(Unavailable):
+    with pytest.raises(RuntimeUnavailable):
         await runtime.prepare(RECIPE, told=lambda _: None)
 
 
@@ -99,7 +99,7 @@ def test_an_installed_recipe_is_where_prepared_says(tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path)
     program = tmp_path / "program"
     asyncio.run(install(tmp_path, program))
-    told = places.prepared(recipe, "im-any")
+    told = image_setup.prepared(recipe, "im-any")
     assert told.python == "/opt/program/venv/bin/python"
     assert (program / "venv" / "bin" / "python").exists()
     assert (program / "path" / "0").resolve() == (program / "venv" / "bin").resolve()

@@ -16,7 +16,7 @@ def imported(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["sandbox_runtime", "sandbox_runtime.backends.modal.install"])
+@pytest.mark.parametrize("module", ["sandbox_runtime", "sandbox_runtime.backends.modal.image_setup"])
 def test_modal_is_imported_with_its_runtime_alone(module: str) -> None:
     assert "modal" not in imported(f"import {module}")
 

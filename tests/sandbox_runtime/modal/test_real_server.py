@@ -4,7 +4,7 @@ from typing import Any
 
 import aiohttp
 
-from sandbox_runtime import Command, Endpoint
+from sandbox_runtime import Command, ServerEndpoint
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
 from tests.sandbox_runtime.modal.served import published, spec
@@ -12,7 +12,7 @@ from tests.sandbox_runtime.modal.served import published, spec
 DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "discover"}
 
 
-async def asked(endpoint: Endpoint, token: str) -> tuple[int, dict[str, Any]]:
+async def asked(endpoint: ServerEndpoint, token: str) -> tuple[int, dict[str, Any]]:
     headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": token}
     async with (
         aiohttp.ClientSession(headers=headers) as session,

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox_runtime import Ended, Endpoint
-from sandbox_runtime.pool import PoolEvent, RosterFile, SandboxPool
+from sandbox_runtime import SandboxExit, ServerEndpoint
+from sandbox_runtime.pool import EndpointsFile, PoolEvent, SandboxPool
 
 LIMIT_S = 10.0
 
@@ -19,26 +19,26 @@ class FakeSandbox:
         self.id = name
         self.tokens = 0
         self.closed = 0
-        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1/{self.id}"
 
-    async def endpoint(self) -> Endpoint:
+    async def endpoint(self) -> ServerEndpoint:
         self.tokens += 1
-        return Endpoint(self.url, f"token {self.tokens} of {self.id}", f"proxy {self.tokens}")
+        return ServerEndpoint(self.url, f"token {self.tokens} of {self.id}", f"proxy {self.tokens}")
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> SandboxExit:
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
         self.closed += 1
-        self.die(Ended("terminated"))
+        self.die(SandboxExit("terminated"))
 
-    def die(self, ended: Ended | None = None) -> None:
+    def die(self, ended: SandboxExit | None = None) -> None:
         if not self._ended.done():
-            self._ended.set_result(ended or Ended("exited", 1))
+            self._ended.set_result(ended or SandboxExit("exited", 1))
 
     def die_soon(self) -> None:
         """The same from another thread than the pool's."""
@@ -101,7 +101,9 @@ class Watched:
 async def pool_of(yard: Yard, size: int, folder: Path, **given: Any) -> AsyncIterator[tuple[SandboxPool, Watched]]:
     watched = Watched()
     options: dict[str, Any] = {"starts_per_s": 1000.0, "first_pause_s": 0.01, **given}
-    async with SandboxPool(yard.start, size, roster=RosterFile(folder), told=watched.take, **options) as pool:
+    async with SandboxPool(
+        yard.start, size, endpoints_file=EndpointsFile(folder), told=watched.take, **options
+    ) as pool:
         yield pool, watched
     assert not yard.up
 

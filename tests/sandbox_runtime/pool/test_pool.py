@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import Endpoint, NotReady, SandboxError, Throttled, Unenforceable
-from sandbox_runtime.pool import GaveUp, SandboxPool
+from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady, ServerEndpoint
+from sandbox_runtime.pool import PoolFailed, SandboxPool
 from sandbox_runtime.pool import pool as pool_module
 from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, Yard, listed, modes, pool_of, until
 
 
-def not_ready(stage: str = "ready") -> NotReady:
-    return NotReady(f"it failed at {stage}", stage=stage)
+def not_ready(stage: str = "ready") -> SandboxNotReady:
+    return SandboxNotReady(f"it failed at {stage}", stage=stage)
 
 
 async def test_all_are_started_at_once_and_listed_as_they_become_ready(tmp_path: Path) -> None:
@@ -96,11 +96,11 @@ async def test_where_none_comes_up_it_gives_up_with_the_first_error(tmp_path: Pa
     async def fail(begun: int) -> None:
         if begun <= 5:
             await together.wait()
-        raise NotReady("the first" if begun <= 5 else "a later one", stage="setup")
+        raise SandboxNotReady("the first" if begun <= 5 else "a later one", stage="setup")
 
     yard = Yard(fail)
     async with pool_of(yard, 5, tmp_path) as (pool, watched):
-        with pytest.raises(GaveUp, match="the first"):
+        with pytest.raises(PoolFailed, match="the first"):
             async with asyncio.timeout(LIMIT_S):
                 await pool.first_ready()
         assert watched.kinds()[-1] == "gave_up"
@@ -108,7 +108,9 @@ async def test_where_none_comes_up_it_gives_up_with_the_first_error(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("error", "starts"), [(Unenforceable("no such thing"), 1), (not_ready("main"), 2)], ids=["unenforceable", "broken"]
+    ("error", "starts"),
+    [(EgressNotEnforced("no such thing"), 1), (not_ready("main"), 2)],
+    ids=["unenforceable", "broken"],
 )
 async def test_what_no_further_start_can_mend_is_told_soon(tmp_path: Path, error: SandboxError, starts: int) -> None:
     def fail(_: int) -> None:
@@ -116,7 +118,7 @@ async def test_what_no_further_start_can_mend_is_told_soon(tmp_path: Path, error
 
     yard = Yard(fail)
     async with pool_of(yard, 1, tmp_path) as (pool, _):
-        with pytest.raises(GaveUp) as caught:
+        with pytest.raises(PoolFailed) as caught:
             await pool.first_ready()
     assert caught.value.__cause__ is error
     assert yard.begun == starts
@@ -157,7 +159,7 @@ async def test_a_runtime_that_takes_no_more_is_left_alone_for_as_long_as_it_says
     def throttle(begun: int) -> None:
         times.append(loop.time())
         if begun <= 5:
-            raise Throttled("slowly", retry_after_s=0.05)
+            raise RuntimeThrottled("slowly", retry_after_s=0.05)
 
     yard = Yard(throttle)
     async with pool_of(yard, 1, tmp_path) as (pool, _):
@@ -274,7 +276,7 @@ async def test_a_cancelled_user_leaves_nothing_behind(tmp_path: Path) -> None:
 
 async def test_one_whose_endpoint_cannot_be_told_is_freed_again(tmp_path: Path) -> None:
     class Mute(FakeSandbox):
-        async def endpoint(self) -> Endpoint:
+        async def endpoint(self) -> ServerEndpoint:
             raise SandboxError("no endpoint")
 
     mute: list[Mute] = []
@@ -286,7 +288,7 @@ async def test_one_whose_endpoint_cannot_be_told_is_freed_again(tmp_path: Path) 
     yard = Yard()
     yard.start = start  # type: ignore[method-assign,assignment]
     async with pool_of(yard, 1, tmp_path) as (pool, _):
-        with pytest.raises(GaveUp, match="no endpoint"):
+        with pytest.raises(PoolFailed, match="no endpoint"):
             await pool.first_ready()
     assert [sandbox.closed for sandbox in mute] == [1, 1, 1]
 
@@ -318,7 +320,7 @@ async def test_one_that_cannot_be_freed_is_told_and_its_place_filled_again(tmp_p
 
 async def test_an_endpoint_that_cannot_be_told_anew_is_no_failed_start(tmp_path: Path) -> None:
     class Forgetful(FakeSandbox):
-        async def endpoint(self) -> Endpoint:
+        async def endpoint(self) -> ServerEndpoint:
             if self.tokens:
                 raise SandboxError("no token")
             return await super().endpoint()
@@ -355,6 +357,6 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
 
 
 async def test_the_first_is_waited_for_in_its_block_alone(tmp_path: Path) -> None:
-    pool = SandboxPool(Yard().start, 1, roster=None, told=lambda _: None)  # type: ignore[arg-type]
+    pool = SandboxPool(Yard().start, 1, endpoints_file=None, told=lambda _: None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError):
         await pool.first_ready()

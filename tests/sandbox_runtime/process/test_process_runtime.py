@@ -13,11 +13,19 @@ import aiohttp
 import pytest
 
 from evolverpc_common.process_identity import started_at
-from sandbox_runtime import Allow, Closed, Command, NotPrepared, SandboxError, Unavailable, Unenforceable
-from sandbox_runtime.backends.health import reached_by
-from sandbox_runtime.backends.process import ISOLATES_NOTHING, ProcessRuntime
-from sandbox_runtime.backends.process.building import run_build
-from sandbox_runtime.backends.records import Records
+from sandbox_runtime import (
+    Allow,
+    Closed,
+    Command,
+    EgressNotEnforced,
+    EnvironmentMissing,
+    RuntimeUnavailable,
+    SandboxError,
+)
+from sandbox_runtime.backends.lifecycle import reached_by
+from sandbox_runtime.backends.process.commands import run_build
+from sandbox_runtime.backends.process.runtime import NO_ISOLATION_WARNING, ProcessRuntime
+from sandbox_runtime.backends.records import SandboxRecords
 from tests.sandbox_runtime.ground import Ground, process_ground
 from tests.sandbox_runtime.stand_in import SOURCE
 from tests.sandbox_runtime.suite.acting import another_process, line_of, until, up
@@ -36,12 +44,12 @@ def children(pid: int) -> list[int]:
 async def test_it_says_loudly_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         async with process_ground():
-            assert [record.getMessage() for record in caplog.records] == [ISOLATES_NOTHING]
+            assert [record.getMessage() for record in caplog.records] == [NO_ISOLATION_WARNING]
 
 
 async def test_any_bound_on_what_is_reached_is_refused_with_what_to_use_instead(ground: Ground) -> None:
     for egress in (Closed(), Allow(domains=("example.com",))):
-        with pytest.raises(Unenforceable, match="bubblewrap or modal"):
+        with pytest.raises(EgressNotEnforced, match="bubblewrap or modal"):
             await ground.runtime.start(ground.spec(egress=egress))
 
 
@@ -77,7 +85,7 @@ async def test_commands_of_a_killed_process_end_without_anybody(tmp_path: Path) 
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     build = (
-        "import asyncio, pathlib, sys\nfrom sandbox_runtime.backends.process.building import run_build\n"
+        "import asyncio, pathlib, sys\nfrom sandbox_runtime.backends.process.commands import run_build\n"
         "asyncio.run(run_build(('sh', '-c', 'exec 9>\"$0\"; echo >&9; setsid sleep 60 & sleep 60', sys.argv[1]),"
         " pathlib.Path('/'), {'PATH': '/usr/bin:/bin'}, 60, ()))"
     )
@@ -136,7 +144,7 @@ async def test_memory_and_files_of_a_process_are_bounded(ground: Ground) -> None
 
 async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_read(ground: Ground) -> None:
     state, sockets, workspaces = ground.folders
-    records = Records("process", state=state.parent.parent, sockets=sockets)
+    records = SandboxRecords("process", state=state.parent.parent, sockets=sockets)
     with another_process(ground) as other:
         id_ = await line_of(other)
         other.kill()
@@ -149,7 +157,7 @@ async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_re
 
 
 async def test_what_a_later_version_started_is_never_swept(ground: Ground) -> None:
-    records = Records("process", state=ground.folders[0].parent.parent, sockets=ground.folders[1])
+    records = SandboxRecords("process", state=ground.folders[0].parent.parent, sockets=ground.folders[1])
     record = records.add({})
     (record.folder / "record.json").write_text('{"version": 1000}')
     assert [found.orphan for found in await ground.runtime.found()] == [False]
@@ -164,7 +172,7 @@ async def test_a_command_that_cannot_be_started_to_build_is_not_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "gone"))
-    with pytest.raises(NotPrepared, match="'true' cannot be run"):
+    with pytest.raises(EnvironmentMissing, match="'true' cannot be run"):
         await run_build(("true",), tmp_path, {}, 10, ())
 
 
@@ -178,10 +186,10 @@ async def test_a_sweep_of_orphans_leaves_our_own_whatever_became_of_the_record(g
 
 async def test_nothing_is_started_where_the_environment_is_gone_or_the_block_was_left(ground: Ground) -> None:
     spec = ground.spec()
-    with pytest.raises(NotPrepared, match="/no/where"):
+    with pytest.raises(EnvironmentMissing, match="/no/where"):
         await ground.runtime.start(replace(spec, prepared=replace(spec.prepared, mounts=("/no/where",))))
-    with pytest.raises(Unavailable, match="async with"):
-        await ProcessRuntime(records=Records("process", state=ground.folders[1])).start(spec)
+    with pytest.raises(RuntimeUnavailable, match="async with"):
+        await ProcessRuntime(records=SandboxRecords("process", state=ground.folders[1])).start(spec)
     assert await ground.left() == []
 
 

@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 
-from sandbox_runtime import Command, Gone
+from sandbox_runtime import Command, SandboxGone
 from sandbox_runtime.api.sandbox import LOG_BYTES
-from tests.sandbox_runtime.ground import Ground, ask
+from tests.sandbox_runtime.ground import Ground, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
 
 
@@ -16,12 +16,12 @@ class Ending:
         sandbox = await ground.runtime.start(ground.spec())
         endpoint = await sandbox.endpoint()
         with contextlib.suppress(Exception):  # how its last connection ends is not the question
-            await ask(endpoint, exit=7)
+            await parse_request(endpoint, exit=7)
         ended = await asyncio.wait_for(sandbox.wait(), SOON_S)
         assert (ended.kind, ended.status) == ("exited", 7)
-        with pytest.raises(Gone):
+        with pytest.raises(SandboxGone):
             await sandbox.endpoint()
-        with pytest.raises(Gone):
+        with pytest.raises(SandboxGone):
             await sandbox.exec(Command(("true",)))
         assert "serving" in await sandbox.logs()
         await sandbox.close()
@@ -32,7 +32,7 @@ class Ending:
         sandbox = await ground.runtime.start(ground.spec(lifetime_s=ground.short_s))
         ended = await asyncio.wait_for(sandbox.wait(), SOON_S)
         assert ended.kind == "timed_out"
-        with pytest.raises(Gone):
+        with pytest.raises(SandboxGone):
             await sandbox.endpoint()
         await sandbox.close()
         assert await ground.left() == []
@@ -42,9 +42,9 @@ class Ending:
         await asyncio.gather(sandbox.close(), sandbox.close())
         await sandbox.close()
         assert (await sandbox.wait()).kind == "terminated"
-        with pytest.raises(Gone):
+        with pytest.raises(SandboxGone):
             await sandbox.endpoint()
-        with pytest.raises(Gone):
+        with pytest.raises(SandboxGone):
             await sandbox.exec(Command(("true",)))
         assert await ground.left() == []
 
@@ -53,7 +53,7 @@ class Ending:
         running = asyncio.create_task(sandbox.exec(ground.shell("sleep 60", env={"BUSY": ground.run})))
         await until(lambda: some(ground, "BUSY"))
         await sandbox.close()
-        with pytest.raises(Gone):
+        with pytest.raises(SandboxGone):
             await asyncio.wait_for(running, SOON_S)
         assert await ground.left() == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_runtime import Command
 from sandbox_runtime.api.sandbox import EXEC_BYTES
-from tests.sandbox_runtime.ground import Ground, ask
+from tests.sandbox_runtime.ground import Ground, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
 
 
@@ -40,7 +40,7 @@ class Executing:
             assert (told.status, told.timed_out, told.stdout) == (None, True, b"begun\n")
             assert told.seconds < SOON_S
             assert await ground.outlived("LATE") == []
-            assert (await ask(await sandbox.endpoint()))[0] == 200
+            assert (await parse_request(await sandbox.endpoint()))[0] == 200
 
     async def test_what_a_command_leaves_running_is_ended_with_it(self, ground: Ground) -> None:
         async with up(ground) as sandbox:
@@ -49,7 +49,7 @@ class Executing:
             assert (told.status, told.stdout) == (0, b"done\n")
             assert time.monotonic() - began < SOON_S
             assert await ground.outlived("DAEMON") == []
-            assert (await ask(await sandbox.endpoint()))[0] == 200
+            assert (await parse_request(await sandbox.endpoint()))[0] == 200
 
     async def test_a_command_whose_caller_is_cancelled_is_ended(self, ground: Ground) -> None:
         async with up(ground) as sandbox:

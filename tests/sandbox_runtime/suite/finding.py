@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from tests.sandbox_runtime.ground import Ground, ask, local
+from tests.sandbox_runtime.ground import Ground, local, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, up
 
 
@@ -25,7 +25,7 @@ class Finding:
             wanted = {"suite": ground.run, "name": "one"}
             assert await ground.runtime.sweep(wanted, orphans_only=False) == [one.id]
             assert (await asyncio.wait_for(one.wait(), SOON_S)).kind == "terminated"
-            assert (await ask(await two.endpoint()))[0] == 200
+            assert (await parse_request(await two.endpoint()))[0] == 200
         assert await ground.left() == []
 
     @local

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.sandbox_runtime.suite.session import Answering
 
-from tests.sandbox_runtime.ground import NAMES_OF_ANY_SHELL, Ground, ask, local
+from tests.sandbox_runtime.ground import NAMES_OF_ANY_SHELL, Ground, local, parse_request
 from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, some, until, up
-from tests.sandbox_runtime.suite.passage import Answering
 
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -20,7 +20,7 @@ class Keeping:
             allowed = NAMES_OF_ANY_SHELL | ground.own_names | set(ground.prepared.env)
             given = {"SUITE_RUN": ground.run, "PLAIN": "a b", "SECRET": "s3"}
             command = await environment_of(sandbox, ground.python(ENVIRONMENT, env={"OWN": "o"}))
-            server = (await ask(await sandbox.endpoint()))[1]["env"]
+            server = (await parse_request(await sandbox.endpoint()))[1]["env"]
             assert {name: command[name] for name in command.keys() - allowed} == {**given, "OWN": "o"}
             assert server.keys() - allowed == {*given, "GEPA_LISTEN", "GEPA_TOKEN", "GEPA_MEMORY_MB"}
             assert "host-secret" not in str((command, server))
@@ -48,11 +48,11 @@ class Keeping:
 
     @local
     async def test_a_way_out_answers_where_its_variables_say(self, ground: Ground) -> None:
-        passage = Answering()
+        session = Answering()
         try:
-            async with up(ground, way_out=passage) as sandbox:
+            async with up(ground, gateway_session=session) as sandbox:
                 code = "import os, urllib.request as u; print(u.urlopen(os.environ['OPENAI_BASE_URL']).read().decode())"
                 told = await sandbox.exec(ground.python(code))
                 assert (told.stdout, told.stderr) == (b"from outside\n", b"")
         finally:
-            await passage.close()
+            await session.close()

@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from sandbox_runtime import Command, NotReady, Unenforceable
-from tests.sandbox_runtime.ground import Ground, ask
+from sandbox_runtime import Command, EgressNotEnforced, SandboxNotReady
+from tests.sandbox_runtime.ground import Ground, parse_request
 from tests.sandbox_runtime.suite.acting import output, some, until, up
 
 
@@ -14,8 +14,8 @@ class Starting:
     async def test_a_sandbox_that_was_started_answers_with_its_token_and_not_without(self, ground: Ground) -> None:
         async with up(ground) as sandbox:
             endpoint = await sandbox.endpoint()
-            assert (await ask(endpoint, question=1))[0] == 200
-            assert (await ask(endpoint, token="another"))[0] == 401
+            assert (await parse_request(endpoint, question=1))[0] == 200
+            assert (await parse_request(endpoint, token="another"))[0] == 401
             assert (await sandbox.endpoint()).token == endpoint.token
 
     async def test_setup_is_run_in_order_and_before_the_server(self, ground: Ground) -> None:
@@ -26,12 +26,12 @@ class Starting:
         )
         async with up(ground, setup=setup) as sandbox:
             assert (await sandbox.exec(Command(("cat", "order")))).stdout == b"one\ntwo\nthree\nfour\n"
-            _, told = await ask(await sandbox.endpoint())
+            _, told = await parse_request(await sandbox.endpoint())
             assert told["cwd"] == (await sandbox.exec(Command(("pwd",)))).stdout.decode().strip()
 
     async def test_setup_that_fails_is_told_with_its_last_words_and_nothing_is_left(self, ground: Ground) -> None:
         setup = (ground.shell("(sleep 60 &); echo out of paper >&2; exit 3"), ground.shell("echo never"))
-        with pytest.raises(NotReady, match="status 3") as failed:
+        with pytest.raises(SandboxNotReady, match="status 3") as failed:
             await ground.runtime.start(ground.spec(setup=setup))
         assert failed.value.stage == "setup"
         assert "out of paper" in failed.value.log_tail
@@ -39,19 +39,19 @@ class Starting:
         assert await ground.left() == []
 
     async def test_setup_that_takes_longer_than_its_time_is_ended(self, ground: Ground) -> None:
-        with pytest.raises(NotReady) as failed:
+        with pytest.raises(SandboxNotReady) as failed:
             await ground.runtime.start(ground.spec(setup=(ground.shell("sleep 60", timeout_s=0.2),)))
         assert failed.value.stage == "setup"
         assert await ground.left() == []
 
     async def test_a_server_that_ends_before_it_is_ready_is_told_with_its_last_words(self, ground: Ground) -> None:
-        with pytest.raises(NotReady, match="out of paper") as failed:
+        with pytest.raises(SandboxNotReady, match="out of paper") as failed:
             await ground.runtime.start(ground.spec(main=ground.shell("echo out of paper; exit 3")))
         assert failed.value.stage == "main"
         assert await ground.left() == []
 
     async def test_a_server_that_is_not_ready_in_time_is_ended(self, ground: Ground) -> None:
-        with pytest.raises(NotReady) as failed:
+        with pytest.raises(SandboxNotReady) as failed:
             await ground.runtime.start(ground.spec(main=ground.shell("echo slow; sleep 60"), ready_s=ground.short_s))
         assert failed.value.stage == "ready"
         assert await ground.left() == []
@@ -67,7 +67,7 @@ class Starting:
 
     async def test_what_cannot_be_enforced_is_refused_and_nothing_is_started(self, ground: Ground) -> None:
         for egress in ground.refused:
-            with pytest.raises(Unenforceable):
+            with pytest.raises(EgressNotEnforced):
                 await ground.runtime.start(ground.spec(egress=egress))
         assert await ground.left() == []
 
@@ -75,10 +75,12 @@ class Starting:
         async with contextlib.AsyncExitStack() as stack:
             five = await asyncio.gather(*(stack.enter_async_context(up(ground)) for _ in range(5)))
             write = "pwd; echo mine > secret-$0; echo mine > $HOME/secret-$0; echo mine > $TMPDIR/secret-$0"
-            await asyncio.gather(*(output(box, ("sh", "-c", write, str(number))) for number, box in enumerate(five)))
-            for number, box in enumerate(five):
-                seen = await output(box, ("sh", "-c", "ls . $HOME $TMPDIR | grep secret"))
+            await asyncio.gather(
+                *(output(container, ("sh", "-c", write, str(number))) for number, container in enumerate(five))
+            )
+            for number, container in enumerate(five):
+                seen = await output(container, ("sh", "-c", "ls . $HOME $TMPDIR | grep secret"))
                 assert seen.split() == [f"secret-{number}"] * 3
-                assert (await ask(await box.endpoint()))[0] == 200
-            tokens = {(await box.endpoint()).token for box in five}
-            assert len(tokens) == len({box.id for box in five}) == 5
+                assert (await parse_request(await container.endpoint()))[0] == 200
+            tokens = {(await container.endpoint()).token for container in five}
+            assert len(tokens) == len({container.id for container in five}) == 5

@@ -1,0 +1,232 @@
+"""Limit the resources of a container: control groups, where they can be made, and limits of each process."""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_runtime.api.spec import MEMORY_VARIABLE, SandboxSpec
+
+OWN_PROCESSES = 3
+"""Those that every sandbox has besides its commands: two of bubblewrap's, and the one that holds it."""
+
+PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
+"""Bounds the memory of each process in a jail of `gepa-server`, in MiB."""
+
+_KEPT_FREE = 64
+_OPEN_FILES = 4096
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`cpu` in cores; `memory_mb` of all its processes and what they write; `workspace_mb` of that what they write."""
+
+    cpu: float
+    memory_mb: int
+    workspace_mb: int
+    processes: int
+    lifetime_s: float
+
+    @classmethod
+    def of(cls, spec: SandboxSpec) -> "Bounds":
+        """Those of a spec."""
+        return cls(spec.cpu, spec.memory_mb, spec.workspace_mb, spec.processes, spec.lifetime_s)
+
+    @property
+    def tasks(self) -> int:
+        """How many there may be at once in all, threads counted."""
+        return self.processes + OWN_PROCESSES + _KEPT_FREE
+
+    def limits(self, missing_controllers: Container[str], *, server: bool) -> dict[str, int]:
+        """The limits of each process, by the names of `resource`. `missing_controllers`: what no control group bounds.
+
+        The number of processes is that of all in the sandbox; a server, and so the programs that it runs, leave some
+        free, so that commands run beside it whatever they do. Memory is bounded by the control group. Where there is
+        none, each process has a limit of its own, but never the server: native code may not survive an allocation that
+        is refused. The server's jails set that limit, see `server_variables`.
+        """
+        limits = {
+            "NPROC": self.tasks - (_KEPT_FREE if server else 0),
+            "CORE": 0,
+            "NOFILE": _OPEN_FILES,
+        }
+        if "memory" in missing_controllers and not server:
+            limits["DATA"] = self.memory_mb * 2**20
+        if "cpu" in missing_controllers:
+            limits["CPU"] = max(1, round(self.cpu * self.lifetime_s))
+        return limits
+
+    def server_variables(self, missing_controllers: Container[str]) -> dict[str, str]:
+        """The variables by which the server knows how much memory there is, and whether its jails must bound it."""
+        variables = {MEMORY_VARIABLE: str(self.memory_mb)}
+        if "memory" in missing_controllers:
+            variables[PROCESS_MEMORY_VARIABLE] = str(self.memory_mb)
+        return variables
+
+
+CONTROLLERS = ("memory", "pids", "cpu")
+SYSTEM = Path("/")
+
+_PERIOD_US = 100_000
+_BUSY_S = 5.0
+_BUSY_PAUSE_S = 0.01
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """The group of one sandbox. `folders`: one a hierarchy."""
+
+    folders: tuple[Path, ...]
+
+    @property
+    def entries(self) -> list[str]:
+        """The files by which a process joins it."""
+        return [str(folder / "cgroup.procs") for folder in self.folders]
+
+    def pids(self) -> set[int]:
+        """Who is in it."""
+        found: set[int] = set()
+        for entry in self.entries:
+            with contextlib.suppress(OSError):
+                found.update(int(line) for line in Path(entry).read_text().split())
+        return found
+
+    def killed(self) -> int:
+        """How many of its processes were killed as it had no memory left."""
+        for folder in self.folders:
+            for name in ("memory.oom_control", "memory.events"):
+                with contextlib.suppress(OSError):
+                    counts = dict(line.split(" ") for line in (folder / name).read_text().splitlines())
+                    return int(counts.get("oom_kill", "0"))
+        return 0
+
+    def remove(self) -> None:
+        """Remove it; what was in it may just be ending. Blocks, up to some seconds.
+
+        Raises:
+            OSError: somebody is still in it.
+        """
+        until = time.monotonic() + _BUSY_S
+        for folder in self.folders:
+            while True:
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError as error:
+                    if error.errno != errno.EBUSY or time.monotonic() > until:
+                        raise
+                    time.sleep(_BUSY_PAUSE_S)
+                else:
+                    break
+
+
+@dataclass(frozen=True)
+class ControlGroups:
+    """Where groups can be made. `parents`: a folder for each controller that can be used; one for all in version 2."""
+
+    version: int
+    parents: Mapping[str, Path]
+
+    @property
+    def missing_controllers(self) -> list[str]:
+        """The controllers that cannot be used."""
+        return [name for name in CONTROLLERS if name not in self.parents]
+
+    def group(self, name: str) -> ControlGroup:
+        """The group of this name, made or not."""
+        return ControlGroup(tuple(dict.fromkeys(parent / name for parent in self.parents.values())))
+
+    def make(self, name: str, bounds: Bounds) -> ControlGroup:
+        """Make it, with these bounds. Raises `OSError`; then nothing is left."""
+        group = self.group(name)
+        try:
+            for folder in group.folders:
+                folder.mkdir()
+            for controller, settings in (_settings_1(bounds) if self.version == 1 else _settings_2(bounds)).items():
+                if controller in self.parents:
+                    _write(self.parents[controller] / name, settings)
+        except OSError:
+            group.remove()
+            raise
+        return group
+
+
+def find_control_groups(system: Path = SYSTEM) -> ControlGroups:
+    """The groups that this process may make, none perhaps. `system`: the root of the file system to look at."""
+    lines = (system / "proc/self/mounts").read_text().splitlines()
+    mounted = [(fields[1], fields[2], fields[3].split(",")) for fields in (line.split(" ") for line in lines)]
+    own: dict[str, str] = {}
+    for line in (system / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(","), path))
+    found: dict[str, Path] = {}
+    for place, kind, options in mounted:
+        if kind == "cgroup":
+            for name in CONTROLLERS:
+                if name in options and name in own:
+                    folder = _inside(system / place.lstrip("/"), own[name])
+                    if os.access(folder, os.W_OK):
+                        found.setdefault(name, folder)
+    if found:
+        return ControlGroups(1, found)
+    for place, kind, _ in mounted:
+        if kind == "cgroup2" and "" in own:
+            return ControlGroups(2, _delegated(system / place.lstrip("/"), own[""]))
+    return ControlGroups(1, {})
+
+
+def _inside(mount: Path, path: str) -> Path:
+    """Its own group; the mount itself, where a container sees another root than the one that path begins at."""
+    folder = mount / path.lstrip("/")
+    return folder if folder.is_dir() else mount
+
+
+def _delegated(mount: Path, path: str) -> dict[str, Path]:
+    """The nearest group upwards that this process may divide: one with processes in it cannot be, its parent may."""
+    folder = _inside(mount, path)
+    while True:
+        if os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK):
+            divided = folder / "cgroup.subtree_control"
+            try:
+                offered = {*(folder / "cgroup.controllers").read_text().split()} & {*CONTROLLERS}
+                for name in offered - {*divided.read_text().split()}:
+                    with contextlib.suppress(OSError):  # then it is lacking below
+                        divided.write_text(f"+{name}")
+                enabled = divided.read_text().split()
+            except OSError:
+                enabled = []
+            found = {name: folder for name in CONTROLLERS if name in enabled}
+            if "memory" in found or "pids" in found:
+                return found
+        if folder == mount:
+            return {}
+        folder = folder.parent
+
+
+def _settings_1(bounds: Bounds) -> dict[str, dict[str, int]]:
+    memory = bounds.memory_mb * 2**20
+    return {
+        "memory": {"memory.limit_in_bytes": memory, "?memory.memsw.limit_in_bytes": memory},
+        "pids": {"pids.max": bounds.tasks},
+        "cpu": {"cpu.cfs_period_us": _PERIOD_US, "cpu.cfs_quota_us": round(bounds.cpu * _PERIOD_US)},
+    }
+
+
+def _settings_2(bounds: Bounds) -> dict[str, dict[str, int | str]]:
+    return {
+        "memory": {"memory.max": bounds.memory_mb * 2**20, "?memory.swap.max": 0},
+        "pids": {"pids.max": bounds.tasks},
+        "cpu": {"cpu.max": f"{round(bounds.cpu * _PERIOD_US)} {_PERIOD_US}"},
+    }
+
+
+def _write(folder: Path, settings: Mapping[str, int | str]) -> None:
+    """Those with `?` only where this kernel has them."""
+    for name, value in settings.items():
+        file = folder / name.removeprefix("?")
+        if not name.startswith("?") or file.exists():
+            file.write_text(str(value))

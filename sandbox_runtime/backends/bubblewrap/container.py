@@ -1,0 +1,202 @@
+"""One container made by bubblewrap: start it, run commands in it, and remove it without a trace."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from evolverpc_common.process_identity import started_at
+from evolverpc_common.shielded import all_of, to_the_end
+from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
+from sandbox_runtime.backends.bubblewrap.cgroups import Bounds, ControlGroup, ControlGroups
+from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths, mounts_order, start_order
+from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, host_name
+from sandbox_runtime.backends.bubblewrap.streams import OutputCapture
+from sandbox_runtime.backends.bubblewrap.supervisor_client import (
+    CommandOrder,
+    ContainerEntry,
+    SupervisorClient,
+    written,
+)
+from sandbox_runtime.backends.records import SandboxRecords
+
+BUILDER = 0x7000_0000
+"""The user that builds environments, where sandboxes have users of their own."""
+
+_USERS = range(BUILDER + 1, 0x7FFF_FFFF)
+
+
+@dataclass(frozen=True)
+class BackendContext:
+    """`bubblewrap`: its path. `rooted`: this is root, so each gets a user of its own. `warm`: servers are forked."""
+
+    bubblewrap: str
+    supervisor: SupervisorClient
+    records: SandboxRecords
+    groups: ControlGroups
+    rooted: bool
+    warm: bool
+
+    def new_user(self) -> int | None:
+        """One that nobody else has; None where sandboxes run as this process's own."""
+        return secrets.choice(_USERS) if self.rooted else None
+
+    @property
+    def builder(self) -> int | None:
+        """The same for builds, always the same, as one goes on with what another left."""
+        return BUILDER if self.rooted else None
+
+
+_LAST_WORDS_S = 1.0
+_TOLD_BYTES = 4096
+
+
+class Container:
+    """To be made by `make`, then `start`ed, and `close`d whatever happens in between."""
+
+    def __init__(
+        self, machine: BackendContext, labels: Mapping[str, str], shape: VisiblePaths, bounds: Bounds, user: int | None
+    ) -> None:
+        self._machine = machine
+        self._shape = shape
+        self._bounds = bounds
+        self._number = machine.supervisor.number()
+        self.record = machine.records.add(labels)
+        self._group: ControlGroup = machine.groups.group(host_name(self.record.id))
+        self._way = ContainerEntry(user, self._group.entries)
+        self.log = OutputCapture(LOG_BYTES)
+        self._log_end: int | None = None
+
+    async def start(self) -> None:
+        """Have it up, with no command yet. Raises `SandboxError`, `OSError`: see `said`; it is still to be closed."""
+        resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
+        self.record = self._machine.records.update(self.record, resources.written())
+        self._log_end = self.log.pipe()
+        self._machine.groups.make(host_name(self.record.id), self._bounds)
+        with ExitStack() as opened:
+            orders = (
+                start_order(
+                    self._shape,
+                    self._way,
+                    bubblewrap=self._machine.bubblewrap,
+                    name=host_name(self.record.id),
+                    workspace_mb=self._bounds.workspace_mb,
+                ),
+                mounts_order(self._shape, self._way),
+            )
+            descriptors = [_closed_by(opened, written(order)) for order in orders]
+            try:
+                pid = await self._machine.supervisor.start(self._number, [*descriptors, self._log_end])
+            except SandboxError:
+                await self.gone()
+                await asyncio.sleep(0)  # what it said last may not be read yet
+                raise
+        resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
+        self.record = self._machine.records.update(self.record, resources.written())
+
+    async def run(self, order: CommandOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
+        """Run a command with these as its descriptors 0, 1, 2 and on; its status, None where its time was over.
+
+        When this returns, raises or is cancelled it has ended, and so has all that it started where it was alone.
+
+        Raises:
+            Gone: the sandbox has ended.
+        """
+        run = self._machine.supervisor.number()
+        status = await self.begin(order, descriptors, run)
+        try:
+            done, _ = await asyncio.wait({status}, timeout=timeout_s)
+            return status.result() if done else None
+        finally:
+            if not status.done():
+                await all_of(self._stop(run, status))
+
+    async def begin(
+        self, order: CommandOrder, descriptors: Sequence[int], run: int | None = None
+    ) -> "asyncio.Future[int]":
+        """The same, not waited for: its status or `SandboxGone`. The descriptors may be closed when this returns."""
+        supervisor = self._machine.supervisor
+        with ExitStack() as opened:
+            first = _closed_by(opened, order.written(self._way))
+            return await supervisor.run(
+                self._number, supervisor.number() if run is None else run, [first, *descriptors]
+            )
+
+    async def _stop(self, run: int, status: "asyncio.Future[int]") -> None:
+        await self._machine.supervisor.stop(run)
+        await asyncio.wait({status})
+        status.exception()  # looked at: that the sandbox has ended is as good
+
+    def said(self) -> str:
+        """The end of its log, to be told with an error."""
+        return self.log.content()[-_TOLD_BYTES:].decode("utf-8", "replace")
+
+    def logged(self, stdin: int, *more: int) -> list[int]:
+        """The descriptors of a command whose output goes to the log."""
+        assert self._log_end is not None, "it is started"  # noqa: S101
+        return [stdin, self._log_end, self._log_end, *more]
+
+    async def run_heard(
+        self, order: CommandOrder, stdin: int, kept: int, timeout_s: float, *, together: bool = False
+    ) -> tuple[int | None, bytes, bytes]:
+        """The same; also the ends of what it wrote to stdout and stderr, both in the first where `together`."""
+        tails = [OutputCapture(kept)] if together else [OutputCapture(kept), OutputCapture(kept)]
+        ends: list[int] = []
+        try:
+            for tail in tails:
+                ends.append(tail.pipe())  # noqa: PERF401  what was opened must be known at a failure
+            status = await self.run(order, [stdin, ends[0], ends[-1]], timeout_s)
+        finally:
+            for end in ends:
+                os.close(end)
+            for tail in tails[: len(ends)]:
+                await tail.close(_LAST_WORDS_S)
+        return status, tails[0].content(), b"" if together else tails[1].content()
+
+    async def listen(self, *ports: int) -> list[socket.socket]:
+        """Sockets that listen on the sandbox's own 127.0.0.1."""
+        with ExitStack() as opened:
+            order = _closed_by(opened, written({"user": self._way.user, "listen": list(ports)}))
+            return await self._machine.supervisor.listen(self._number, order, len(ports))
+
+    async def gone(self) -> None:
+        """Until it has ended, whoever ended it."""
+        await self._machine.supervisor.gone(self._number)
+
+    @property
+    def is_condemned(self) -> bool:
+        """Whether somebody swept it."""
+        return self._machine.records.is_condemned(self.record)
+
+    def has_lacked_memory(self) -> bool:
+        """Whether something in it was killed for want of memory."""
+        return self._group.killed() > 0
+
+    def limits(self, *, server: bool = False) -> dict[str, int]:
+        """What each process in it gets: those of the server, or others."""
+        return self._bounds.limits(self._machine.groups.missing_controllers, server=server)
+
+    def server_variables(self) -> dict[str, str]:
+        """The variables that describe the bounds of the sandbox to its server."""
+        return self._bounds.server_variables(self._machine.groups.missing_controllers)
+
+    async def close(self) -> None:
+        """End it and leave nothing."""
+        await all_of(self._close())
+
+    async def _close(self) -> None:
+        await self._machine.supervisor.close(self._number)
+        if self._log_end is not None:
+            os.close(self._log_end)
+            self._log_end = None
+            await self.log.close(_LAST_WORDS_S)
+        await to_the_end(self._group.remove)
+        await to_the_end(self._machine.records.remove, self.record)
+
+
+def _closed_by(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor

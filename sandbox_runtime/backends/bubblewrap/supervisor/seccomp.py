@@ -1,0 +1,76 @@
+"""A seccomp filter for what no namespace isolates, because the kernel has one of it for all processes.
+
+Keyrings are shared by all descendants of one process, and sockets of some families (AF_VSOCK, which connects to the
+host of a virtual machine) ignore network namespaces. io_uring makes sockets that no filter sees, so it is removed too.
+See seccomp(2) and linux/filter.h.
+"""
+
+import ctypes
+import errno
+import platform
+import socket
+import struct
+from dataclasses import dataclass
+
+_SET_SECCOMP, _MODE_FILTER = 22, 2
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+_NUMBERS_OF_X32 = 0x40000000
+
+
+@dataclass(frozen=True)
+class _SystemCalls:
+    """Numbers of system calls. `keys`: add_key, request_key, keyctl; `rings`: io_uring's three."""
+
+    architecture: int
+    socket: int
+    keys: tuple[int, int, int]
+    userfaultfd: int
+    rings: tuple[int, int, int] = (425, 426, 427)
+
+
+_MACHINES = {
+    "x86_64": _SystemCalls(0xC000003E, 41, (248, 249, 250), 323),
+    "aarch64": _SystemCalls(0xC00000B7, 198, (217, 218, 219), 282),
+}
+
+
+def install_filter() -> None:
+    """Have this process and all that comes of it do without these; nothing on machines whose calls are not known.
+
+    It must not be able to get new privileges any more.
+
+    Raises:
+        OSError: the kernel takes no filter.
+    """
+    machine = _MACHINES.get(platform.machine())
+    if machine is None:
+        return
+    program = _program(machine)
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.create_string_buffer(header, len(header)), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_SECCOMP)")
+
+
+def _program(machine: _SystemCalls) -> bytes:
+    """Calls of another architecture do not exist; nor do the forbidden ones; and sockets have one of four families."""
+    absent = _line(_RETURN, _ERROR | errno.ENOSYS)
+    forbidden = (*machine.keys, *machine.rings, machine.userfaultfd)
+    lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, machine.architecture, 1, 0), absent, _line(_LOAD, _NUMBER)]
+    lines += [_line(_AT_LEAST, _NUMBERS_OF_X32, 0, 1), absent]
+    for number in forbidden:
+        lines += [_line(_EQUAL, number, 0, 1), absent]
+    lines += [_line(_EQUAL, machine.socket, 1, 0), _line(_RETURN, _ALLOW), _line(_LOAD, _FIRST_ARGUMENT)]
+    for family in _FAMILIES:
+        lines += [_line(_EQUAL, family, 0, 1), _line(_RETURN, _ALLOW)]
+    return b"".join([*lines, _line(_RETURN, _ERROR | errno.EAFNOSUPPORT)])
+
+
+def _line(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+    """One instruction; `then` and `otherwise`: how many to skip where a comparison holds, and where it does not."""
+    return struct.pack("@HBBI", code, then, otherwise, value)

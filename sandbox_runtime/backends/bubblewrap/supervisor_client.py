@@ -1,0 +1,266 @@
+"""The runtime's connection to its supervisor daemon: start the daemon, send it orders, receive the outcomes."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox_runtime.api.sandbox import SandboxError, SandboxGone
+from sandbox_runtime.backends.bubblewrap.supervisor.daemon import MESSAGE_BYTES
+
+
+def written(order: Mapping[str, Any]) -> int:
+    """The descriptor of a file with the order in it; whoever asks closes it."""
+    return in_memory(json.dumps(order).encode())
+
+
+def in_memory(content: bytes) -> int:
+    """The descriptor of a file with this content, to be read from its beginning."""
+    descriptor = os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@dataclass(frozen=True)
+class ContainerEntry:
+    """How a process gets into a sandbox: as which user of the host (None: ours), and through which `cgroup.procs`."""
+
+    user: int | None
+    groups: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CommandOrder:
+    """A command for the doorman to run: see `entering.run_command`."""
+
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    limits: Mapping[str, int]
+    alone: bool
+    warm: tuple[str, str] | None = None
+
+    def written(self, way: ContainerEntry) -> int:
+        """The descriptor of a file with it."""
+        return written(
+            {
+                "user": way.user,
+                "groups": list(way.groups),
+                "argv": list(self.argv),
+                "cwd": self.cwd,
+                "env": dict(self.env),
+                "limits": dict(self.limits),
+                "alone": self.alone,
+                "warm": self.warm,
+            }
+        )
+
+
+_MODULE = "sandbox_runtime.backends.bubblewrap.supervisor"
+_LOG_TAIL_BYTES = 4096
+_END_S = 10.0
+
+
+class SupervisorClient:
+    """One doorman's process. To be made and used in one event loop.
+
+    `preload`: a module that it imports before it forks anything.
+    """
+
+    def __init__(self, preload: str | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._numbers = 0
+        self._up: dict[int, asyncio.Future[int]] = {}
+        self._gone: dict[int, asyncio.Future[None]] = {}
+        self._runs: dict[int, asyncio.Future[int]] = {}
+        self._sending = asyncio.Lock()
+        self.lost: asyncio.Future[str] = self._loop.create_future()
+        """Done when the doorman has ended and every sandbox with it: the end of what it wrote."""
+        self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
+        with theirs:
+            arguments = [str(theirs.fileno()), str(os.getpid()), *([preload] if preload else [])]
+            self._process = subprocess.Popen(  # noqa: S603  this interpreter, no shell
+                [sys.executable, "-I", "-m", _MODULE, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                cwd="/",
+                env={"LANG": "C.UTF-8", "PATH": os.defpath},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._wire.setblocking(False)
+        self._loop.add_reader(self._wire, self._hear)
+
+    @property
+    def pid(self) -> int:
+        """The doorman's."""
+        return self._process.pid
+
+    def number(self) -> int:
+        """One that no other sandbox or run of this door has."""
+        self._numbers += 1
+        return self._numbers
+
+    async def start(self, container: int, orders: Sequence[int]) -> int:
+        """Start a sandbox; the pid of bubblewrap here. `orders`: the order to start, that to furnish, and the log.
+
+        Raises:
+            SandboxError: it could not be; the log says why. `gone` tells when nothing of it is left.
+        """
+        up: asyncio.Future[int] = self._loop.create_future()
+        self._up[container], self._gone[container] = up, self._loop.create_future()
+        try:
+            await self._send({"do": "start", "container": container}, orders)
+            return await up
+        finally:
+            del self._up[container]
+
+    async def gone(self, container: int) -> None:
+        """Until nothing of it is left, whoever ended it."""
+        if container in self._gone:
+            await asyncio.shield(self._gone[container])
+
+    async def close(self, container: int) -> None:
+        """End it, and wait until nothing of it is left."""
+        if container in self._gone and not self._gone[container].done():
+            with suppress(SandboxError):  # then the doorman has ended, and all with it
+                await self._send({"do": "close", "container": container})
+        await self.gone(container)
+        self._gone.pop(container, None)
+
+    async def run(self, container: int, run: int, descriptors: Sequence[int]) -> "asyncio.Future[int]":
+        """Begin to run a command; its status, or `SandboxGone`. `descriptors`: the order, then the command's own."""
+        return await self._ask({"do": "run", "container": container, "run": run}, descriptors)
+
+    async def stop(self, run: int) -> None:
+        """Kill a command, and all that it started where it is alone; `run` returns then."""
+        if run in self._runs:
+            await self._send({"do": "stop", "run": run})
+
+    async def listen(self, container: int, order: int, count: int) -> list[socket.socket]:
+        """Return `count` sockets that listen in the container's network. Raises `SandboxGone`, `SandboxError`."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            with theirs:
+                message = {"do": "listen", "container": container, "run": self.number()}
+                asked = await self._ask(message, [order, theirs.fileno()])
+            status = await asked
+            ours.setblocking(False)
+            told, descriptors, _, _ = socket.recv_fds(ours, MESSAGE_BYTES, count, socket.MSG_CMSG_CLOEXEC)
+        if status != 0:
+            raise SandboxError(f"cannot listen in the sandbox: {told.decode('utf-8', 'replace').strip()}")
+        return [socket.socket(fileno=descriptor) for descriptor in descriptors]
+
+    async def leave(self) -> None:
+        """End the doorman, and every sandbox that is left."""
+        with suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+        try:
+            await asyncio.to_thread(self._process.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # the kernel ends its sandboxes
+            await asyncio.to_thread(self._process.wait)
+        finally:
+            self._lose()
+            self._log.close()
+
+    async def _ask(self, message: dict[str, Any], descriptors: Sequence[int]) -> "asyncio.Future[int]":
+        """Send it; the status that will come."""
+        ended: asyncio.Future[int] = self._loop.create_future()
+        self._runs[message["run"]] = ended
+        try:
+            await self._send(message, descriptors)
+        except BaseException:
+            self._runs.pop(message["run"], None)
+            ended.cancel()  # `_lose` may have given it its error, which is being raised
+            raise
+        return ended
+
+    async def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        text = json.dumps(message).encode()
+        async with self._sending:
+            while True:
+                if self.lost.done():
+                    raise SandboxError(f"the process that keeps the sandboxes has ended\n{self.lost.result()}")
+                try:
+                    socket.send_fds(self._wire, [text], list(descriptors))
+                    return
+                except BlockingIOError:
+                    await self._writable()
+                except OSError:
+                    self._lose()
+
+    async def _writable(self) -> None:
+        ready = asyncio.Event()
+        self._loop.add_writer(self._wire, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_writer(self._wire)
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                message = self._wire.recv(MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                message = b""
+            if not message:
+                self._lose()
+                return
+            self._heard(json.loads(message))
+
+    def _heard(self, told: dict[str, Any]) -> None:
+        if "run" in told:
+            ended = self._runs.pop(told["run"], None)
+            if ended is None or ended.done():
+                return  # whoever asked did not wait
+            if told["status"] is None:
+                ended.set_exception(SandboxGone("the sandbox has ended"))
+            else:
+                ended.set_result(told["status"])
+            return
+        container = told["container"]
+        up = self._up.get(container)
+        if told["is"] == "up":
+            if up is not None and not up.done():
+                up.set_result(told["pid"])
+            return
+        if up is not None and not up.done():
+            up.set_exception(SandboxError("bubblewrap could not make the sandbox"))
+        if container in self._gone and not self._gone[container].done():
+            self._gone[container].set_result(None)
+
+    def _lose(self) -> None:
+        """The doorman has ended."""
+        if self.lost.done():
+            return
+        self._loop.remove_reader(self._wire)
+        self._wire.close()
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL_BYTES))
+        said = self._log.read().decode("utf-8", "replace")
+        self.lost.set_result(said)
+        error = SandboxError(f"the process that keeps the sandboxes has ended\n{said}")
+        for waiting in (*self._up.values(), *self._runs.values()):
+            if not waiting.done():
+                waiting.set_exception(error)
+        for gone in self._gone.values():
+            if not gone.done():
+                gone.set_result(None)

@@ -1,0 +1,126 @@
+"""Steps that all backends share: wait until a server is healthy, close sandboxes, sweep orphans."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+
+from sandbox_runtime.api.sandbox import Sandbox, SandboxError, ServerEndpoint
+from sandbox_runtime.backends.records import Record, SandboxRecords
+
+ATTEMPT_S = 15.0
+"""How long one request may wait for its answer: in the backlog of a socket whose server is not up yet, mostly."""
+
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+
+
+async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
+    """Return when the server answers 200.
+
+    A request to a listening socket waits until its server accepts it; what is refused or answered otherwise is asked
+    again.
+
+    Raises:
+        TimeoutError: it did not within `within_s` seconds; the message has the last fault.
+    """
+    fault = "no answer"
+    try:
+        async with asyncio.timeout(within_s):
+            connector, url = reached_by(endpoint.url)
+            headers = {"Authorization": f"Bearer {endpoint.proxy_token}"} if endpoint.proxy_token else {}
+            limit = aiohttp.ClientTimeout(total=ATTEMPT_S)
+            async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=limit) as session:
+                pause = FIRST_PAUSE_S
+                while True:
+                    try:
+                        async with session.get(f"{url}/health", allow_redirects=False) as answer:
+                            if answer.status == 200:
+                                return
+                            fault = f"/health answered {answer.status}"
+                    except aiohttp.ClientError as error:
+                        fault = f"{type(error).__name__}: {error}"
+                    except TimeoutError:
+                        fault = f"no answer to /health in {ATTEMPT_S:g} s"
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
+    except TimeoutError:
+        raise TimeoutError(f"not ready within {within_s:g} s: {fault}") from None
+
+
+def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:
+    """What connects to an endpoint's `url`, and the URL to ask there, without a path."""
+    parts = urlsplit(url)
+    if parts.scheme == "http+unix":
+        return aiohttp.UnixConnector(unquote(parts.netloc)), "http://localhost"
+    return aiohttp.TCPConnector(), f"{parts.scheme}://{parts.netloc}"
+
+
+logger = logging.getLogger(__name__)
+
+
+class Closable(Protocol):
+    """What of a `Sandbox` is needed for it."""
+
+    async def close(self) -> None:
+        """See `Sandbox`."""
+        ...
+
+
+async def close_all(sandboxes: Iterable[Closable]) -> None:
+    """Close them at the same time, each to its end.
+
+    Raises:
+        SandboxError: then, where some could not be freed: how many, and what was in the way of the first.
+    """
+    outcomes = await asyncio.gather(*(sandbox.close() for sandbox in list(sandboxes)), return_exceptions=True)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    for error in errors:
+        if not isinstance(error, Exception):
+            raise error
+    if errors:
+        raise SandboxError(f"{len(errors)} of {len(outcomes)} sandboxes could not be freed: {errors[0]}") from errors[0]
+
+
+async def close_after_failure(sandbox: Closable) -> None:
+    """Close one whose failure is told; that it cannot be freed is logged."""
+    try:
+        await sandbox.close()
+    except SandboxError as error:
+        logger.warning("%s", error)
+
+
+async def sweep_records(
+    records: SandboxRecords,
+    labels: Mapping[str, str] | None,
+    ours: Mapping[str, Sandbox],
+    free: Callable[[Record], Awaitable[None]],
+    *,
+    orphans_only: bool,
+) -> list[str]:
+    """As `Runtime.sweep`. `ours`: those that are up here, by their ids; `free`: ends what a record tells of.
+
+    Raises:
+        SandboxError: not all could be swept; those that could were.
+    """
+    swept, faults = [], []
+    for record in await asyncio.to_thread(records.all, labels):
+        sandbox = ours.get(record.id)
+        if orphans_only and (sandbox is not None or not record.is_orphan):
+            continue
+        try:
+            if sandbox is not None:
+                await sandbox.close()
+            elif record.unknown:
+                raise SandboxError(record.unknown)
+            else:
+                await free(record)
+            swept.append(record.id)
+        except (SandboxError, OSError) as error:
+            faults.append(f"{record.id}: {error}")
+    if faults:
+        raise SandboxError(f"swept {len(swept)} sandboxes, but not all: {'; '.join(faults)}")
+    return swept

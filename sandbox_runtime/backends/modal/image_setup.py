@@ -1,0 +1,126 @@
+"""Where things are in an image at Modal, and the program that installs a recipe while the image is built.
+
+`python -I -m sandbox_runtime.backends.modal.image_setup RECIPE_FOLDER PROGRAM_FOLDER`
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
+from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
+from sandbox_runtime.environments.node import wants_node
+from sandbox_runtime.environments.python import wants_python
+
+WORKSPACE = "/workspace"
+"""The folder of each sandbox's own, where all commands start."""
+
+PORT = 8080
+"""Where the server listens; reached by connect tokens alone."""
+
+SERVER = "/opt/evolverpc"
+"""The environment of our own packages."""
+
+SERVER_PYTHON_VERSION = "3.12"
+"""The same whoever publishes, so that whoever starts finds it."""
+
+SERVER_PYTHON = f"{SERVER}/bin/python"
+
+PROGRAM = "/opt/program"
+"""What a recipe asked for: links to where it was installed, so that nobody needs to ask the image."""
+
+PATHS = 4
+"""How many folders of `PATH` a recipe can have: one of Python, two of Node, and one to spare."""
+
+RECIPE = "/opt/recipe"
+"""The recipe itself, for whoever installs it."""
+
+
+def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
+    """The recipe's environment as it is in the image that was published for it."""
+    env = {}
+    if wants_python(recipe):
+        env["VIRTUAL_ENV"] = f"{PROGRAM}/venv"
+    if wants_node(recipe) and "package.json" in recipe.files:
+        env["NODE_PATH"] = f"{PROGRAM}/node_modules"
+    return PreparedEnvironment(
+        recipe=recipe,
+        server=(SERVER_PYTHON, "-I", "-m", "rpc_server"),
+        python=f"{PROGRAM}/venv/bin/python" if wants_python(recipe) else None,
+        path=tuple(f"{PROGRAM}/path/{number}" for number in range(PATHS)),
+        image=image,
+        env=env,
+    )
+
+
+def write_recipe(recipe: Recipe, folder: Path) -> None:
+    """As `read_recipe` reads it."""
+    told = {"python": recipe.python, "node": recipe.node, "packages": recipe.packages}
+    (folder / "recipe.json").write_text(json.dumps(told), encoding="utf-8")
+    for name, content in recipe.files.items():
+        file = folder / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """The one that was written there."""
+    told = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    files = folder / "files"
+    manifests = {str(file.relative_to(files)): file.read_bytes() for file in files.rglob("*") if file.is_file()}
+    return Recipe(told["python"], told["node"], manifests, tuple(told["packages"]))
+
+
+async def run(
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    readable: Sequence[str],  # noqa: ARG001  all of an image is
+) -> tuple[int, bytes]:
+    """A `Run` that needs no walls: an image is built in a machine of its own."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    status = process.returncode
+    assert status is not None, "it was waited for"  # noqa: S101
+    return (status if status >= 0 else 128 - status), output
+
+
+def link(built: BuiltEnvironment, program: Path) -> None:
+    """Make the links, and those alone, that `PreparedEnvironment` names."""
+    (program / "path").mkdir(parents=True, exist_ok=True)
+    links = {f"path/{number}": folder for number, folder in enumerate(built.path[:PATHS])}
+    if built.python is not None:
+        links["venv"] = str(Path(built.python).parents[1])
+    if "NODE_PATH" in built.env:
+        links["node_modules"] = built.env["NODE_PATH"]
+    for name, target in links.items():
+        (program / name).symlink_to(target)
+
+
+async def install(recipe_folder: Path, program: Path) -> None:
+    """Have the recipe in that folder ready in the other. Raises `EnvironmentMissing`."""
+    environments = EnvironmentCache(program / "environments")
+    link(await environments.ready(read_recipe(recipe_folder), run=run, told=print), program)
+
+
+if __name__ == "__main__":
+    asyncio.run(install(Path(sys.argv[1]), Path(sys.argv[2])))

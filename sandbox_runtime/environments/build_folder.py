@@ -1,0 +1,192 @@
+"""The folder in which one environment is built, and the commands that run in it."""
+
+import asyncio
+import os
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_runtime.api.sandbox import EnvironmentMissing
+from sandbox_runtime.environments.disk_limit import BUILD_MB, within
+from sandbox_runtime.environments.store import Run, discard
+
+QUERY_TIMEOUT_S = 600.0
+"""How long it may take; uv fetches a Python in this time."""
+
+
+async def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Its status (1 where it does not run, or not in time), and what it wrote: to stderr where it failed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return 1, f"{argv[0]}: {error.strerror}"
+    try:
+        async with asyncio.timeout(QUERY_TIMEOUT_S):
+            written, complained = await process.communicate()
+        status = await process.wait()
+        return status, (complained if status else written).decode("utf-8", "replace")
+    except TimeoutError:
+        return 1, f"it took longer than {QUERY_TIMEOUT_S:g} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+_USERINFO = re.compile(r"://[^/@\s]+@")
+_SEPARATED_BY_COMMAS = {"UV_FIND_LINKS"}
+"""pip separates by whitespace; so does uv, except here."""
+
+_UV_FOR_PIP = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_CERT": "SSL_CERT_FILE",
+}
+"""uv does not read pip's variables; whoever set them means them here too."""
+
+_PASSED = {
+    *("LANG", "LC_ALL", "TZ"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+    *("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_OFFLINE"),
+    *("UV_INSECURE_HOST", "UV_HTTP_TIMEOUT", "UV_EXCLUDE_NEWER", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS"),
+    *("NPM_CONFIG_REGISTRY", "NPM_CONFIG_CAFILE", "NPM_CONFIG_OFFLINE"),
+}
+_PASSED_PREFIX = "UV_INDEX"
+"""`UV_INDEX` and the credentials of a named index, `UV_INDEX_NAME_USERNAME`."""
+
+
+def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those of `environ` that say where packages come from; no others, as what builds is somebody's code."""
+    passed = {
+        name: value for name, value in environ.items() if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX)
+    }
+    for pip, uv in _UV_FOR_PIP.items():
+        if pip in environ:
+            entries = environ[pip].split()
+            passed.setdefault(uv, ("," if uv in _SEPARATED_BY_COMMAS else " ").join(entries))
+    return passed
+
+
+def holds_password(variables: Mapping[str, str]) -> bool:
+    """Whether a build script that sees these variables could read a password: in a URL, or by itself."""
+    return any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in variables.items())
+
+
+def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
+    """The files and folders of this machine that they name."""
+    for value in variables.values():
+        for word in value.replace(",", " ").split():
+            path = Path(word.removeprefix("file://"))
+            if path.is_absolute() and path.exists():
+                yield str(path)
+
+
+BUILD_S = 1800.0
+"""Seconds that one command may take."""
+
+FILES = "files"
+"""The folder of the site that holds the recipe's files."""
+
+_SCRATCH = "scratch"
+_NO_SCRIPTS_HINT = (
+    "\nthe address of the package index or proxy holds a password, which build scripts could read, so nothing is built "
+    "from source: provide wheels, or an address without a password"
+)
+_TOLD_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class BuildFolder:
+    """The folder that is built in.
+
+    Once a command of somebody's has run here, nothing in it can be trusted: all that this process writes there, `make`
+    writes. `most_mb`: what it may hold, in MiB.
+    """
+
+    folder: Path
+    runner: Run
+    told: Callable[[str], None]
+    most_mb: int = BUILD_MB
+
+    @property
+    def may_build(self) -> bool:
+        """Whether code of packages may run while they are installed: not where it could read a password."""
+        return not holds_password(build_variables(os.environ))
+
+    @property
+    def files(self) -> Path:
+        """Where the recipe's files are."""
+        return self.folder / FILES
+
+    def make(self, files: Mapping[str, bytes], folders: Iterable[str] = ()) -> None:
+        """Make the folder, write the files and make folders beside them; before anything runs here.
+
+        Raises:
+            NotPrepared: a file would be outside.
+        """
+        for name, content in files.items():
+            if name != posixpath.normpath(name) or name.startswith(("/", "../")) or name in {".", ".."}:
+                raise EnvironmentMissing(f"{name!r} cannot be the name of a file of an environment")
+            file = self.files / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        for needed in (self.files, self.folder / _SCRATCH, *(self.files / name for name in folders)):
+            needed.mkdir(parents=True, exist_ok=True)
+        for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
+            folder.chmod(0o755)  # whatever the umask: a sandbox may have a user of its own
+
+    def has(self, *names: str) -> bool:
+        """Whether there is a folder of the first name, in that one of the second, and so on; no link is one. Blocks."""
+        folder = self.folder
+        for name in names:
+            folder /= name
+            if folder.is_symlink() or not folder.is_dir():
+                return False
+        return True
+
+    def clean(self, kept: Collection[str]) -> None:
+        """Remove everything but these folders: what only building needed, and what builds left beside. Blocks."""
+        for path in self.folder.iterdir():
+            if path.name not in kept:
+                discard(path)
+
+    async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, readable: Sequence[str]) -> None:
+        """Run a command here, its caches and home in the scratch folder, so that no build can spoil another's.
+
+        Raises:
+            NotPrepared: it failed, and the text has the end of what it wrote; or the folder holds too much.
+        """
+        scratch = str(self.folder / _SCRATCH)
+        given = build_variables(os.environ)
+        variables = {
+            "PATH": os.defpath,
+            **given,
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "UV_CACHE_DIR": f"{scratch}/uv",
+            "NPM_CONFIG_CACHE": f"{scratch}/npm",
+            **(env or {}),
+        }
+        name = Path(argv[0]).name
+        building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
+        try:
+            status, output = await within(self.folder, self.most_mb, building)
+        except TimeoutError:
+            raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
+        if status != 0:
+            hint = "" if self.may_build else _NO_SCRIPTS_HINT
+            end = output[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
+            raise EnvironmentMissing(
+                f"the environment cannot be built: {name} exited with status {status}\n{end}{hint}"
+            )

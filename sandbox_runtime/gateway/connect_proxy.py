@@ -1,0 +1,329 @@
+"""The proxy: `CONNECT`, and plain HTTP by absolute URL, to the hosts that a sandbox's egress allows."""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
+from sandbox_runtime.api.egress import Allow, Closed
+from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
+from sandbox_runtime.gateway.session import TUNNELS, SandboxGatewaySession
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""All addresses of a host for a port, in the order to be tried. Raises OSError where there is none."""
+
+THREADS = 32
+
+
+class Resolver:
+    """The system's, which may hang: never more than so many threads do."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway-resolver")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """All addresses of the host."""
+
+        def found() -> list[str]:
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, found)
+
+    def close(self) -> None:
+        """Take no more; those under way end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+HEAD = 16 * 1024
+"""Bytes of a request's head."""
+
+CHUNK = 64 * 1024
+RESOLVE_S = 15.0
+CONNECT_S = 15.0
+IDLE_S = 600.0
+"""How long a tunnel may carry nothing, either way."""
+
+LINGER_S = 10.0
+
+ADDRESSES = 4
+"""How many of a host's are tried."""
+
+NOT_ALLOWED = "this sandbox may not reach that host and port"
+NOT_REACHED = "that host cannot be reached"
+
+_NAME = re.compile(r"(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_REQUEST = re.compile(r"(?P<method>[A-Z]{1,20}) (?P<target>[!-~]+) HTTP/1\.[01]")
+_TARGET = re.compile(r"http://(?P<authority>[^/?#@]+)(?P<path>[/?][!-~]*)?")
+_AUTHORITY = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+))(:(?P<port>[0-9]{1,5}))?")
+_FIELD = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(?P<value>[^\r\n\0]*?)[ \t]*")
+_OF_ONE_HOP = frozenset({"connection", "host", "keep-alive", "te", "upgrade"})
+
+_REASONS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    407: "Proxy Authentication Required",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    502: "Bad Gateway",
+}
+
+
+class _ProxyError(Exception):
+    """Instead of a tunnel."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class _ProxyRequest:
+    """What is asked. `first`: what goes to the host before anything else; empty for `CONNECT`."""
+
+    host: str
+    port: int
+    token: str | None
+    first: bytes
+
+
+class ConnectProxy:
+    """Makes the connections of one listener. `wrong_token` hears of wrong tokens. `ports`: None: all."""
+
+    def __init__(
+        self, find: Find, wrong_token: Callable[[], None], resolve: Resolve, ports: frozenset[int] | None
+    ) -> None:
+        self._find = find
+        self._wrong_token = wrong_token
+        self._resolve = resolve
+        self._ports = ports
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
+        """One connection's protocol."""
+        return _Connection(asyncio.StreamReader(limit=HEAD), self._begin, ended)
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer), name="gateway tunnel")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(UNIDENTIFIED_TIMEOUT_S):
+                head = await _head(reader)
+            session = self._find(head.token) if head.token is not None else None
+            if session is None:
+                if head.token is not None:
+                    self._wrong_token()
+                raise _ProxyError(407, "this wants the sandbox's own token")
+            with session.at_work(), _among(session, writer.transport):
+                await self._carry(head, session, reader, writer)
+        except _ProxyError as answered:
+            await _answer(reader, writer, answered)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            writer.transport.abort()
+        finally:
+            writer.close()
+
+    async def _carry(
+        self,
+        head: _ProxyRequest,
+        session: SandboxGatewaySession,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        try:
+            there, to = await self._connected(head, session)
+            try:
+                if head.first:
+                    to.write(head.first)
+                else:
+                    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _both_ways((reader, to), (there, writer))
+            except BaseException:
+                to.transport.abort()
+                raise
+            to.close()  # once what it still holds is sent, if that is soon
+            asyncio.get_running_loop().call_later(LINGER_S, to.transport.abort)
+        except _ProxyError as answered:  # within the passage's work: it ends with the passage
+            await _answer(reader, writer, answered)
+
+    async def _connected(
+        self, head: _ProxyRequest, session: SandboxGatewaySession
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To an address that was looked at: a name is resolved once, and never again on the way there."""
+        what = f"{head.host}:{head.port}"
+        if not self._may(head, session):
+            session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
+            raise _ProxyError(403, NOT_ALLOWED)
+        addresses = await self._resolved(head, session)
+        for address in addresses:
+            if reason := refusal_reason(address, session.named):
+                session.refusals.add(what, f"{reason} ({session.opened_by})")
+                raise _ProxyError(502, NOT_REACHED)
+        for address in addresses[:ADDRESSES]:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await asyncio.open_connection(str(address), head.port, limit=CHUNK)
+            except (OSError, TimeoutError):
+                continue
+        raise _ProxyError(502, NOT_REACHED)
+
+    def _may(self, head: _ProxyRequest, session: SandboxGatewaySession) -> bool:
+        """By the egress alone, before anything is resolved: so nobody learns which hosts there are."""
+        egress = session.egress
+        if isinstance(egress, Closed) or (self._ports is not None and head.port not in self._ports):
+            return False
+        address = parse_address(head.host)
+        if address is None and not _NAME.fullmatch(head.host):
+            return False
+        if not isinstance(egress, Allow):
+            return True
+        if address is not None:
+            return any(address in network for network in session.named)
+        return any(_fits(head.host, domain.lower()) for domain in egress.domains)
+
+    async def _resolved(self, head: _ProxyRequest, session: SandboxGatewaySession) -> list[Address]:
+        if (address := parse_address(head.host)) is not None:
+            return [address]
+        try:
+            async with asyncio.timeout(RESOLVE_S):
+                await session.lookups.acquire()
+                lookup = asyncio.ensure_future(self._resolve(head.host, head.port))
+                lookup.add_done_callback(lambda done: _looked_up(done, session.lookups))
+                found = await asyncio.shield(lookup)  # a thread that hangs still counts
+        except (OSError, UnicodeError, TimeoutError):
+            raise _ProxyError(502, NOT_REACHED) from None
+        addresses = [address for text in found if (address := parse_address(text)) is not None]
+        if not addresses:
+            raise _ProxyError(502, NOT_REACHED)
+        return addresses
+
+
+class _Connection(asyncio.StreamReaderProtocol):
+    """One that says when it is lost."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        begin: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
+        ended: Callable[[], None],
+    ) -> None:
+        super().__init__(reader, begin)
+        self._ended = ended
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say so."""
+        super().connection_lost(exc)
+        self._ended()
+
+
+@contextlib.contextmanager
+def _among(session: SandboxGatewaySession, transport: asyncio.BaseTransport) -> Iterator[None]:
+    """One of the sandbox's tunnels, of which there are so many."""
+    if len(session.tunnels) >= TUNNELS:
+        raise _ProxyError(429, f"more than {TUNNELS} tunnels at once")
+    session.tunnels.add(transport)
+    try:
+        yield
+    finally:
+        session.tunnels.discard(transport)
+
+
+async def _head(reader: asyncio.StreamReader) -> _ProxyRequest:
+    try:
+        content = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise _ProxyError(431, f"more than {HEAD} bytes before the first empty line") from None
+    first, *lines = content[:-4].decode("latin-1").split("\r\n")
+    request, fields = _REQUEST.fullmatch(first), list(map(_FIELD.fullmatch, lines))
+    if request is None or None in fields:
+        raise _ProxyError(400, "this is not a request of HTTP/1.1")
+    named = [(field["name"], field["value"]) for field in fields if field is not None]
+    tokens = [_basic(value) for name, value in named if name.lower() == "proxy-authorization"]
+    token = tokens[0] if len(tokens) == 1 else None
+    if request["method"] == "CONNECT":
+        return _ProxyRequest(*_authority(request["target"], None), token, b"")
+    target = _TARGET.fullmatch(request["target"])
+    if target is None:
+        raise _ProxyError(400, "this is a proxy: ask it to CONNECT, or for a whole http:// URL")
+    kept = [
+        f"{name}: {value}"
+        for name, value in named
+        if name.lower() not in _OF_ONE_HOP and not name.lower().startswith("proxy-")
+    ]
+    path = target["path"] or "/"
+    start = f"{request['method']} {'/' * path.startswith('?')}{path} HTTP/1.1"
+    sent = [start, f"Host: {target['authority']}", *kept, "Connection: close", "", ""]
+    return _ProxyRequest(*_authority(target["authority"], 80), token, "\r\n".join(sent).encode("latin-1"))
+
+
+def _basic(value: str) -> str | None:
+    """The password of `Proxy-Authorization: Basic ...`; None where it is something else."""
+    scheme, _, encoded = value.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(encoded.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _authority(text: str, port: int | None) -> tuple[str, int]:
+    match = _AUTHORITY.fullmatch(text)
+    found = int(match["port"]) if match and match["port"] else port
+    if match is None or found is None or not 0 < found < 65536:
+        raise _ProxyError(400, "what to connect to is not HOST:PORT")
+    return (match["six"] or match["host"]).lower().removesuffix("."), found
+
+
+def _fits(host: str, domain: str) -> bool:
+    return host.endswith(domain[1:]) and host != domain[1:] if domain.startswith("*.") else host == domain
+
+
+def _looked_up(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphore) -> None:
+    lookups.release()
+    if not done.cancelled():
+        done.exception()  # told to whoever waited; where nobody did, it is nobody's
+
+
+async def _both_ways(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+    """Until both sides have said all, one breaks (OSError), or neither says anything for long (TimeoutError)."""
+    loop = asyncio.get_running_loop()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(CHUNK):
+            limit.reschedule(loop.time() + IDLE_S)
+            writer.write(chunk)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async with asyncio.timeout(IDLE_S) as limit:
+        tasks = [asyncio.create_task(carry(*way)) for way in ways]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: _ProxyError) -> None:
+    body = f"{answered}\n"
+    asks = 'Proxy-Authenticate: Basic realm="gateway"\r\n' if answered.status == 407 else ""
+    head = f"HTTP/1.1 {answered.status} {_REASONS[answered.status]}\r\nContent-Type: text/plain\r\n{asks}"
+    writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1):
+            await writer.drain()
+            writer.write_eof()
+            while await reader.read(CHUNK):  # what is not read would undo the answer on its way
+                pass

@@ -1,0 +1,194 @@
+"""Answer model requests: check each request of a sandbox before anything is sent to a provider."""
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from aiohttp import web
+
+from evolverpc_common.model_prices import ModelPrice, PriceTable
+from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
+from sandbox_runtime.gateway.events import shown
+from sandbox_runtime.gateway.http_frontend import failure
+from sandbox_runtime.gateway.providers import PATHS, Provider
+from sandbox_runtime.gateway.request_parsing import FieldRefused, InvalidRequest, ModelRequest, parse_request
+from sandbox_runtime.gateway.request_policy import GatewayPolicy
+from sandbox_runtime.gateway.session import BODIES, SandboxGatewaySession
+from sandbox_runtime.gateway.spend_cap import SpendCap
+from sandbox_runtime.gateway.upstream import Upstream, UpstreamCall
+
+BODY = 32 * 2**20
+"""Bytes of one request."""
+
+PARTS = 200_000
+"""Of `[`, `{` and `,` in one request: what it costs to read grows with them, more than with its bytes."""
+
+BODY_S = 120.0
+"""For one request's body to arrive."""
+
+# As it stands on the wire: nothing that is decoded, joined or shortened later can mean another path.
+_PATH = re.compile(r"/(?P<provider>[a-z0-9-]+)/v1(?P<path>(/[a-z_]+)+)(\?(?P<query>[A-Za-z0-9=&._-]*))?")
+_QUERIES = frozenset({"beta", "api-version"})
+
+
+class _RequestRefused(Exception):
+    """Answered here. `reason`: what is told of it, None where that is no refusal of something asked for."""
+
+    def __init__(self, response: web.Response, what: str, reason: str | None) -> None:
+        super().__init__(reason)
+        self.response = response
+        self.what = what
+        self.reason = reason
+
+
+class ModelRequests:
+    """Answers the requests of every sandbox of a gateway."""
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        policy: GatewayPolicy,
+        prices: PriceTable,
+        spend: SpendCap,
+        forward: Upstream,
+    ) -> None:
+        self._providers: Mapping[str, Provider] = {provider.name: provider for provider in providers}
+        self._policy = policy
+        self._prices = prices
+        self._spend = spend
+        self._rate = RateLimiter(policy.calls_per_minute)
+        self._forward = forward
+
+    async def answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
+        """One request's answer: the provider's, or why it was not asked."""
+        try:
+            provider, path, query = self._route(request)
+            with _HeldBytes(session) as held:
+                content = await _body(request, session, held)
+                asked = _read(provider, path, content)
+                del content
+                price = self._check(provider, asked, session)
+                max_cost_usd = self._most(provider, asked, price)
+                where = request.raw_path.partition("?")[0]
+                call = UpstreamCall(session.sandbox, provider, asked, where, query, price)
+                async with self._spend.charge(max_cost_usd) as charge:
+                    charge.counted_usd = 0.0  # until it goes out
+                    await self._rate.wait(self._policy.rate_wait_s)
+                    return await self._forward(request, call, charge)
+        except _RequestRefused as refused:
+            if refused.reason is not None:
+                session.refusals.add(refused.what, refused.reason)
+            return refused.response
+        except RateExceeded as fast:
+            session.refusals.add("a model", "more calls per minute than are allowed")
+            headers = {"Retry-After": str(math.ceil(fast.retry_after_s))}
+            return failure(429, "rate_limit_error", "more calls per minute than this run may make", headers)
+
+    def _route(self, request: web.BaseRequest) -> tuple[Provider, str, str]:
+        match = _PATH.fullmatch(request.raw_path)
+        provider = self._providers.get(match["provider"]) if match else None
+        what = f"{request.method} {request.raw_path.partition('?')[0]}"
+        if (
+            match is None
+            or provider is None
+            or request.method != "POST"
+            or match["path"] not in PATHS[provider.dialect]
+        ):
+            raise _refused(404, "not_found_error", what, "this is not among what the gateway passes on")
+        query = match["query"] or ""
+        if query and not {part.partition("=")[0] for part in query.split("&")} <= _QUERIES:
+            raise _refused(400, "invalid_request_error", what, "the query holds what the gateway does not pass on")
+        return provider, match["path"], query
+
+    def _check(self, provider: Provider, asked: ModelRequest, session: SandboxGatewaySession) -> ModelPrice | None:
+        """The model's price, once the call is one that may be made."""
+        what = f"{provider.name}/{asked.model}"
+        if not self._policy.allows(provider.name, asked.model):
+            raise _refused(403, "permission_error", what, "this model is not among those that the run may call")
+        if not session.open_to_all and (reached := asked.reaches):
+            reason = f"the provider would reach hosts for the sandbox ({shown(reached)}), beside its egress"
+            raise _refused(403, "permission_error", what, reason)
+        price = self._prices.of(provider.name, asked.model)
+        if self._spend.cap_usd is not None and not asked.free:
+            if price is None:
+                reason = (
+                    "the run has a spend cap and this model no known price: give one in `model_prices`, "
+                    "in US dollars per million tokens of input and of output"
+                )
+                raise _refused(403, "permission_error", what, reason)
+            if more := asked.unpriced:
+                reason = f"the run has a spend cap, and what this costs is not known: {shown(more)}"
+                raise _refused(403, "permission_error", what, reason)
+        return price
+
+    def _most(self, provider: Provider, asked: ModelRequest, price: ModelPrice | None) -> float:
+        """The most that the call can cost, US dollars."""
+        max_cost_usd = asked.max_cost_usd(price) if price is not None else 0.0
+        if self._spend.beyond(max_cost_usd):
+            reason = (
+                "this call alone might cost more than the run's entire spend cap: ask for fewer tokens (`max_tokens`), "
+                "fewer answers or less input, or raise the cap"
+            )
+            raise _refused(403, "permission_error", f"{provider.name}/{asked.model}", reason)
+        return max_cost_usd
+
+
+class _HeldBytes:
+    """Counts the bytes that are held for a sandbox."""
+
+    def __init__(self, session: SandboxGatewaySession) -> None:
+        self._passage = session
+        self._bytes = 0
+
+    def __enter__(self) -> "_HeldBytes":
+        return self
+
+    def more(self, count: int) -> int:
+        """So many more; all of this request's."""
+        self._bytes += count
+        self._passage.held_bytes += count
+        return self._bytes
+
+    def __exit__(self, *_: object) -> None:
+        self._passage.held_bytes -= self._bytes
+
+
+async def _body(request: web.BaseRequest, session: SandboxGatewaySession, held: _HeldBytes) -> bytes:
+    what = f"{request.method} {request.raw_path.partition('?')[0]}"
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _refused(415, "invalid_request_error", what, "a compressed body is not read")
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.content.iter_any():
+                content += chunk
+                if held.more(len(chunk)) > BODY:
+                    raise _refused(413, "request_too_large", what, f"its body is larger than {BODY} bytes")
+                if session.held_bytes > BODIES:
+                    raise _refused(429, "rate_limit_error", what, f"more than {BODIES} bytes of requests at once")
+    except TimeoutError:
+        raise _refused(408, "invalid_request_error", what, "its body did not arrive in time") from None
+    if sum(map(content.count, (b"[", b"{", b","))) > PARTS:
+        raise _refused(413, "request_too_large", what, f"its body has more than {PARTS} parts")
+    return bytes(content)
+
+
+def _read(provider: Provider, path: str, content: bytes) -> ModelRequest:
+    try:
+        return parse_request(provider, path, content)
+    except InvalidRequest as error:
+        response = failure(400, "invalid_request_error", str(error))
+        raise _RequestRefused(response, path, None) from None
+    except FieldRefused as error:
+        raise _refused(400, "invalid_request_error", f"{provider.name}{path}", str(error)) from None
+
+
+def _refused(status: int, kind: str, what: str, reason: str) -> _RequestRefused:
+    response = failure(status, kind, reason)
+    if status in {408, 413, 415, 429}:
+        response.force_close()  # the rest of its body is not read
+    return _RequestRefused(response, what, reason)

@@ -1,0 +1,190 @@
+"""Decide which model requests are forwarded: limits of the run, fields, and what a provider would do besides answering.
+
+A field that the gateway does not know may make a provider, or a proxy in front of it, call another model, another
+address or another account, so it is refused by name. The names are those of the OpenAI and Anthropic API references,
+and the sampling fields of OpenAI-compatible servers. `Provider.extra_fields` adds more for one provider.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+
+@dataclass(frozen=True)
+class GatewayPolicy:
+    """Bounds of one run, over all of its sandboxes.
+
+    `models`: which may be called, `gpt-4o*` or `anthropic/claude-*`; empty: every one. `calls_per_minute`: None for no
+    bound; a call waits up to `rate_wait_s` for its turn and is then answered 429. `cap_usd`: None for no bound.
+    `prices`: `{model or provider/model: (US dollars per million tokens of input, and of output)}`, before the
+    bundled ones. `ports`: which may be reached through the tunnel; None: all.
+
+    Raises:
+        ValueError: a bound is not above zero, or a price below it.
+    """
+
+    models: tuple[str, ...] = ()
+    calls_per_minute: int | None = None
+    rate_wait_s: float = 30.0
+    cap_usd: float | None = None
+    prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ports: frozenset[int] | None = frozenset({80, 443})
+
+    def __post_init__(self) -> None:
+        if self.calls_per_minute is not None and self.calls_per_minute < 1:
+            raise ValueError("calls_per_minute must be at least 1")
+        if self.cap_usd is not None and not self.cap_usd > 0:
+            raise ValueError("cap_usd must be above 0")
+        for model, price in self.prices.items():
+            if len(price) != 2 or not all(0 <= usd < float("inf") for usd in price):
+                raise ValueError(f"the price of {model} must be two numbers: US dollars per million tokens in, and out")
+
+    def allows(self, provider: str, model: str) -> bool:
+        """Whether this model of this provider may be called."""
+        names = (model, f"{provider}/{model}")
+        return not self.models or any(fnmatchcase(name, pattern) for pattern in self.models for name in names)
+
+
+_SAMPLING = frozenset({"temperature", "top_p", "top_k", "min_p", "seed", "stop", "user", "repetition_penalty"})
+_OPENAI = _SAMPLING | {
+    *("model", "stream", "stream_options", "logit_bias", "frequency_penalty", "presence_penalty", "top_logprobs"),
+    *("metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+    *("reasoning", "safety_identifier", "service_tier", "store", "thinking", "tool_choice", "tools"),
+}
+_COUNTED = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"}
+)
+
+FORWARDED: Mapping[str, frozenset[str]] = {
+    "/chat/completions": _OPENAI
+    | {
+        *("messages", "max_tokens", "max_completion_tokens", "n", "logprobs", "audio", "modalities", "prediction"),
+        *("function_call", "functions", "reasoning_effort", "response_format", "verbosity", "web_search_options"),
+    },
+    "/completions": _OPENAI | {"prompt", "max_tokens", "n", "best_of", "logprobs", "echo", "suffix"},
+    "/responses": _OPENAI
+    | {
+        *("input", "instructions", "prompt", "conversation", "previous_response_id", "max_output_tokens", "text"),
+        *("max_tool_calls", "background", "include", "context_management", "truncation"),
+    },
+    "/embeddings": frozenset({"model", "input", "dimensions", "encoding_format", "user"}),
+    "/messages": _COUNTED
+    | {
+        *("max_tokens", "stream", "temperature", "top_k", "top_p", "stop_sequences", "metadata", "service_tier"),
+        *("container", "context_management", "compaction", "diagnostics", "inference_geo", "mcp_servers"),
+        *("output_format", "betas"),
+    },
+    "/messages/count_tokens": _COUNTED | {"context_management", "mcp_servers", "betas"},
+}
+"""By path below `/v1`. `web_search_options`, `mcp_servers`, `container` and hosted tools are judged in `reaching`."""
+
+
+def first_refused(path: str, body: Mapping[str, object], extra: frozenset[str]) -> str | None:
+    """The first field of the body that is not forwarded on this path; None if all are."""
+    return next((name for name in body if name not in FORWARDED[path] and name not in extra), None)
+
+
+_SEARCHES = re.compile(r":online$|-search-|deep-research|(^|/)sonar", re.IGNORECASE)
+
+# Tuples: what is looked for in them comes from the sandbox, and may be of any type.
+_USUAL_TIERS = (None, "auto", "default", "flex", "standard", "standard_only")
+_FUNCTIONS = ("function", "custom", "local_shell", "apply_patch")
+_CLIENTS_TOOLS = ("bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_")
+
+_TOOL_FIELDS = frozenset(
+    {
+        *("name", "description", "input_schema", "input_examples", "cache_control", "strict", "type"),
+        *("allowed_callers", "defer_loading", "eager_input_streaming", "function"),
+    }
+)
+"""Fields of a tool without a type, which is one of the program's own."""
+
+_TEXT_FIELDS = frozenset(
+    {
+        *("content", "text", "output", "input", "instructions", "refusal", "reasoning", "reasoning_content"),
+        *("thinking", "title", "context", "name", "description", "query", "stdout", "stderr"),
+    }
+)
+"""Fields of a conversation whose text a model reads as it stands."""
+
+_NOT_FETCHED = frozenset(
+    {"id", "call_id", "item_id", "tool_call_id", "tool_use_id", "annotations", "citations", "arguments"}
+)
+"""Fields that may look like addresses and are never fetched: ids, the source of a text, a model's call of a tool."""
+
+_REFERENCE = re.compile(r"\s*[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
+_INLINE = re.compile(r"data:[\w.+-]+/[\w.+-]+(;[\w.+-]+=[\w.+-]+)*;base64,", re.IGNORECASE)
+
+
+def reaches(model: str, body: Mapping[str, Any]) -> str | None:
+    """What the provider would reach for the sandbox: hosts that its egress knows nothing of; None: nothing."""
+    if _SEARCHES.search(model):
+        return "a model that searches by itself"
+    for name, text in _references(body):
+        if not _INLINE.match(text):
+            return f"a file by its address in `{name}`: send it inline, as data:TYPE;base64,..."
+    return _hosted(body)
+
+
+def unpriced(body: Mapping[str, Any]) -> str | None:
+    """What it asks for that the price per token does not cover; None where there is nothing."""
+    if body.get("service_tier") not in _USUAL_TIERS or body.get("speed") not in (None, "standard"):
+        return "a dearer service tier"
+    if body.get("modalities") not in (None, ["text"]):
+        return "an answer that is not text"
+    if body.get("background"):
+        return "an answer in the background"
+    if body.get("inference_geo"):
+        return "a choice of where the model runs"
+    return _hosted(body)
+
+
+def _hosted(body: Mapping[str, Any]) -> str | None:
+    """What the provider would do besides answering, at a price of its own; an empty object asks for it too."""
+    for name in ("mcp_servers", "web_search_options", "container"):
+        if body.get(name) is not None:
+            return name
+    tools = body.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind is None:
+            unknown = (
+                next((name for name in tool if name not in _TOOL_FIELDS), None) if isinstance(tool, dict) else tool
+            )
+            if unknown is not None:
+                return f"the tool {unknown}"
+        elif kind not in _FUNCTIONS and not str(kind).startswith(_CLIENTS_TOOLS):
+            return f"the tool {kind}"
+    return None
+
+
+def _references(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every text of the conversation, with its field, that has the form of an address and is not read as text."""
+    left: list[tuple[str, Any]] = [
+        ("content", body.get(name)) for name in ("messages", "input", "system", "prediction")
+    ]
+    prompt = body.get("prompt")
+    variables = prompt.get("variables") if isinstance(prompt, dict) else None
+    if isinstance(variables, dict):
+        left += [("text", value) for value in variables.values()]  # their own names mean nothing
+    while left:
+        field, found = left.pop()
+        if isinstance(found, str):
+            if field not in _TEXT_FIELDS and _REFERENCE.match(found):
+                yield field, found
+        elif isinstance(found, list):
+            left += [(field, part) for part in found]
+        elif isinstance(found, dict):
+            kind = str(found.get("type"))
+            left += [(name, value) for name, value in found.items() if not _only_quoted(kind, name)]
+
+
+def _only_quoted(kind: str, field: str) -> bool:
+    """Whether a field repeats what a model asked of a tool, or where a text is from: no provider fetches it."""
+    if field in _NOT_FETCHED:
+        return True
+    if kind == "tool_use" or kind.endswith("_call"):
+        return field in ("input", "action", "operation")
+    return kind == "search_result" and field == "source"

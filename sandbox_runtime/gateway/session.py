@@ -1,0 +1,159 @@
+"""One sandbox's session at the gateway: its token, its sockets and its running requests."""
+
+import asyncio
+import hmac
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from evolverpc_common.network_addresses import parse_networks
+from sandbox_runtime.api.egress import Allow, Egress, Open
+from sandbox_runtime.gateway.events import RefusalLog
+from sandbox_runtime.gateway.listener import Listener
+from sandbox_runtime.gateway.providers import Provider
+
+CONNECTIONS = 128
+"""Of one sandbox to the models at once."""
+
+TUNNELS = 64
+"""Of one sandbox to the tunnel at once."""
+
+BODIES = 64 * 2**20
+"""Bytes of requests under way that are held for one sandbox."""
+
+LOOKUPS = 4
+"""Names that are being resolved for one sandbox at once."""
+
+USER = "sandbox"
+"""The name that goes with the token where a proxy wants one; any is taken."""
+
+
+class SandboxGatewaySession:
+    """A `GatewaySession`. Made by `Gateway.session`."""
+
+    def __init__(
+        self,
+        sandbox: str,
+        egress: Egress,
+        providers: Sequence[Provider],
+        refusals: RefusalLog,
+        listen: Callable[["SandboxGatewaySession", socket.socket, socket.socket], Sequence[Listener]],
+        urls: tuple[str | None, str | None],
+        opened_by: str,
+    ) -> None:
+        self.sandbox = sandbox
+        self.egress = egress
+        self.named = parse_networks(egress.cidrs) if isinstance(egress, Allow) else ()
+        self.refusals = refusals
+        self.opened_by = opened_by
+        self.lookups = asyncio.Semaphore(LOOKUPS)
+        self.held_bytes = 0
+        self.models: set[asyncio.BaseTransport] = set()
+        self.tunnels: set[asyncio.BaseTransport] = set()
+        self._token = secrets.token_urlsafe(32)
+        self._providers = providers
+        self._listen = listen
+        self._urls = urls
+        self._listeners: list[Listener] = []
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"SandboxGatewaySession({self.sandbox!r}{', closed' * self._closed})"
+
+    @property
+    def models_url(self) -> str | None:
+        """Where the models are found on the gateway's own sockets; None where it has none."""
+        return self._urls[0]
+
+    @property
+    def tunnel_url(self) -> str | None:
+        """The same for the proxy."""
+        return self._urls[1]
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is answered any more."""
+        return self._closed
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether its egress is `Open`."""
+        return isinstance(self.egress, Open)
+
+    async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
+        """Answer this sandbox, and no other, on these listening sockets too.
+
+        Raises:
+            RuntimeError: the passage is closed; the sockets are closed too.
+        """
+        if self._closed:
+            models.close()
+            tunnel.close()
+            raise RuntimeError(f"the passage of {self.sandbox} is closed")
+        self._listeners += self._listen(self, models, tunnel)
+
+    def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
+        """The variables by which programs find it at these addresses. They hold the sandbox's token."""
+        found = {}
+        for provider in self._providers:
+            found.update(provider.env(models_url, self._token))
+        parts = urlsplit(tunnel_url)
+        proxy = f"{parts.scheme}://{USER}:{self._token}@{parts.netloc}"
+        for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+            found[name] = found[name.lower()] = proxy
+        beside = dict.fromkeys(("localhost", "127.0.0.1", "::1", urlsplit(models_url).hostname or "localhost"))
+        found["NO_PROXY"] = found["no_proxy"] = ",".join(beside)
+        if self._providers and not self.open_to_all:
+            # Else litellm, as it is imported, asks GitHub for prices: refused, and three times over.
+            found["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+        return found
+
+    def wrong_token(self) -> None:
+        """Somebody on this sandbox's own sockets has shown another token."""
+        if not self._closed:
+            self.refusals.add("the gateway", "a token that is not this sandbox's")
+
+    def malformed(self) -> None:
+        """Count a request on this sandbox's own sockets that is not valid HTTP."""
+        if not self._closed:
+            self.refusals.add("the gateway", "a request that is not valid HTTP")
+
+    def knows(self, token: str) -> bool:
+        """Whether it is this sandbox's, found in the same time whatever it is; not once the passage is closed."""
+        return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self._closed
+
+    def mine(self, token: str) -> "SandboxGatewaySession | None":
+        """Itself, where the token is this sandbox's."""
+        return self if self.knows(token) else None
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Around what the running task does for the sandbox: it is cancelled, and waited for, when this closes."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  within a coroutine there is one
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    async def close(self) -> None:
+        """Answer nothing any more and end what is under way; its calls are told before this returns."""
+        self._closed = True
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.stop()
+        for transport in (*self.models, *self.tunnels):
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for listener in listeners:
+            await listener.close()
+        if tasks:
+            await asyncio.wait(tasks)
+        self.refusals.close()

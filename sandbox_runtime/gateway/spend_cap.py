@@ -1,0 +1,102 @@
+"""The spend cap: send a call only while recorded spend plus the most that running calls may cost is below the cap."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+_DIGITS = 12  # of a dollar: what binary fractions add up to is not told from what was meant
+
+
+@dataclass
+class Charge:
+    """One call's: what it is held to cost until it is over, and what it is then counted as."""
+
+    max_cost_usd: float
+    counted_usd: float | None = None
+    """None: all of `max_cost_usd`."""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    max_cost_usd: float
+    turn: asyncio.Future[None]
+
+
+class SpendCap:
+    """US dollars of one run.
+
+    A call waits, in order of arrival, for those under way while their most would reach the cap, and for ever at the
+    cap: a refusal would become a program's failure with a score. So at most one call goes beyond it, by its own cost.
+    """
+
+    def __init__(self, cap_usd: float | None, on_cap: Callable[[], None]) -> None:
+        self.cap_usd = cap_usd
+        self._on_cap = on_cap
+        self._told = False
+        self._spent = 0.0
+        self._elsewhere = 0.0
+        self._reserved = 0.0
+        self._waiting: deque[_Waiting] = deque()
+
+    @property
+    def spent_usd(self) -> float:
+        """What calls that are over were counted as."""
+        return self._spent
+
+    @property
+    def other_spend_usd(self) -> float:
+        """What the run has spent besides, on whatever."""
+        return self._elsewhere
+
+    @other_spend_usd.setter
+    def other_spend_usd(self, usd: float) -> None:
+        self._elsewhere = usd
+        self._look()
+
+    def beyond(self, max_cost_usd: float) -> bool:
+        """Whether one call may cost more than the entire cap: by hanging up on it, a program would end the run."""
+        return self.cap_usd is not None and round(max_cost_usd, _DIGITS) > self.cap_usd
+
+    @asynccontextmanager
+    async def charge(self, max_cost_usd: float) -> AsyncIterator[Charge]:
+        """Around one call, entered once it may go out."""
+        charge = Charge(max_cost_usd)
+        await self._admitted(max_cost_usd)
+        try:
+            yield charge
+        finally:
+            self._reserved = round(self._reserved - max_cost_usd, _DIGITS)
+            counted = max_cost_usd if charge.counted_usd is None else charge.counted_usd
+            self._spent = round(self._spent + counted, _DIGITS)
+            self._look()
+
+    async def _admitted(self, max_cost_usd: float) -> None:
+        if not self._waiting and self._room():
+            self._reserved = round(self._reserved + max_cost_usd, _DIGITS)
+            return
+        waiting = _Waiting(max_cost_usd, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        try:
+            await waiting.turn
+        except asyncio.CancelledError:
+            if not waiting.turn.cancelled():  # its turn came in the same moment
+                self._reserved = round(self._reserved - max_cost_usd, _DIGITS)
+            self._look()
+            raise
+
+    def _room(self) -> bool:
+        return self.cap_usd is None or round(self._spent + self._elsewhere + self._reserved, _DIGITS) < self.cap_usd
+
+    def _look(self) -> None:
+        while self._waiting and self._room():
+            waiting = self._waiting.popleft()
+            if waiting.turn.cancelled():
+                continue
+            self._reserved = round(self._reserved + waiting.max_cost_usd, _DIGITS)
+            waiting.turn.set_result(None)
+        if self.cap_usd is not None and not self._told:
+            self._told = round(self._spent + self._elsewhere, _DIGITS) >= self.cap_usd
+            if self._told:
+                self._on_cap()

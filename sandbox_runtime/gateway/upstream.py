@@ -1,0 +1,206 @@
+"""Forward one call to a provider: add the key, stream the answer back, report the cost."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp import web
+
+from evolverpc_common.model_prices import ModelPrice
+from evolverpc_common.redaction import StreamRedactor
+from sandbox_runtime.gateway.events import ProviderCall
+from sandbox_runtime.gateway.http_frontend import failure
+from sandbox_runtime.gateway.providers import Provider
+from sandbox_runtime.gateway.request_parsing import ModelRequest
+from sandbox_runtime.gateway.spend_cap import Charge
+from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
+
+CONNECT_S = 30.0
+READ_TIMEOUT_S = 900.0
+"""How long a provider may send nothing: models that think do so before their first byte."""
+
+WRITE_TIMEOUT_S = 300.0
+"""How long a sandbox may take nothing of its answer: what the call may cost is held against all others meanwhile."""
+
+KEPT_S = 15.0
+"""How long an unused connection to a provider is kept: less than providers do, so that none is used as it closes."""
+
+# What goes to the provider of the sandbox's own headers, and comes back of the provider's: nothing else.
+_ASKED = ("Accept", "User-Agent", "anthropic-version", "anthropic-beta", "OpenAI-Beta", "Idempotency-Key")
+_ANSWERED = frozenset(
+    {"content-type", "retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id"}
+    | {"openai-processing-ms", "openai-version", "openai-model"}
+)
+_ANSWERED_LIKE = ("x-ratelimit-", "anthropic-ratelimit-")
+
+_log = logging.getLogger(__name__)
+
+
+class _ClientGone(Exception):
+    """The sandbox did."""
+
+
+@dataclass(frozen=True)
+class UpstreamCall:
+    """What is to be done. `path`: as the sandbox asked for it. `query`: that goes along. `price`: None: not known."""
+
+    sandbox: str
+    provider: Provider
+    parse_request: ModelRequest
+    path: str
+    query: str
+    price: ModelPrice | None
+
+
+def provider_session() -> aiohttp.ClientSession:
+    """For all calls of a gateway."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=READ_TIMEOUT_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent",),
+    )
+
+
+class Upstream:
+    """Makes calls, and tells of each once it is over."""
+
+    def __init__(self, http: aiohttp.ClientSession, tell: Callable[[ProviderCall], None]) -> None:
+        self._http = http
+        self._tell = tell
+
+    async def __call__(self, request: web.BaseRequest, call: UpstreamCall, charge: Charge) -> web.StreamResponse:
+        """The provider's answer, passed on as it comes."""
+        under_way = _RunningCall(call)
+        try:
+            return await under_way.run(self._http, request)
+        finally:
+            told = under_way.told(charge.max_cost_usd)
+            charge.counted_usd = told.counted_usd
+            self._tell(told)
+
+
+class _RunningCall:
+    """A call from its beginning to its end."""
+
+    def __init__(self, call: UpstreamCall) -> None:
+        self._call = call
+        self._started = time.perf_counter()
+        self._status: int | None = None
+        self._sent = True
+        self._reader: JsonUsageReader | StreamUsageReader | None = None
+
+    async def run(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
+        provider, parse_request = self._call.provider, self._call.parse_request
+        url = provider.url(parse_request.path) + (f"?{self._call.query}" if self._call.query else "")
+        headers = {name: value for name in _ASKED if (value := request.headers.get(name)) and value.isascii()}
+        headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity", **provider.key_headers()}
+        response: web.StreamResponse | None = None
+        try:
+            async with http.post(
+                url, data=parse_request.take(), headers=headers, allow_redirects=False, proxy=_proxy(url)
+            ) as answer:
+                self._status = answer.status
+                if 300 <= answer.status < 400:
+                    return failure(502, "api_error", "the provider answered with a redirect, which is not followed")
+                redactor = StreamRedactor(provider.key)
+                response = web.StreamResponse(status=answer.status, headers=_passed_on(answer.headers, redactor))
+                await self._stream(request, response, answer, redactor)
+                return response
+        except _ClientGone:
+            _log.debug("%s hung up on %s", self._call.sandbox, provider.name)
+            return _cut(request, response)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            self._sent = False
+            _log.warning("provider %s cannot be reached: %s", provider.name, type(error).__name__)
+            return failure(502, "api_error", "the provider cannot be reached")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _log.warning("provider %s broke off: %s", provider.name, type(error).__name__)
+            if response is not None and response.prepared:
+                return _cut(request, response)
+            return failure(502, "api_error", "the provider broke off")
+
+    async def _stream(
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        answer: aiohttp.ClientResponse,
+        redactor: StreamRedactor,
+    ) -> None:
+        events = answer.content_type == "text/event-stream"
+        parse_request = self._call.parse_request
+        self._reader = reader = (
+            StreamUsageReader(self._call.provider.dialect, hide_usage=parse_request.usage_added)
+            if events
+            else JsonUsageReader()
+        )
+        await _to_sandbox(response.prepare(request))
+        async for chunk in answer.content.iter_any():
+            if passed := reader.feed(redactor.feed(chunk)):
+                await _to_sandbox(response.write(passed))
+        last = reader.feed(redactor.rest()) + (reader.rest() if isinstance(reader, StreamUsageReader) else b"")
+        if last:
+            await _to_sandbox(response.write(last))
+        await _to_sandbox(response.write_eof())
+
+    def told(self, max_cost_usd: float) -> ProviderCall:
+        call = self._call
+        tokens, whole = self._reader.tokens() if self._reader is not None else (None, False)
+        cost: float | None = None
+        if not self._sent or call.parse_request.free or (self._status is not None and self._status >= 300):
+            cost = 0.0  # providers charge for answers
+        elif whole and tokens is not None and call.price is not None and call.parse_request.unpriced is None:
+            cost = call.price.cost(tokens)
+        return ProviderCall(
+            sandbox=call.sandbox,
+            provider=call.provider.name,
+            model=call.parse_request.model,
+            path=call.path,
+            status=self._status,
+            seconds=time.perf_counter() - self._started,
+            tokens=tokens,
+            cost_usd=cost,
+            counted_usd=max_cost_usd if cost is None else cost,
+            streamed=call.parse_request.streamed,
+        )
+
+
+async def _to_sandbox(writing: Awaitable[object]) -> None:
+    """What fails here is the sandbox's side, not the provider's.
+
+    Raises:
+        _HungUp: it is gone, or takes nothing any more.
+    """
+    try:
+        async with asyncio.timeout(WRITE_TIMEOUT_S):
+            await writing
+    except (ConnectionError, TimeoutError):
+        raise _ClientGone from None
+
+
+def _cut(request: web.BaseRequest, response: web.StreamResponse | None) -> web.StreamResponse:
+    """End the connection within the answer, so that nobody takes what came of it for the whole."""
+    if request.transport is not None:
+        request.transport.close()
+    return response if response is not None else web.Response(status=502)
+
+
+def _passed_on(headers: Mapping[str, str], redactor: StreamRedactor) -> dict[str, str]:
+    return {
+        name: redactor.redact_text(value)
+        for name, value in headers.items()
+        if name.lower() in _ANSWERED or name.lower().startswith(_ANSWERED_LIKE)
+    }
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that this machine's environment names for it. Never for `http`, where it would see the key."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get("https")

@@ -1,0 +1,114 @@
+"""Work with a program's files in a running sandbox: prebuilt commands, scripts, and uncommitted changes."""
+
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sandbox_runtime.api.sandbox import EXEC_BYTES, Sandbox, SandboxError
+from sandbox_runtime.api.spec import Command
+from sandbox_runtime.source.source import PROGRAM
+
+BIN = "bin"
+"""The folder of a workspace that prebuilt commands are in; runtimes put it first on `PATH` of all that runs there."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_ADD_S = 60.0
+
+_ADD = 'mkdir -p "$1"; cat > "$1/.$2"; chmod 755 "$1/.$2"; mv -f "$1/.$2" "$1/$2"'
+_LINK = (
+    'test ! -e "$2/node_modules" || exit 0; ln -s "$1" "$2/node_modules";'
+    ' mkdir -p "$3/.git/info"; echo node_modules >> "$3/.git/info/exclude"'
+)
+
+
+@dataclass(frozen=True)
+class PrebuiltCommand:
+    """An executable that an optimizer brings along. `script`: the file's content, with its `#!` line.
+
+    Raises:
+        ValueError: the name is none for a command.
+    """
+
+    name: str
+    script: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.name!r} cannot be the name of a command: letters, digits, and . _ + - after the first"
+            )
+
+    def install_command(self) -> Command:
+        """Puts it in the workspace, in place of one of the same name."""
+        return Command(("sh", "-ec", _ADD, "sh", BIN, self.name), stdin=self.script, timeout_s=_ADD_S)
+
+
+def bash(script: str, cwd: str, timeout_s: float, env: Mapping[str, str] | None) -> Command:
+    """Runs a script in a folder of the workspace."""
+    return Command(("bash", "-c", script), cwd=cwd, timeout_s=timeout_s, env=dict(env or {}))
+
+
+def link_command(modules: str, folder: str, top: str) -> Command:
+    """Links Node's packages to a program's folder that has none; git, at `top`, is told to leave the link alone."""
+    return Command(("sh", "-ec", _LINK, "sh", modules, folder, top))
+
+
+MANIFESTS_BYTES = 64 * 2**20
+"""What manifests may take, unpacked."""
+
+_ASK_S = 60.0
+_READ = 'for f do test ! -f "$f" || printf "%s\\0" "$f"; done | tar -ch --null -T - | gzip -c'
+_DIFF = (
+    'GIT_INDEX_FILE="$(mktemp -u)"; export GIT_INDEX_FILE; git add -A .;'
+    ' git diff --cached --binary --full-index --no-ext-diff --no-textconv "$1" | gzip -c; rm -f "$GIT_INDEX_FILE"'
+)
+_APPLY = (
+    'patch="$(mktemp)"; gzip -dc > "$patch";'
+    ' test ! -s "$patch" || git apply --binary --whitespace=nowarn "$patch"; rm -f "$patch"'
+)
+_BASH = ("bash", "-o", "pipefail", "-ec")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The program's files in a sandbox that is up, as they are now. What is read there was written by anybody."""
+
+    sandbox: Sandbox
+
+    async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """The files among these paths, from the repository's top. Raises `SandboxError`."""
+        wanted = set(paths)
+        if not wanted:
+            return {}
+        written = await self._written((*_BASH, _READ, "bash", *sorted(wanted)), "its manifests")
+        try:
+            plain = zlib.decompressobj(wbits=31).decompress(written, MANIFESTS_BYTES)
+            with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
+                return {
+                    entry.name: content.read()
+                    for entry in archive
+                    if entry.isfile() and entry.name in wanted and (content := archive.extractfile(entry)) is not None
+                }
+        except (zlib.error, tarfile.TarError, EOFError) as error:
+            raise SandboxError(f"sandbox {self.sandbox.id}: its manifests cannot be read: {error}") from None
+
+    async def changes(self, commit: str) -> bytes:
+        """All that is not as in the commit, ignored files apart, as a compressed patch. Raises `SandboxError`."""
+        return await self._written((*_BASH, _DIFF, "bash", commit), "what was changed in it")
+
+    async def _written(self, argv: tuple[str, ...], what: str) -> bytes:
+        done = await self.sandbox.exec(Command(argv, cwd=PROGRAM, timeout_s=_ASK_S))
+        if done.status != 0:
+            said = done.stderr[-1000:].decode("utf-8", "replace")
+            raise SandboxError(f"sandbox {self.sandbox.id}: {what} cannot be read: {said or 'it took too long'}")
+        if len(done.stdout) >= EXEC_BYTES:
+            raise SandboxError(f"sandbox {self.sandbox.id}: {what} is more than {EXEC_BYTES} bytes")
+        return done.stdout
+
+
+def restore_command(changes: bytes) -> Command:
+    """Puts changes into a program's folder that is as in the commit."""
+    return Command((*_BASH, _APPLY), cwd=PROGRAM, stdin=changes, timeout_s=_ASK_S)

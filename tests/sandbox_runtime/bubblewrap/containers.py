@@ -1,0 +1,81 @@
+"""What the tests of the bubblewrap backend start in sandboxes, and how they see that nothing of one is left."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sandbox_runtime import Command, CommandResult, Recipe, Runtime, Sandbox, SandboxSpec
+from sandbox_runtime.backends.records import SandboxRecords
+
+ANSWERING = """
+import os, socket
+listener = socket.socket(fileno=int(os.environ["GEPA_LISTEN"].removeprefix("fd:")))
+print("listening", flush=True)
+while True:
+    connection = listener.accept()[0]
+    while not connection.recv(65536).endswith(b"\\r\\n\\r\\n"):
+        pass
+    connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n")
+    connection.close()
+"""
+"""The least of a server: it answers everything with 200."""
+
+
+def python(code: str, **others: Any) -> Command:
+    return Command((sys.executable, "-I", "-S", "-c", code), **others)
+
+
+def shell(script: str, **others: Any) -> Command:
+    return Command(("sh", "-c", script), **others)
+
+
+async def spec_of(runtime: Runtime, **changes: Any) -> SandboxSpec:
+    prepared = await runtime.prepare(Recipe(), told=lambda _: None)
+    return replace(SandboxSpec(main=python(ANSWERING), prepared=prepared, ready_s=30), **changes)
+
+
+async def started(runtime: Runtime, **changes: Any) -> Sandbox:
+    return await runtime.start(await spec_of(runtime, **changes))
+
+
+async def said(sandbox: Sandbox, script: str) -> str:
+    """What a script writes that ends well."""
+    done = await sandbox.exec(shell(script))
+    assert done.status == 0, done
+    return done.stdout.decode().strip()
+
+
+async def result(sandbox: Sandbox, script: str, timeout_s: float = 20) -> CommandResult:
+    return await sandbox.exec(shell(script, timeout_s=timeout_s))
+
+
+async def namespaces(sandbox: Sandbox) -> set[str]:
+    return set((await said(sandbox, "readlink /proc/self/ns/net /proc/self/ns/user /proc/self/ns/ipc")).split())
+
+
+def left_of(records: SandboxRecords, sockets: Path, spaces: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+    """Whatever there still is of any sandbox of these records."""
+    ids = {path.name for path in sockets.iterdir()} | {record.id for record in records.all()}
+    left = [f"record or sockets {id_}" for id_ in ids]
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            used = {str(space.readlink()) for space in (process / "ns").iterdir()}
+            if used & spaces:
+                left.append(f"process {process.name}: {(process / 'cmdline').read_bytes()!r}")
+    return left
+
+
+def groups_of(id_: str) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob(f"**/gepa-{id_}"))
+
+
+async def until(condition: Callable[[], bool], within_s: float = 20) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "it never came to be"
+        await asyncio.sleep(0.02)
