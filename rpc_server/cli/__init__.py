@@ -3,13 +3,14 @@
 import sys
 
 from evolverpc_common.extras import missing_packages
-from rpc_server.cli.isolation import isolate, misplaced_package
+from evolverpc_common.name_collisions import find_collision
+from rpc_server.cli.isolation import isolate
 
 
 def main() -> None:
     """Run the command and exit with its status."""
     isolate()
-    trouble = misplaced_package() or missing_packages("server")
+    trouble = find_collision() or missing_packages("server")
     if trouble is not None:
         sys.stderr.write(f"gepa-server: {trouble}\n")
         sys.exit(2)

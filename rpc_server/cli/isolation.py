@@ -1,11 +1,8 @@
 """Start in isolation: without other packages of our names, and without the token in the process's environment."""
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
-
-PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")
 
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105  # the name of a variable, not a token
 _TOKEN_PIPE = "GEPA_TOKEN_PIPE"  # noqa: S105  # as above
@@ -56,18 +53,3 @@ def _pipe_with(text: str) -> int:
     os.close(writing)
     os.set_inheritable(reading, True)
     return reading
-
-
-def misplaced_package() -> str | None:
-    """What to tell when one of our packages would be found elsewhere than beside this one; None when all is well."""
-    for name in PACKAGES:
-        found = importlib.util.find_spec(name)
-        if found is None or found.origin is None:
-            continue
-        folder = Path(found.origin).resolve().parent.parent
-        if folder != _HOME:
-            return (
-                f"the package `{name}` is found in {folder}, not beside `rpc_server` in {_HOME}: another distribution "
-                f"uses the same name; install evolverpc into an environment of its own"
-            )
-    return None
