@@ -17,13 +17,14 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.process.running_server import ServerFailed, running_server
 
 __all__ = [
     "Runtime",
     "Sandbox",
     "SandboxSpec",
+    "ResourceLimits",
     "Command",
     "ServerEndpoint",
     "ProcessEndpoint",

@@ -13,7 +13,16 @@ from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime import Egress, GatewaySession, Open, Runtime, SandboxExit, ServerEndpoint, egress_to
+from sandbox_runtime import (
+    Egress,
+    GatewaySession,
+    Open,
+    ResourceLimits,
+    Runtime,
+    SandboxExit,
+    ServerEndpoint,
+    egress_to,
+)
 from sandbox_runtime.backends.choose import open_runtime
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, configured, known
 from sandbox_runtime.pool import PooledSandbox
@@ -221,10 +230,12 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
         egress=_egress(settings),
         secrets={name: os.environ[name] for name in settings.pass_env},
         labels=labels,
-        cpu=settings.sandbox_cpu,
-        memory_mb=settings.sandbox_memory_mb,
-        workspace_mb=settings.sandbox_workspace_mb,
-        lifetime_s=settings.sandbox_lifetime_s,
+        limits=ResourceLimits(
+            cpu=settings.sandbox_cpu,
+            memory_mb=settings.sandbox_memory_mb,
+            workspace_mb=settings.sandbox_workspace_mb,
+            lifetime_s=settings.sandbox_lifetime_s,
+        ),
         ready_s=settings.sandbox_ready_s,
     )
 

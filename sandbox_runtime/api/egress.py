@@ -12,18 +12,18 @@ _DOMAIN = re.compile(r"(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9
 
 @dataclass(frozen=True)
 class Closed:
-    """Nothing but the way out the sandbox was given, if any: see `GatewaySession`."""
+    """Nothing but the gateway, if the sandbox has a `GatewaySession`."""
 
 
 @dataclass(frozen=True)
 class Allow:
-    """These hosts, and no others.
+    """These hosts and no others.
 
-    `domains`: names, or `*.name` for everything below one. They are resolved by whoever enforces this, and an address
-    that is not public counts only where one of `cidrs` names it. `cidrs`: networks, `192.0.2.0/24` or an address.
+    `domains`: names, or `*.name` for everything below one. The backend or the gateway resolves them; an address that is
+    not public is allowed only if one of `cidrs` contains it. `cidrs`: networks, `192.0.2.0/24`, or addresses.
 
     Raises:
-        ValueError: one of them is neither.
+        ValueError: an entry is neither.
     """
 
     domains: tuple[str, ...] = ()
@@ -42,17 +42,17 @@ class Allow:
 
 @dataclass(frozen=True)
 class Open:
-    """Whatever there is to reach."""
+    """Every host."""
 
 
 Egress = Closed | Allow | Open
 
 
 def egress_to(hosts: tuple[str, ...]) -> Egress:
-    """What a list as people write it means: empty is `Closed`, `*` is `Open`, the rest names of hosts and networks.
+    """Return the egress for a list of hosts: empty is `Closed`, `*` is `Open`, others are names of hosts and networks.
 
     Raises:
-        ValueError: `*` stands beside others, or one of them is neither a name nor a network.
+        ValueError: `*` is not alone, or an entry is neither a name nor a network.
     """
     if not hosts:
         return Closed()
@@ -73,33 +73,33 @@ def _is_network(host: str) -> bool:
 
 
 MODELS_PORT = 8181
-"""Where programs find the gateway's model providers, on loopback of a sandbox that has a network of its own."""
+"""The loopback port of the gateway's models in a sandbox that has a network of its own."""
 
 TUNNEL_PORT = 8182
-"""Where they find its proxy (`CONNECT`)."""
+"""The loopback port of the gateway's proxy (`CONNECT`) in such a sandbox."""
 
 
 class GatewaySession(Protocol):
-    """What one sandbox may use of the gateway; worth nothing to anybody else, and nothing once it is closed."""
+    """What one sandbox may use of the gateway, until it is closed. Its token is of no use to others."""
 
     @property
     def models_url(self) -> str | None:
-        """Where the gateway can be reached by itself, None where that is through `serve` alone."""
+        """The address of the gateway's models; None if only the sockets given to `serve` reach it."""
         ...
 
     @property
     def tunnel_url(self) -> str | None:
-        """The same for its proxy."""
+        """The address of the gateway's proxy; None as for `models_url`."""
         ...
 
     async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
-        """Answer on these listening sockets too, which are the sandbox's own loopback; they are the gateway's now."""
+        """Answer on these sockets too, which listen on the sandbox's own loopback; the gateway then owns them."""
         ...
 
     def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        """The variables by which programs find it at these addresses: `OPENAI_BASE_URL`, `HTTPS_PROXY`, ..."""
+        """Return the variables by which programs find it at these addresses: `OPENAI_BASE_URL`, `HTTPS_PROXY`, ..."""
         ...
 
     async def close(self) -> None:
-        """Nothing is answered any more, and what was under way is ended. Safe to call twice."""
+        """Answer nothing more, and end running requests. Safe to call twice."""
         ...

@@ -18,10 +18,11 @@ from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, Sandb
 
 @dataclass(frozen=True)
 class ServerEndpoint:
-    """`url`: `http(s)://host:port`, or `http+unix://` with the socket's path percent-encoded; with or without `/rpc`.
+    """The address of a server.
 
-    `token`: the server's own. `proxy_token`: of whoever stands before it and wants `Authorization` for itself; the
-    server's token then travels in `X-Gepa-Token`.
+    `url`: `http(s)://host:port`, or `http+unix://` with a percent-encoded path; `/rpc` may follow. `token`: the
+    server's own. `proxy_token`: of a proxy in front of it that reads `Authorization`; the server's token then travels
+    in `X-Gepa-Token`.
     """
 
     url: str
@@ -31,20 +32,20 @@ class ServerEndpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessEndpoint(ServerEndpoint):
-    """One whose process is ours. `pid`: it leads a session of its own."""
+    """A server that is a process of this machine. `pid`: it leads a session of its own."""
 
     pid: int
 
 
 LOG_BYTES = 256 * 1024
-"""What `Sandbox.logs` keeps: the end of what was written."""
+"""How many bytes `Sandbox.logs` keeps: the end of the output."""
 
 EXEC_BYTES = 4 * 2**20
-"""What is kept of a command's stdout, and of its stderr: the end of each."""
+"""How many bytes are kept of a command's stdout, and of its stderr: the end of each."""
 
 
 class SandboxError(Exception):
-    """Anything that went wrong with a sandbox; its text says what, where and what to do."""
+    """A failure of a sandbox; the text says what, where and what to do."""
 
 
 class RuntimeUnavailable(SandboxError):
@@ -52,7 +53,7 @@ class RuntimeUnavailable(SandboxError):
 
 
 class EgressNotEnforced(SandboxError):
-    """This backend cannot enforce the spec's egress; it never starts something that reaches more instead."""
+    """This backend cannot enforce the spec's egress; it never starts a sandbox that reaches more instead."""
 
 
 class EnvironmentMissing(SandboxError):
@@ -60,10 +61,10 @@ class EnvironmentMissing(SandboxError):
 
 
 class SandboxNotReady(SandboxError):
-    """It was started and did not become ready; nothing of it is left.
+    """The sandbox did not become ready; nothing of it is left.
 
-    `stage`: `create`, `setup` (a command of it failed), `way out` (the gateway is not reached), `main` (it
-    ended) or `ready` (it took too long).
+    `stage`: `create`, `setup` (a command failed), `way out` (the gateway is not reached), `main` (the server ended) or
+    `ready` (it took too long).
     """
 
     def __init__(self, message: str, *, stage: str, log_tail: str = "") -> None:
@@ -73,7 +74,7 @@ class SandboxNotReady(SandboxError):
 
 
 class RuntimeThrottled(SandboxError):
-    """The runtime takes no more for now."""
+    """The runtime accepts no further sandbox for now."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
@@ -88,8 +89,8 @@ class SandboxGone(SandboxError):
 class SandboxExit:
     """How a sandbox ended.
 
-    `exited`: its main command did, with `status` (128 + signal where that killed it). `timed_out`: its lifetime was
-    over. `terminated`: by `close`, a sweep or somebody else. `lost`: nobody knows.
+    `exited`: its server did, with `status` (128 + signal if a signal ended it). `timed_out`: its lifetime was over.
+    `terminated`: by `close`, a sweep or from outside. `lost`: unknown.
     """
 
     kind: Literal["exited", "timed_out", "terminated", "lost"]
@@ -99,7 +100,7 @@ class SandboxExit:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What became of a command. `status`: 128 + signal where that killed it, None where it ran out of time."""
+    """The result of a command. `status`: 128 + signal if a signal ended it, None if it timed out."""
 
     status: int | None
     stdout: bytes
@@ -108,7 +109,7 @@ class CommandResult:
 
     @property
     def timed_out(self) -> bool:
-        """Whether it was ended because its time was over."""
+        """Whether it was ended because it took too long."""
         return self.status is None
 
 
@@ -116,7 +117,7 @@ class CommandResult:
 class SandboxInfo:
     """A sandbox as `Runtime.found` lists it. `created`: seconds as of `time.time`.
 
-    `orphan`: whoever started it is certainly gone; False where that cannot be told from here.
+    `orphan`: the process that started it has certainly ended; False if that cannot be known from here.
     """
 
     id: str
@@ -127,15 +128,15 @@ class SandboxInfo:
 
 
 class Sandbox(Protocol):
-    """One that is up. Every method may be called at any time, also at the same time as others."""
+    """A running sandbox. Every method may be called at any time, also concurrently."""
 
     @property
     def id(self) -> str:
-        """What the runtime calls it."""
+        """The name that the runtime gives it."""
         ...
 
     async def endpoint(self) -> ServerEndpoint:
-        """Where its server answers; to be asked again when that refuses, as tokens may end. Raises `SandboxGone`."""
+        """Return the address of its server; ask again if that refuses, as tokens expire. Raises `SandboxGone`."""
         ...
 
     async def exec(self, command: Command) -> CommandResult:
@@ -143,11 +144,11 @@ class Sandbox(Protocol):
         ...
 
     async def logs(self) -> str:
-        """The end of what `setup` and `main` wrote, at most `LOG_BYTES`; also when it has ended."""
+        """Return the end of what `setup` and `main` wrote, at most `LOG_BYTES`; also after it has ended."""
         ...
 
     async def wait(self) -> SandboxExit:
-        """Until it has ended, however that comes."""
+        """Wait until it has ended."""
         ...
 
     async def close(self) -> None:
@@ -168,42 +169,42 @@ class Runtime(Protocol):
         ...
 
     async def __aenter__(self) -> "Runtime":
-        """Make ready. Raises `RuntimeUnavailable`."""
+        """Prepare the runtime. Raises `RuntimeUnavailable`."""
         ...
 
     async def __aexit__(self, *_: object) -> None:
         """End every sandbox that was started and not closed.
 
         Raises:
-            SandboxError: when all were tried: not all could be freed; how many, and what was in the way of the first.
+            SandboxError: after all were tried: some could not be freed; how many, and the first error.
         """
         ...
 
     async def prepare(
         self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
     ) -> PreparedEnvironment:
-        """Have the recipe's environment ready, made at most once; `afresh`: made again in any case.
+        """Make the recipe's environment ready, at most once; `afresh` makes it again in any case.
 
-        `told` hears what is being done, where that takes long. Raises `SandboxError`.
+        `told` is called with the progress of long steps. Raises `SandboxError`.
         """
         ...
 
     async def start(self, spec: SandboxSpec) -> Sandbox:
-        """Start one that is ready. Whatever else happens, a cancellation included, nothing of it is left.
+        """Start a sandbox and wait until it is ready. Nothing of it is left on any failure or cancellation.
 
         Raises:
-            Unenforceable, NotPrepared, NotReady, Throttled, Unavailable: see each.
+            EgressNotEnforced, EnvironmentMissing, SandboxNotReady, RuntimeThrottled, RuntimeUnavailable: see each.
         """
         ...
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """Every sandbox of this kind that has these labels, whoever started it."""
+        """Return every sandbox of this kind that has these labels, of any process."""
         ...
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """End those among `found` that nobody owns any more, or all of them; their ids.
+        """End those among `found` whose owner has ended, or all of them; return their ids.
 
         Raises:
-            SandboxError: when all were tried: some could not be ended; which, and why.
+            SandboxError: after all were tried: some could not be ended; which, and why.
         """
         ...

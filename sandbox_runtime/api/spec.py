@@ -10,11 +10,11 @@ from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 
 @dataclass(frozen=True)
 class Recipe:
-    """The environment of one program, for its Python or its Node.
+    """What the program's manifests ask to install, for Python, Node or both.
 
-    `python`: what its version must be (`3.12`, `>=3.10`), None where the program needs none. `node`: the same for Node.
-    `files`: manifests and locks by their names in one folder: `requirements.txt`, `pyproject.toml`, `uv.lock`,
-    `package.json`, `package-lock.json`, `.npmrc`. `packages`: further packages for its Python, as pip takes them.
+    `python`: the required version (`3.12`, `>=3.10`), None if the program needs no Python. `node`: the same for Node.
+    `files`: manifests and lock files by their names in one folder: `requirements.txt`, `pyproject.toml`, `uv.lock`,
+    `package.json`, `package-lock.json`, `.npmrc`. `packages`: further Python packages, as pip accepts them.
     """
 
     python: str | None = None
@@ -24,7 +24,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """24 hex digits that change with anything in it."""
+        """Return 24 hex digits that change with any part of it."""
         told = hashlib.sha256(repr((self.python, self.node, self.packages)).encode())
         for name, content in sorted(self.files.items()):
             told.update(f"{name} {len(content)}\n".encode())
@@ -34,12 +34,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class PreparedEnvironment:
-    """A recipe's environment as one runtime has it, for use by that runtime alone.
+    """A recipe's environment in one runtime, for use by that runtime alone.
 
-    `server`: the command that starts `gepa-server` there. `python`: the program's interpreter there, None where it has
-    no Python. `path`: folders to be first on `PATH`. `mounts`: folders of this machine to be seen read-only at the same
-    path, where the runtime mounts any. `image`: what the runtime calls it, where that is not a folder. `env`: variables
-    that the environment needs.
+    `server`: the command that starts `gepa-server` there. `python`: the program's interpreter, None if it has none.
+    `path`: folders to be first on `PATH`. `mounts`: folders of this machine to be visible read-only at the same path,
+    if the runtime mounts any. `image`: the runtime's name for it, if it is not a folder. `env`: variables that it
+    needs.
     """
 
     recipe: Recipe
@@ -51,27 +51,39 @@ class PreparedEnvironment:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-WORKSPACE_MB = 1024
-MEMORY_MB = 2048
-PROCESSES = 512
-LIFETIME_S = 4 * 3600.0
 READY_S = 120.0
 
 MEMORY_VARIABLE = "GEPA_MEMORY_MB"
-"""Gives the server the sandbox's memory in MiB, from which it derives how much it keeps."""
+"""The variable that states the sandbox's memory in MiB to the server, which derives its own limits from it."""
 
 OWN_VARIABLES = frozenset({"PATH", "HOME", "TMPDIR"})
-"""Those that a runtime alone sets for every command: they name folders of the sandbox."""
+"""Variables that only the runtime sets, for every command: they name folders of the sandbox."""
+
+
+@dataclass(frozen=True)
+class ResourceLimits:
+    """What one sandbox may use. Each runtime documents which of these it enforces.
+
+    `cpu`: cores. `memory_mb`: memory of all its processes, with the files that they write to memory, in MiB.
+    `workspace_mb`: what it may write, in MiB. `processes`: how many may run at once. `lifetime_s`: seconds from its
+    start, after which it is ended.
+    """
+
+    cpu: float = 1.0
+    memory_mb: int = 2048
+    workspace_mb: int = 1024
+    processes: int = 512
+    lifetime_s: float = 4 * 3600.0
 
 
 @dataclass(frozen=True)
 class Command:
     """A command in a sandbox. `cwd`: relative to the workspace. `stdin`: all of its input, or the file that holds it.
 
-    `env`: for this command alone, and never shown: it may hold secrets.
+    `env`: variables for this command, never shown because they may hold secrets.
 
     Raises:
-        ValueError: `cwd` is absolute or has `..` in it.
+        ValueError: `cwd` is absolute or contains `..`.
     """
 
     argv: tuple[str, ...]
@@ -99,9 +111,7 @@ class SandboxSpec:
     `env`: variables of every command. `secrets`: the same, never shown or written down. `labels`: how it is found
     again: keys of `[a-z0-9-]`, values of up to 63 characters.
 
-    Each runtime documents which limits it enforces: `cpu` in cores; `memory_mb`; `workspace_mb`, the disk space that
-    it may write; `processes` at once; `lifetime_s` from its start, after which it is ended. `ready_s`: the time within
-    which `setup` must have run and `main` must be ready.
+    `limits`: what it may use. `ready_s`: the time within which `setup` must have run and `main` must be ready.
 
     Raises:
         ValueError: `env` or `secrets` has one of `OWN_VARIABLES`.
@@ -115,11 +125,7 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = field(default_factory=dict)
-    cpu: float = 1.0
-    memory_mb: int = MEMORY_MB
-    workspace_mb: int = WORKSPACE_MB
-    processes: int = PROCESSES
-    lifetime_s: float = LIFETIME_S
+    limits: ResourceLimits = ResourceLimits()
     ready_s: float = READY_S
 
     def __post_init__(self) -> None:

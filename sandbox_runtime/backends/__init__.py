@@ -1,1 +1,1 @@
-"""The kinds of sandbox there are; each is imported only when it is chosen."""
+"""The backends; each is imported only if it is chosen."""

@@ -1,4 +1,4 @@
-"""Which runtime: the backend that was chosen is imported, and no other."""
+"""Open the runtime of the chosen kind, and import no other backend."""
 
 from typing import Literal, get_args
 

@@ -12,20 +12,19 @@ from sandbox_runtime.api.sandbox import Sandbox, SandboxError, ServerEndpoint
 from sandbox_runtime.backends.records import Record, SandboxRecords
 
 ATTEMPT_S = 15.0
-"""How long one request may wait for its answer: in the backlog of a socket whose server is not up yet, mostly."""
+"""Seconds that one request may wait for its answer, mostly in the backlog of a server that is still starting."""
 
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 
 
 async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
-    """Return when the server answers 200.
+    """Return once the server answers `GET /health` with 200.
 
-    A request to a listening socket waits until its server accepts it; what is refused or answered otherwise is asked
-    again.
+    A request to a listening socket waits until its server accepts it; one that fails is repeated.
 
     Raises:
-        TimeoutError: it did not within `within_s` seconds; the message has the last fault.
+        TimeoutError: it did not within `within_s` seconds; the message has the last failure.
     """
     fault = "no answer"
     try:
@@ -52,7 +51,7 @@ async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
 
 
 def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:
-    """What connects to an endpoint's `url`, and the URL to ask there, without a path."""
+    """Return a connector for an endpoint's `url`, and the URL to request, without a path."""
     parts = urlsplit(url)
     if parts.scheme == "http+unix":
         return aiohttp.UnixConnector(unquote(parts.netloc)), "http://localhost"
@@ -63,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
-    """What of a `Sandbox` is needed for it."""
+    """A sandbox that can be closed."""
 
     async def close(self) -> None:
         """See `Sandbox`."""
@@ -71,10 +70,10 @@ class Closable(Protocol):
 
 
 async def close_all(sandboxes: Iterable[Closable]) -> None:
-    """Close them at the same time, each to its end.
+    """Close sandboxes in parallel, each completely.
 
     Raises:
-        SandboxError: then, where some could not be freed: how many, and what was in the way of the first.
+        SandboxError: some could not be freed; how many, and the first error.
     """
     outcomes = await asyncio.gather(*(sandbox.close() for sandbox in list(sandboxes)), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -86,7 +85,7 @@ async def close_all(sandboxes: Iterable[Closable]) -> None:
 
 
 async def close_after_failure(sandbox: Closable) -> None:
-    """Close one whose failure is told; that it cannot be freed is logged."""
+    """Close a sandbox whose failure is already reported; log an error of the closing."""
     try:
         await sandbox.close()
     except SandboxError as error:
@@ -101,10 +100,10 @@ async def sweep_records(
     *,
     orphans_only: bool,
 ) -> list[str]:
-    """As `Runtime.sweep`. `ours`: those that are up here, by their ids; `free`: ends what a record tells of.
+    """Sweep as `Runtime.sweep` does. `ours`: running sandboxes of this runtime by id; `free`: ends a recorded sandbox.
 
     Raises:
-        SandboxError: not all could be swept; those that could were.
+        SandboxError: some could not be swept; the others were.
     """
     swept, faults = [], []
     for record in await asyncio.to_thread(records.all, labels):

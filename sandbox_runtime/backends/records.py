@@ -1,10 +1,10 @@
-"""What is written on disk about the sandboxes that this machine's processes started, so that others can sweep them.
+"""Records on disk of the sandboxes that processes of this machine started, so that others can sweep them.
 
     $XDG_STATE_HOME/evolverpc/sandboxes/<backend>/<id>/record.json     (~/.local/state without that variable)
     $XDG_RUNTIME_DIR/evolverpc/<id>/                                   (/tmp/evolverpc-<uid>/ without it)
 
-The first holds who started it and what must be freed, and whatever else its backend keeps there; the second its
-sockets, whose paths must be short. Both are this user's alone.
+The first holds the owner and what must be freed, and other files of its backend; the second holds sockets, whose paths
+must be short. Both are private to the user.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import SandboxInfo
 
 VERSION = 1
-"""Of what is written in `record.json`: higher where an older program would take it for something else."""
+"""The version of `record.json`: higher if an older program would misread it."""
 
 SOCKET_PATH_BYTES = 103
-"""The longest path of a unix socket on every system."""
+"""The longest path of a unix socket that every system accepts."""
 
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
@@ -43,9 +43,9 @@ _SWEPT = "swept"
 class Record:
     """One sandbox on disk. `folder`: its own, with the record in it. `sockets`: its folder for sockets.
 
-    `owner`: None where the record cannot be read; then nothing but `id`, the folders and `created` is known of it.
-    `unknown`: why it cannot be read although it may be whole; such a one is nobody's to sweep.
-    `resources`: what its backend needs to free it; never a secret.
+    `owner`: None if the record cannot be read; then only `id`, the folders and `created` are known. `unknown`: why a
+    record that may be valid cannot be read; it is never swept. `resources`: what its backend needs to free it; never a
+    secret.
     """
 
     id: str
@@ -59,30 +59,30 @@ class Record:
 
     @property
     def is_orphan(self) -> bool:
-        """Whether whoever started it is certainly gone; so it is where what the record holds makes no sense."""
+        """Whether its owner has certainly ended, or the record is damaged."""
         if self.unknown:
             return False
         return self.owner is None or self.owner.is_gone()
 
     def found(self) -> SandboxInfo:
-        """The same as `Runtime.found` lists it."""
+        """Return it as `Runtime.found` lists it."""
         owner = str(self.owner) if self.owner is not None else f"unknown: {self.unknown or 'its record cannot be read'}"
         return SandboxInfo(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
 
 class SandboxRecords:
-    """The records of one backend. `state`, `sockets`: in place of the folders that the environment names."""
+    """The records of one backend. `state`, `sockets`: replace the folders that the environment names."""
 
     def __init__(self, backend: str, *, state: Path | None = None, sockets: Path | None = None) -> None:
         self._root = (state or state_folder()) / "sandboxes" / backend
         self._sockets = sockets or sockets_folder()
 
     def add(self, labels: Mapping[str, str], resources: Mapping[str, Any] | None = None) -> Record:
-        """A new record, owned by this process, with an id and folders of its own.
+        """Return a new record, owned by this process, with an id and folders of its own.
 
         Raises:
-            ValueError: a label is not as `SandboxSpec.labels` says.
-            OSError: a folder cannot be made, or belongs to somebody else.
+            ValueError: a label is not as `SandboxSpec.labels` requires.
+            OSError: a folder cannot be made, or belongs to another user.
         """
         check_labels(labels)
         root, short = private_folder(self._root), private_folder(self._sockets)
@@ -107,7 +107,7 @@ class SandboxRecords:
         return record
 
     def update(self, record: Record, resources: Mapping[str, Any]) -> Record:
-        """The record with these resources in place of its own, on disk too."""
+        """Replace the resources of a record, on disk too, and return the new record."""
         updated = Record(
             record.id, record.folder, record.sockets, record.created, record.owner, record.labels, dict(resources)
         )
@@ -115,20 +115,20 @@ class SandboxRecords:
         return updated
 
     def all(self, labels: Mapping[str, str] | None = None) -> list[Record]:
-        """Every record with these labels; those that cannot be read have none."""
+        """Return every record with these labels; damaged ones have none."""
         return [record for record in self._read_all() if (labels or {}).items() <= record.labels.items()]
 
     def condemn(self, record: Record) -> None:
-        """Leave word that it is being swept, to be done before anything of it is ended."""
+        """Mark a record as being swept, before anything of it is ended."""
         with contextlib.suppress(FileNotFoundError):  # then it is gone already
             (record.folder / _SWEPT).touch()
 
     def is_condemned(self, record: Record) -> bool:
-        """Whether somebody swept it, or is about to."""
+        """Return whether it was swept, or is being swept."""
         return not record.folder.exists() or (record.folder / _SWEPT).exists()
 
     def remove(self, record: Record) -> None:
-        """Delete its folders with all that is in them; to be called when everything else of it is freed."""
+        """Delete its folders; call it when everything else of it is freed."""
         if _ID.fullmatch(record.id) is None:
             raise ValueError(f"{record.id!r} is not the id of a sandbox")
         for sockets in {record.sockets, self._sockets / record.id}:
@@ -175,13 +175,13 @@ class SandboxRecords:
 
 
 class _Version(BaseModel):
-    """What every version of `record.json` says, but the first, which had none."""
+    """The part of `record.json` that every version but the first has."""
 
     version: int = VERSION
 
 
 class _OnDisk(BaseModel):
-    """`record.json`."""
+    """The content of `record.json`."""
 
     version: int = VERSION
     owner: Owner
@@ -192,13 +192,13 @@ class _OnDisk(BaseModel):
 
 
 def state_folder() -> Path:
-    """Where this user's programs keep what must outlive them, ours in it."""
+    """Return the folder of this user for state that outlives processes."""
     home = os.environ.get("XDG_STATE_HOME", "")
     return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "state") / "evolverpc"
 
 
 def sockets_folder() -> Path:
-    """Where this user's sockets are: a short path."""
+    """Return the folder of this user for sockets: a short path."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if Path(runtime).is_absolute() and is_private(Path(runtime)):
         return Path(runtime) / "evolverpc"
@@ -206,7 +206,7 @@ def sockets_folder() -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made with mode 0700 where it is not there.
+    """Return the folder, made with mode 0700 if it is missing.
 
     Raises:
         PermissionError: it is a link, belongs to another user, or others may write to it.
@@ -220,7 +220,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether it is a folder, no link, of this user's, and nobody else may write to it."""
+    """Return whether it is a folder of this user, not a link, and not writable by others."""
     try:
         status = folder.lstat()
     except OSError:
@@ -229,7 +229,7 @@ def is_private(folder: Path) -> bool:
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
-    """Raises `ValueError` where a label is not as `SandboxSpec.labels` says."""
+    """Raise `ValueError` if a label is not as `SandboxSpec.labels` requires."""
     for key, value in labels.items():
         if _KEY.fullmatch(key) is None:
             raise ValueError(f"{key!r} is not the key of a label: small letters, digits and hyphens")

@@ -1,4 +1,4 @@
-"""The way out of a sandbox: real keys are put on here, outside of it, and only what was allowed gets through."""
+"""The gateway of sandboxes: it adds the real API keys outside of them and forwards only what is allowed."""
 
 from evolverpc_common.model_prices import TokenCounts
 from sandbox_runtime.gateway.events import GatewayRefusal, ProviderCall

@@ -16,19 +16,19 @@ from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
 from sandbox_runtime.gateway.session import TUNNELS, SandboxGatewaySession
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""All addresses of a host for a port, in the order to be tried. Raises OSError where there is none."""
+"""Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""
 
 THREADS = 32
 
 
 class Resolver:
-    """The system's, which may hang: never more than so many threads do."""
+    """The system's resolver, on a bounded number of threads because it may hang."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway-resolver")
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """All addresses of the host."""
+        """Return all addresses of the host."""
 
         def found() -> list[str]:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -37,7 +37,7 @@ class Resolver:
         return await asyncio.get_running_loop().run_in_executor(self._threads, found)
 
     def close(self) -> None:
-        """Take no more; those under way end by themselves."""
+        """Accept no further lookup; running ones end on their own threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -48,12 +48,12 @@ CHUNK = 64 * 1024
 RESOLVE_S = 15.0
 CONNECT_S = 15.0
 IDLE_S = 600.0
-"""How long a tunnel may carry nothing, either way."""
+"""How long a tunnel may carry nothing in either direction."""
 
 LINGER_S = 10.0
 
 ADDRESSES = 4
-"""How many of a host's are tried."""
+"""How many addresses of a host are tried."""
 
 NOT_ALLOWED = "this sandbox may not reach that host and port"
 NOT_REACHED = "that host cannot be reached"
@@ -76,7 +76,7 @@ _REASONS = {
 
 
 class _ProxyError(Exception):
-    """Instead of a tunnel."""
+    """An error response in place of a tunnel."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class _ProxyError(Exception):
 
 @dataclass(frozen=True)
 class _ProxyRequest:
-    """What is asked. `first`: what goes to the host before anything else; empty for `CONNECT`."""
+    """A parsed request. `first`: what is sent to the host first; empty for `CONNECT`."""
 
     host: str
     port: int
@@ -94,7 +94,7 @@ class _ProxyRequest:
 
 
 class ConnectProxy:
-    """Makes the connections of one listener. `wrong_token` hears of wrong tokens. `ports`: None: all."""
+    """The proxy connections of one listener. `wrong_token` is called for a wrong token. `ports`: None allows all."""
 
     def __init__(
         self, find: Find, wrong_token: Callable[[], None], resolve: Resolve, ports: frozenset[int] | None
@@ -106,8 +106,8 @@ class ConnectProxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
-        """One connection's protocol."""
-        return _Connection(asyncio.StreamReader(limit=HEAD), self._begin, ended)
+        """Return the protocol of one connection."""
+        return _ProxyConnection(asyncio.StreamReader(limit=HEAD), self._begin, ended)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer), name="gateway tunnel")
@@ -158,7 +158,7 @@ class ConnectProxy:
     async def _connected(
         self, head: _ProxyRequest, session: SandboxGatewaySession
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To an address that was looked at: a name is resolved once, and never again on the way there."""
+        """Connect to an address that was checked: the name is resolved once, and not again by the connection."""
         what = f"{head.host}:{head.port}"
         if not self._may(head, session):
             session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
@@ -177,7 +177,7 @@ class ConnectProxy:
         raise _ProxyError(502, NOT_REACHED)
 
     def _may(self, head: _ProxyRequest, session: SandboxGatewaySession) -> bool:
-        """By the egress alone, before anything is resolved: so nobody learns which hosts there are."""
+        """Check the egress before anything is resolved, so that a sandbox cannot find out which hosts exist."""
         egress = session.egress
         if isinstance(egress, Closed) or (self._ports is not None and head.port not in self._ports):
             return False
@@ -207,8 +207,8 @@ class ConnectProxy:
         return addresses
 
 
-class _Connection(asyncio.StreamReaderProtocol):
-    """One that says when it is lost."""
+class _ProxyConnection(asyncio.StreamReaderProtocol):
+    """A connection that calls `ended` when it is lost."""
 
     def __init__(
         self,
@@ -220,14 +220,14 @@ class _Connection(asyncio.StreamReaderProtocol):
         self._ended = ended
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Say so."""
+        """Report the loss."""
         super().connection_lost(exc)
         self._ended()
 
 
 @contextlib.contextmanager
 def _among(session: SandboxGatewaySession, transport: asyncio.BaseTransport) -> Iterator[None]:
-    """One of the sandbox's tunnels, of which there are so many."""
+    """Count a tunnel of the sandbox while the block runs, or refuse it if there are too many."""
     if len(session.tunnels) >= TUNNELS:
         raise _ProxyError(429, f"more than {TUNNELS} tunnels at once")
     session.tunnels.add(transport)
@@ -266,7 +266,7 @@ async def _head(reader: asyncio.StreamReader) -> _ProxyRequest:
 
 
 def _basic(value: str) -> str | None:
-    """The password of `Proxy-Authorization: Basic ...`; None where it is something else."""
+    """Return the password of `Proxy-Authorization: Basic ...`; None if the header is something else."""
     scheme, _, encoded = value.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -295,7 +295,12 @@ def _looked_up(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphore
 
 
 async def _both_ways(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-    """Until both sides have said all, one breaks (OSError), or neither says anything for long (TimeoutError)."""
+    """Copy in both directions until both ends close.
+
+    Raises:
+        OSError: one of them breaks.
+        TimeoutError: both are idle for too long.
+    """
     loop = asyncio.get_running_loop()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

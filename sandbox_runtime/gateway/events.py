@@ -8,12 +8,12 @@ from evolverpc_common.model_prices import TokenCounts
 
 @dataclass(frozen=True)
 class ProviderCall:
-    """A call that went to a provider, once it is over.
+    """A finished call to a provider.
 
-    `path`: as the sandbox asked, without the query. `status`: the provider's, None where it gave none. `seconds`: from
-    sending to the last byte. `tokens`: what the provider said of them, as far as that was seen. `cost_usd`: None where
-    it is not known: no price, no count of tokens, or the sandbox hung up before the count came. `counted_usd`: what was
-    counted against the cap, which then is the most that the call may have cost.
+    `path`: as requested, without the query. `status`: the provider's, None if it sent none. `seconds`: from sending to
+    the last byte. `tokens`: the provider's counts, as far as they were received. `cost_usd`: None if unknown: no price,
+    no count of tokens, or the sandbox disconnected before the count arrived. `counted_usd`: what was counted against
+    the cap; if the cost is unknown, the most that the call may have cost.
     """
 
     sandbox: str
@@ -30,9 +30,9 @@ class ProviderCall:
 
 @dataclass(frozen=True)
 class GatewayRefusal:
-    """Something a sandbox asked for and did not get. `what`: printable, bounded, the sandbox's own words.
+    """A request of a sandbox that was refused. `what`: the sandbox's own text, printable and bounded.
 
-    `times`: the first is told at once; those that repeat it are told together when the passage closes.
+    `times`: the first refusal is reported at once; repetitions are reported together when the session closes.
     """
 
     sandbox: str
@@ -42,14 +42,14 @@ class GatewayRefusal:
 
 
 KINDS = 200
-"""How many different refusals of one sandbox are told one by one."""
+"""How many different refusals of one sandbox are reported separately."""
 
 SHOWN = 200
-"""Characters of what was asked."""
+"""Characters of a request that are reported."""
 
 
 class RefusalLog:
-    """Those of one sandbox."""
+    """The refusals of one sandbox: each kind is reported once, repetitions are counted."""
 
     def __init__(self, sandbox: str, tell: Callable[[GatewayRefusal], None]) -> None:
         self._sandbox = sandbox
@@ -57,7 +57,7 @@ class RefusalLog:
         self._repeated: dict[tuple[str, str], int] = {}
 
     def add(self, what: str, reason: str) -> None:
-        """Tell it, or count it where it was told before."""
+        """Report a refusal, or count it if it was reported before."""
         key = (shown(what), reason)
         if key not in self._repeated and len(self._repeated) >= KINDS:
             key = ("further refusals", "more than are told one by one")
@@ -68,7 +68,7 @@ class RefusalLog:
             self._tell(GatewayRefusal(self._sandbox, *key))
 
     def close(self) -> None:
-        """Tell the repetitions."""
+        """Report the repetitions."""
         repeated, self._repeated = self._repeated, {}
         for key, times in repeated.items():
             if times:
@@ -76,5 +76,5 @@ class RefusalLog:
 
 
 def shown(text: str) -> str:
-    """Printable ASCII of a bounded length: it is a stranger's, and goes to terminals and reports."""
+    """Return printable ASCII of a bounded length, because the text is untrusted and goes to terminals and reports."""
     return ascii(text[:SHOWN])[1:-1][:SHOWN]

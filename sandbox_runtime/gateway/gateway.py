@@ -1,4 +1,4 @@
-"""The gateway: the only way out of every sandbox of a run. Keys stay on this side of it."""
+"""The gateway: the only connection of a run's sandboxes to models and hosts. API keys stay on its side."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import Upstream, provider_session
 
 SHARED = 1024
-"""Connections at once on a socket of the gateway's own, over all sandboxes."""
+"""Connections at once on a socket that all sandboxes share."""
 
 
 @dataclass(frozen=True)
 class GatewayPorts:
-    """Sockets of the gateway's own, on loopback, for sandboxes that have no network of their own. Ports: 0: any.
+    """The gateway's own sockets on loopback, for sandboxes that have no network of their own. Port 0: any.
 
-    `public_models_url`, `public_tunnel_url`: where a forwarder makes them reachable from elsewhere.
+    `public_models_url`, `public_tunnel_url`: the addresses at which a forwarder makes them reachable from elsewhere.
     """
 
     models_port: int = 0
@@ -38,15 +38,15 @@ class GatewayPorts:
 
 
 class Gateway:
-    """Used in an `async with` block, whose event loop serves all of it.
+    """Serves all sandboxes of a run, in the event loop of its `async with` block.
 
-    `on_call`, `on_refusal`: hear of each, in that loop, and return soon. `on_cap`: hears once that the cap is reached;
-    from then on calls are held, not refused, until their passage closes. `listen`: None: it is reached through
-    `GatewaySession.serve` alone. `resolve`: names to addresses; the system's unless given.
+    `on_call` and `on_refusal` are called for each in that loop and must return soon. `on_cap` is called once when the
+    cap is reached; from then on calls are held, not refused, until their session closes. `listen`: None if it is
+    reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the system's resolver.
 
     Raises:
-        ValueError: two providers have one name.
-        OSError: a port of `listen` is taken; from entering the block.
+        ValueError: two providers have the same name.
+        OSError: a port of `listen` is taken; when the block is entered.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Gateway:
 
     @property
     def spent_usd(self) -> float:
-        """What calls that are over were counted as, US dollars."""
+        """US dollars that finished calls were counted as."""
         return self._spend.spent_usd
 
     @property
     def other_spend_usd(self) -> float:
-        """What else the run has spent, US dollars; it counts against the cap. To be set in this loop, as it grows."""
+        """US dollars that the run has spent elsewhere; they count against the cap. Set it in this loop, as it grows."""
         return self._spend.other_spend_usd
 
     @other_spend_usd.setter
@@ -90,7 +90,7 @@ class Gateway:
         self._spend.other_spend_usd = usd
 
     async def __aenter__(self) -> Self:
-        """Open its own sockets, where it has any."""
+        """Open the gateway's own sockets, if it has any."""
         sockets = _bound(self._listen) if self._listen is not None else None
         self._http = provider_session()
         self._resolver = Resolver()
@@ -106,7 +106,7 @@ class Gateway:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close every passage, then everything else."""
+        """Close every session, then everything else."""
         for session in tuple(self._sessions):
             await session.close()
         for listener in self._listeners:
@@ -120,10 +120,9 @@ class Gateway:
     def open_session(
         self, sandbox_name: str, egress: Egress, *, opened_by: str = "allow_hosts"
     ) -> SandboxGatewaySession:
-        """A sandbox's way out, with a token of its own. `opened_by`: the setting that refusals name, for its egress.
+        """Open a sandbox's session, with a token of its own.
 
-        Raises:
-            RuntimeError: outside of the block.
+        `opened_by`: the setting that refusals name for its egress. Raises `RuntimeError` if the gateway is not open.
         """
         if self._http is None:
             raise RuntimeError("the gateway is not open")

@@ -12,19 +12,19 @@ from aiohttp.http_exceptions import HttpProcessingError
 from sandbox_runtime.gateway.session import CONNECTIONS, SandboxGatewaySession
 
 KEEPALIVE_S = 75.0
-"""More than clients keep a connection unused, so that none is used as it closes."""
+"""Longer than clients keep an unused connection, so that none is used while it closes."""
 
 UNIDENTIFIED_TIMEOUT_S = 10.0
-"""How long a connection may stay that has shown no token."""
+"""How long a connection may stay open without a valid token."""
 
 Find = Callable[[str], SandboxGatewaySession | None]
-"""Whose token it is, None where it is nobody's who may ask here."""
+"""Returns the session that a token belongs to, None if it belongs to none that may connect here."""
 
 Answer = Callable[[web.BaseRequest, SandboxGatewaySession], Awaitable[web.StreamResponse]]
 
 
 def failure(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """An error in a shape that the clients of every dialect can read."""
+    """Return an error in a form that the clients of every dialect parse."""
     error = {"type": kind, "code": kind, "message": message, "param": None}
     body = orjson.dumps({"type": "error", "error": error})
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
@@ -46,8 +46,8 @@ class HttpFrontend:
         self._server = web.Server(self._handle, handler_cancellation=True)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
-        """One connection's protocol."""
-        return _Connection(
+        """Return the protocol of one connection."""
+        return _HttpConnection(
             *(self._server, ended),
             loop=asyncio.get_running_loop(),
             keepalive_timeout=KEEPALIVE_S,
@@ -61,7 +61,7 @@ class HttpFrontend:
         shown = tokens(request.headers)
         session = next(filter(None, map(self._find, shown)), None)
         connection, transport = request.protocol, request.transport
-        if session is None or transport is None or not isinstance(connection, _Connection):
+        if session is None or transport is None or not isinstance(connection, _HttpConnection):
             if shown:
                 self._wrong_token()
             response: web.StreamResponse = failure(401, "authentication_error", "this is not the sandbox's token")
@@ -102,8 +102,8 @@ class _ServerLog(logging.Logger):
             _log.error(msg, *args, exc_info=exc_info)
 
 
-class _Connection(web.RequestHandler):
-    """One that says when it is lost, and is lost soon where it shows no token."""
+class _HttpConnection(web.RequestHandler):
+    """A connection that reports its loss, and is closed soon if it shows no token."""
 
     def __init__(self, server: web.Server, ended: Callable[[], None], **options: Any) -> None:
         super().__init__(server, **options)
@@ -111,25 +111,25 @@ class _Connection(web.RequestHandler):
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, for a stranger."""
+        """Start the limit for connections without a token."""
         self._limit = asyncio.get_running_loop().call_later(UNIDENTIFIED_TIMEOUT_S, transport.close)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Say so."""
+        """Report the loss."""
         self.admit()
         super().connection_lost(exc)
         self._ended()
 
     def admit(self) -> None:
-        """It has shown a token: it may stay."""
+        """Let the connection stay: it has shown a token."""
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
 
 
 def tokens(headers: Mapping[str, str]) -> list[str]:
-    """What may be a token, wherever a client puts its key."""
+    """Return every header value that may be a token, wherever a client puts its key."""
     found = [value for name in ("x-api-key", "api-key", "x-goog-api-key") if (value := headers.get(name))]
     scheme, _, value = headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":

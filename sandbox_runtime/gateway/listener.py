@@ -1,4 +1,4 @@
-"""Accepts connections from one listening socket, so many at once: more wait in its backlog, at no cost here."""
+"""Accept a bounded number of connections from one listening socket; further ones wait in its backlog."""
 
 import asyncio
 import errno
@@ -7,10 +7,10 @@ import socket
 from collections.abc import Callable
 
 Connect = Callable[[Callable[[], None]], asyncio.BaseProtocol]
-"""Makes the protocol of one connection, which calls what it is given once that is lost."""
+"""Makes the protocol of one connection, which calls its argument when the connection is lost."""
 
 FULL_S = 0.5
-"""Between two tries where this process can open no more files."""
+"""Seconds between two attempts if this process can open no more files."""
 
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _GONE = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR})
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """Accepts from when it is made, in a running loop, until it is closed. The socket is its own."""
+    """Accepts from its construction, in a running loop, until it is closed. It owns the socket."""
 
     def __init__(self, listening: socket.socket, most: int, connect: Connect) -> None:
         listening.setblocking(False)
@@ -31,17 +31,17 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Of a TCP socket."""
+        """The port of a TCP socket."""
         return int(self._socket.getsockname()[1])
 
     def stop(self) -> None:
-        """Accept no more, and abort what is connected, at once: nobody is told anything that was true a moment ago."""
+        """Accept no more and abort all connections at once, without a further response."""
         self._task.cancel()
         for transport in tuple(self._transports):
             transport.abort()
 
     async def close(self) -> None:
-        """The same, and free the socket."""
+        """Stop, and close the socket."""
         self.stop()
         await asyncio.wait([self._task])
         self._socket.close()

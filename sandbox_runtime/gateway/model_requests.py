@@ -22,10 +22,10 @@ BODY = 32 * 2**20
 """Bytes of one request."""
 
 PARTS = 200_000
-"""Of `[`, `{` and `,` in one request: what it costs to read grows with them, more than with its bytes."""
+"""Number of `[`, `{` and `,` in one request: the cost of parsing grows with them more than with its bytes."""
 
 BODY_S = 120.0
-"""For one request's body to arrive."""
+"""Seconds within which the body of a request must arrive."""
 
 # As it stands on the wire: nothing that is decoded, joined or shortened later can mean another path.
 _PATH = re.compile(r"/(?P<provider>[a-z0-9-]+)/v1(?P<path>(/[a-z_]+)+)(\?(?P<query>[A-Za-z0-9=&._-]*))?")
@@ -33,7 +33,7 @@ _QUERIES = frozenset({"beta", "api-version"})
 
 
 class _RequestRefused(Exception):
-    """Answered here. `reason`: what is told of it, None where that is no refusal of something asked for."""
+    """The gateway answers by itself. `reason`: reported as a refusal; None if it is not one."""
 
     def __init__(self, response: web.Response, what: str, reason: str | None) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class _RequestRefused(Exception):
 
 
 class ModelRequests:
-    """Answers the requests of every sandbox of a gateway."""
+    """Answers the model requests of all sandboxes of a gateway."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ModelRequests:
         self._forward = forward
 
     async def answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
-        """One request's answer: the provider's, or why it was not asked."""
+        """Return the provider's response to a request, or the reason why it was not forwarded."""
         try:
             provider, path, query = self._route(request)
             with _HeldBytes(session) as held:
@@ -102,7 +102,7 @@ class ModelRequests:
         return provider, match["path"], query
 
     def _check(self, provider: Provider, asked: ModelRequest, session: SandboxGatewaySession) -> ModelPrice | None:
-        """The model's price, once the call is one that may be made."""
+        """Return the model's price, once the call is known to be allowed."""
         what = f"{provider.name}/{asked.model}"
         if not self._policy.allows(provider.name, asked.model):
             raise _refused(403, "permission_error", what, "this model is not among those that the run may call")
@@ -123,7 +123,7 @@ class ModelRequests:
         return price
 
     def _most(self, provider: Provider, asked: ModelRequest, price: ModelPrice | None) -> float:
-        """The most that the call can cost, US dollars."""
+        """Return the most that the call can cost, in US dollars."""
         max_cost_usd = asked.max_cost_usd(price) if price is not None else 0.0
         if self._spend.beyond(max_cost_usd):
             reason = (
@@ -135,7 +135,7 @@ class ModelRequests:
 
 
 class _HeldBytes:
-    """Counts the bytes that are held for a sandbox."""
+    """Counts the bytes that are held for a sandbox while the block runs."""
 
     def __init__(self, session: SandboxGatewaySession) -> None:
         self._passage = session
@@ -145,7 +145,7 @@ class _HeldBytes:
         return self
 
     def more(self, count: int) -> int:
-        """So many more; all of this request's."""
+        """Add bytes, and return those of this request."""
         self._bytes += count
         self._passage.held_bytes += count
         return self._bytes

@@ -1,4 +1,4 @@
-"""Model providers: where they are, how they want their key, and how programs find the gateway instead of them."""
+"""Model providers: their addresses and keys, and the variables by which programs find the gateway instead."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ PATHS: Mapping[Dialect, frozenset[str]] = {
     "openai": frozenset({"/chat/completions", "/completions", "/responses", "/embeddings"}),
     "anthropic": frozenset({"/messages", "/messages/count_tokens"}),
 }
-"""What may be asked of a provider, below `/v1`, by POST: only what is answered by tokens, which have a price."""
+"""The paths below `/v1` that may be requested by POST: only those whose answers are tokens, which have a price."""
 
 FREE = frozenset({"/messages/count_tokens"})
 
@@ -24,16 +24,16 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Provider:
-    """One provider, reached by programs at `<gateway>/NAME/v1/...`.
+    """One provider, which programs reach at `<gateway>/NAME/v1/...`.
 
-    `base_url`: as the provider's own clients want it: with `/v1` (or whatever stands there) for `openai`, without for
-    `anthropic`. `key`: empty where it wants none. `key_header`: `Authorization` carries it as `Bearer`, any other as it
-    is. `url_variables`, `key_variables`: which variables of programs get the gateway's address and the sandbox's token.
-    `counts_streams`: whether it takes `stream_options.include_usage` of an OpenAI stream; without, those are unpriced.
-    `extra_fields`: fields of request bodies that are forwarded besides those of `fields.FORWARDED`.
+    `base_url`: as the provider's own clients expect it: with `/v1` (or what replaces it) for `openai`, without for
+    `anthropic`. `key`: empty if it needs none. `key_header`: `Authorization` carries the key as `Bearer`, any other
+    header as it is. `url_variables`, `key_variables`: the programs' variables that get the gateway's address and the
+    sandbox's token. `counts_streams`: whether it supports `stream_options.include_usage`; without it, streams have no
+    known cost. `extra_fields`: fields of request bodies that are forwarded besides `request_policy.FORWARDED`.
 
     Raises:
-        ValueError: one of them cannot be.
+        ValueError: a value is invalid.
     """
 
     name: str
@@ -63,29 +63,29 @@ class Provider:
                 raise ValueError(f"provider {self.name}: {variable!r} is not the name of a variable")
 
     def url(self, path: str) -> str:
-        """Where the provider answers for a path below `/v1`."""
+        """Return the provider's URL for a path below `/v1`."""
         return self.base_url.rstrip("/") + ("/v1" if self.dialect == "anthropic" else "") + path
 
     def key_headers(self) -> dict[str, str]:
-        """The header that carries the key."""
+        """Return the header that carries the key."""
         if not self.key:
             return {}
         return {self.key_header: f"Bearer {self.key}" if self.key_header.lower() == "authorization" else self.key}
 
     def env(self, gateway: str, token: str) -> dict[str, str]:
-        """The variables by which programs find the gateway, at this URL, in this provider's place."""
+        """Return the variables by which programs find the gateway in place of this provider."""
         url = f"{gateway.rstrip('/')}/{self.name}" + ("/v1" if self.dialect == "openai" else "")
         return {**dict.fromkeys(self.url_variables, url), **dict.fromkeys(self.key_variables, token)}
 
 
 def openai(key: str, base_url: str = "https://api.openai.com/v1") -> Provider:
-    """OpenAI, or what stands in for it."""
+    """Return OpenAI, or a server that replaces it."""
     urls = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
     return Provider("openai", base_url, key, url_variables=urls, key_variables=("OPENAI_API_KEY",))
 
 
 def anthropic(key: str, base_url: str = "https://api.anthropic.com") -> Provider:
-    """Anthropic, or what stands in for it."""
+    """Return Anthropic, or a server that replaces it."""
     return Provider(
         *("anthropic", base_url, key, "anthropic", "x-api-key"),
         url_variables=("ANTHROPIC_BASE_URL",),
@@ -94,10 +94,10 @@ def anthropic(key: str, base_url: str = "https://api.anthropic.com") -> Provider
 
 
 def known(environ: Mapping[str, str]) -> tuple[Provider, ...]:
-    """OpenAI and Anthropic, as far as these variables hold a key; where they are is read from there too.
+    """Return OpenAI and Anthropic if these variables hold their keys; their addresses are read from there too.
 
     Raises:
-        ValueError: a variable holds what cannot be; the message names the variable's provider and never the key.
+        ValueError: a variable is invalid; the message names the provider and never the key.
     """
     found = []
     if key := environ.get("OPENAI_API_KEY"):
@@ -121,13 +121,13 @@ def configured(
     counts_streams: bool = True,
     extra_fields: Sequence[str] = (),
 ) -> Provider:
-    """A further provider (OpenRouter, Gemini's OpenAI side, a server of one's own), its key read from `key_env`.
+    """Return a further provider (OpenRouter, Gemini's OpenAI interface, a local server), its key read from `key_env`.
 
-    `key_env` None: it wants no key. Unless said, the variables of programs are `NAME_BASE_URL` and `NAME_API_BASE`, and
-    `NAME_API_KEY`, and the key travels as the dialect's own providers want it.
+    `key_env` None: it needs no key. By default the programs' variables are `NAME_BASE_URL`, `NAME_API_BASE` and
+    `NAME_API_KEY`, and the key travels as the dialect's own provider expects it.
 
     Raises:
-        ValueError: `key_env` is not set, or see `Provider`.
+        ValueError: `key_env` is not set, or a value is invalid as in `Provider`.
     """
     key = environ.get(key_env, "") if key_env else ""
     if key_env and not key:

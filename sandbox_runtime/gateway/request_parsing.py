@@ -12,13 +12,13 @@ from sandbox_runtime.gateway.providers import FREE, Provider
 from sandbox_runtime.gateway.request_policy import first_refused, reaches, unpriced
 
 OVERHEAD = 1_000
-"""Tokens that a provider adds of itself: roles, and what it tells a model of tools."""
+"""Tokens that a provider adds to a request: roles, and the description of tools."""
 
 UNKNOWN_INPUT = 200_000
-"""Tokens of what is not text, or is kept by the provider, where the model's bound is not known."""
+"""Tokens assumed for input that is not text, or that the provider stores, if the model's limit is not known."""
 
 UNKNOWN_OUTPUT = 32_768
-"""Tokens of an answer whose length neither the request nor the model's price bounds."""
+"""Tokens assumed for an answer that neither the request nor the model's price limits."""
 
 MODEL = 256
 """Characters of a model's name."""
@@ -37,11 +37,11 @@ _NUMBERS = {
     **dict.fromkeys(("max_completion_tokens", "max_output_tokens", "max_tokens"), 1_000_000),
     **dict.fromkeys(("n", "best_of"), 128),
 }
-"""What is a whole number, and how large it may be."""
+"""Fields that must be whole numbers, with their maximum."""
 
 
 class InvalidRequest(Exception):
-    """The request is not one that a provider could answer; its text says why."""
+    """The request is not one that a provider could answer; the text says why."""
 
 
 class FieldRefused(Exception):
@@ -50,12 +50,11 @@ class FieldRefused(Exception):
 
 @dataclass
 class ModelRequest:
-    """One request: what is to be known of it while the call lasts. `path`: below `/v1`.
+    """One parsed request. `path`: below `/v1`.
 
-    `usage_added`: the gateway asked for the usage of the stream, which the sandbox did not: it is not to see it.
-    `limit`: tokens of one answer, as the request bounds them; 0: not at all. `answers`: how many it asks for.
-    `from_kept`: the provider keeps a part of what it reads. `reaches`, `unpriced`: see `reaching`. `sent`: the body as
-    it goes out.
+    `usage_added`: the gateway asked for the usage of the stream, so the sandbox must not see it. `limit`: tokens of one
+    answer as the request limits them, 0 if it does not. `answers`: how many are requested. `from_kept`: the provider
+    stores a part of the input. `reaches`, `unpriced`: see `request_policy`. `sent`: the body to forward.
     """
 
     path: str
@@ -71,11 +70,11 @@ class ModelRequest:
 
     @property
     def free(self) -> bool:
-        """Whether providers ask nothing for it."""
+        """Whether providers charge nothing for it."""
         return self.path in FREE
 
     def max_cost_usd(self, price: ModelPrice) -> float:
-        """The most it can cost; asked before `take`. A token is never less than a byte of text."""
+        """Return the most that it can cost; call it before `take`. A token is at least one byte of text."""
         if self.free:
             return 0.0
         inputs = len(self.sent) + OVERHEAD
@@ -86,16 +85,16 @@ class ModelRequest:
         return price.most(inputs, outputs, for_an_hour=b'"1h"' in self.sent)
 
     def take(self) -> io.BytesIO:
-        """The body, to be sent: it is not kept here for as long as the answer takes."""
+        """Return the body to send, and drop it here, because the answer may take long."""
         taken, self.sent = io.BytesIO(self.sent), b""
         return taken
 
 
 def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest:
-    """Read a request's body.
+    """Parse a request's body.
 
     Raises:
-        NotAsked: it is not JSON, or names no model.
+        InvalidRequest: it is not JSON, or names no model.
         FieldRefused: it has a field that is not forwarded.
     """
     try:

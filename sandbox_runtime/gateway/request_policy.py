@@ -14,15 +14,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class GatewayPolicy:
-    """Bounds of one run, over all of its sandboxes.
+    """The limits of one run, over all of its sandboxes.
 
-    `models`: which may be called, `gpt-4o*` or `anthropic/claude-*`; empty: every one. `calls_per_minute`: None for no
-    bound; a call waits up to `rate_wait_s` for its turn and is then answered 429. `cap_usd`: None for no bound.
-    `prices`: `{model or provider/model: (US dollars per million tokens of input, and of output)}`, before the
-    bundled ones. `ports`: which may be reached through the tunnel; None: all.
+    `models`: which may be called, `gpt-4o*` or `anthropic/claude-*`; empty for all. `calls_per_minute`: None for no
+    limit; a call waits up to `rate_wait_s` and is then answered with 429. `cap_usd`: None for no limit. `prices`:
+    `{model or provider/model: (US dollars per million input tokens, and output tokens)}`, used before the bundled
+    table. `ports`: those that the proxy may connect to; None for all.
 
     Raises:
-        ValueError: a bound is not above zero, or a price below it.
+        ValueError: a limit is not positive, or a price is negative.
     """
 
     models: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class GatewayPolicy:
                 raise ValueError(f"the price of {model} must be two numbers: US dollars per million tokens in, and out")
 
     def allows(self, provider: str, model: str) -> bool:
-        """Whether this model of this provider may be called."""
+        """Return whether this model of this provider may be called."""
         names = (model, f"{provider}/{model}")
         return not self.models or any(fnmatchcase(name, pattern) for pattern in self.models for name in names)
 
@@ -78,11 +78,11 @@ FORWARDED: Mapping[str, frozenset[str]] = {
     },
     "/messages/count_tokens": _COUNTED | {"context_management", "mcp_servers", "betas"},
 }
-"""By path below `/v1`. `web_search_options`, `mcp_servers`, `container` and hosted tools are judged in `reaching`."""
+"""By path below `/v1`. `reaches` and `unpriced` check `web_search_options`, `mcp_servers`, `container` and tools."""
 
 
 def first_refused(path: str, body: Mapping[str, object], extra: frozenset[str]) -> str | None:
-    """The first field of the body that is not forwarded on this path; None if all are."""
+    """Return the first field of the body that is not forwarded on this path; None if all are."""
     return next((name for name in body if name not in FORWARDED[path] and name not in extra), None)
 
 
@@ -99,7 +99,7 @@ _TOOL_FIELDS = frozenset(
         *("allowed_callers", "defer_loading", "eager_input_streaming", "function"),
     }
 )
-"""Fields of a tool without a type, which is one of the program's own."""
+"""Fields of a tool without a type: a tool of the program itself."""
 
 _TEXT_FIELDS = frozenset(
     {
@@ -107,19 +107,19 @@ _TEXT_FIELDS = frozenset(
         *("thinking", "title", "context", "name", "description", "query", "stdout", "stderr"),
     }
 )
-"""Fields of a conversation whose text a model reads as it stands."""
+"""Fields of a conversation whose text a model reads unchanged."""
 
 _NOT_FETCHED = frozenset(
     {"id", "call_id", "item_id", "tool_call_id", "tool_use_id", "annotations", "citations", "arguments"}
 )
-"""Fields that may look like addresses and are never fetched: ids, the source of a text, a model's call of a tool."""
+"""Fields that may look like addresses and are never fetched: ids, sources of texts, a model's tool calls."""
 
 _REFERENCE = re.compile(r"\s*[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
 _INLINE = re.compile(r"data:[\w.+-]+/[\w.+-]+(;[\w.+-]+=[\w.+-]+)*;base64,", re.IGNORECASE)
 
 
 def reaches(model: str, body: Mapping[str, Any]) -> str | None:
-    """What the provider would reach for the sandbox: hosts that its egress knows nothing of; None: nothing."""
+    """Return what the provider would connect to for the sandbox, which egress cannot control; None if nothing."""
     if _SEARCHES.search(model):
         return "a model that searches by itself"
     for name, text in _references(body):
@@ -129,7 +129,7 @@ def reaches(model: str, body: Mapping[str, Any]) -> str | None:
 
 
 def unpriced(body: Mapping[str, Any]) -> str | None:
-    """What it asks for that the price per token does not cover; None where there is nothing."""
+    """Return what the request contains that the price per token does not cover; None if nothing."""
     if body.get("service_tier") not in _USUAL_TIERS or body.get("speed") not in (None, "standard"):
         return "a dearer service tier"
     if body.get("modalities") not in (None, ["text"]):
@@ -142,7 +142,7 @@ def unpriced(body: Mapping[str, Any]) -> str | None:
 
 
 def _hosted(body: Mapping[str, Any]) -> str | None:
-    """What the provider would do besides answering, at a price of its own; an empty object asks for it too."""
+    """Return what the provider would do besides answering, at a price of its own; an empty object requests it too."""
     for name in ("mcp_servers", "web_search_options", "container"):
         if body.get(name) is not None:
             return name
@@ -161,7 +161,7 @@ def _hosted(body: Mapping[str, Any]) -> str | None:
 
 
 def _references(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every text of the conversation, with its field, that has the form of an address and is not read as text."""
+    """Yield every text of the conversation that has the form of an address and is not read as text, with its field."""
     left: list[tuple[str, Any]] = [
         ("content", body.get(name)) for name in ("messages", "input", "system", "prediction")
     ]
@@ -182,7 +182,7 @@ def _references(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _only_quoted(kind: str, field: str) -> bool:
-    """Whether a field repeats what a model asked of a tool, or where a text is from: no provider fetches it."""
+    """Return whether a field repeats a model's tool call or the source of a text, which no provider fetches."""
     if field in _NOT_FETCHED:
         return True
     if kind == "tool_use" or kind.endswith("_call"):

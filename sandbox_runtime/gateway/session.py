@@ -15,23 +15,23 @@ from sandbox_runtime.gateway.listener import Listener
 from sandbox_runtime.gateway.providers import Provider
 
 CONNECTIONS = 128
-"""Of one sandbox to the models at once."""
+"""Connections of one sandbox for models at once."""
 
 TUNNELS = 64
-"""Of one sandbox to the tunnel at once."""
+"""Connections of one sandbox to the proxy at once."""
 
 BODIES = 64 * 2**20
-"""Bytes of requests under way that are held for one sandbox."""
+"""Bytes of running requests that are held for one sandbox."""
 
 LOOKUPS = 4
-"""Names that are being resolved for one sandbox at once."""
+"""Names that are resolved for one sandbox at once."""
 
 USER = "sandbox"
-"""The name that goes with the token where a proxy wants one; any is taken."""
+"""The user name beside the token for proxies that need one; any is accepted."""
 
 
 class SandboxGatewaySession:
-    """A `GatewaySession`. Made by `Gateway.session`."""
+    """A `GatewaySession` in this process. Made by `Gateway.open_session`."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class SandboxGatewaySession:
 
     @property
     def models_url(self) -> str | None:
-        """Where the models are found on the gateway's own sockets; None where it has none."""
+        """The address for models on the gateway's own sockets; None if it has none."""
         return self._urls[0]
 
     @property
     def tunnel_url(self) -> str | None:
-        """The same for the proxy."""
+        """The address of the proxy on the gateway's own sockets; None if it has none."""
         return self._urls[1]
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is answered any more."""
+        """Whether the session was closed."""
         return self._closed
 
     @property
@@ -84,10 +84,10 @@ class SandboxGatewaySession:
         return isinstance(self.egress, Open)
 
     async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
-        """Answer this sandbox, and no other, on these listening sockets too.
+        """Answer this sandbox alone on these listening sockets too.
 
         Raises:
-            RuntimeError: the passage is closed; the sockets are closed too.
+            RuntimeError: the session is closed; the sockets are closed too.
         """
         if self._closed:
             models.close()
@@ -96,7 +96,7 @@ class SandboxGatewaySession:
         self._listeners += self._listen(self, models, tunnel)
 
     def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        """The variables by which programs find it at these addresses. They hold the sandbox's token."""
+        """Return the variables by which programs find the gateway at these addresses. They hold the sandbox's token."""
         found = {}
         for provider in self._providers:
             found.update(provider.env(models_url, self._token))
@@ -112,7 +112,7 @@ class SandboxGatewaySession:
         return found
 
     def wrong_token(self) -> None:
-        """Somebody on this sandbox's own sockets has shown another token."""
+        """Count a wrong token on this sandbox's own sockets."""
         if not self._closed:
             self.refusals.add("the gateway", "a token that is not this sandbox's")
 
@@ -122,16 +122,16 @@ class SandboxGatewaySession:
             self.refusals.add("the gateway", "a request that is not valid HTTP")
 
     def knows(self, token: str) -> bool:
-        """Whether it is this sandbox's, found in the same time whatever it is; not once the passage is closed."""
+        """Return whether a token is this sandbox's, in constant time; False once the session is closed."""
         return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self._closed
 
     def mine(self, token: str) -> "SandboxGatewaySession | None":
-        """Itself, where the token is this sandbox's."""
+        """Return this session if the token is its own."""
         return self if self.knows(token) else None
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Around what the running task does for the sandbox: it is cancelled, and waited for, when this closes."""
+        """Register the running task: it is cancelled and waited for when the session closes."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  within a coroutine there is one
         self._tasks.add(task)
@@ -141,7 +141,7 @@ class SandboxGatewaySession:
             self._tasks.discard(task)
 
     async def close(self) -> None:
-        """Answer nothing any more and end what is under way; its calls are told before this returns."""
+        """End all running requests and answer no more; their calls are reported before this returns."""
         self._closed = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:

@@ -11,11 +11,11 @@ _DIGITS = 12  # of a dollar: what binary fractions add up to is not told from wh
 
 @dataclass
 class Charge:
-    """One call's: what it is held to cost until it is over, and what it is then counted as."""
+    """The cost of one call: the most that it may be while it runs, and what it is counted as at its end."""
 
     max_cost_usd: float
     counted_usd: float | None = None
-    """None: all of `max_cost_usd`."""
+    """None counts all of `max_cost_usd`."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,11 @@ class _Waiting:
 
 
 class SpendCap:
-    """US dollars of one run.
+    """The spend of one run in US dollars.
 
-    A call waits, in order of arrival, for those under way while their most would reach the cap, and for ever at the
-    cap: a refusal would become a program's failure with a score. So at most one call goes beyond it, by its own cost.
+    A call waits, in order of arrival, while the most that running calls may cost would reach the cap, and without end
+    at the cap: a refusal would become a program failure with a score. So at most one call exceeds the cap, by its own
+    cost.
     """
 
     def __init__(self, cap_usd: float | None, on_cap: Callable[[], None]) -> None:
@@ -42,12 +43,12 @@ class SpendCap:
 
     @property
     def spent_usd(self) -> float:
-        """What calls that are over were counted as."""
+        """What finished calls were counted as."""
         return self._spent
 
     @property
     def other_spend_usd(self) -> float:
-        """What the run has spent besides, on whatever."""
+        """What the run has spent elsewhere."""
         return self._elsewhere
 
     @other_spend_usd.setter
@@ -56,12 +57,12 @@ class SpendCap:
         self._look()
 
     def beyond(self, max_cost_usd: float) -> bool:
-        """Whether one call may cost more than the entire cap: by hanging up on it, a program would end the run."""
+        """Return whether one call may cost more than the whole cap: by disconnecting, a program would end the run."""
         return self.cap_usd is not None and round(max_cost_usd, _DIGITS) > self.cap_usd
 
     @asynccontextmanager
     async def charge(self, max_cost_usd: float) -> AsyncIterator[Charge]:
-        """Around one call, entered once it may go out."""
+        """Charge one call; the block is entered once the call may be sent."""
         charge = Charge(max_cost_usd)
         await self._admitted(max_cost_usd)
         try:

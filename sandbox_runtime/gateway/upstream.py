@@ -22,13 +22,13 @@ from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
 
 CONNECT_S = 30.0
 READ_TIMEOUT_S = 900.0
-"""How long a provider may send nothing: models that think do so before their first byte."""
+"""How long a provider may send nothing: models may think before their first byte."""
 
 WRITE_TIMEOUT_S = 300.0
-"""How long a sandbox may take nothing of its answer: what the call may cost is held against all others meanwhile."""
+"""How long a sandbox may read nothing of its answer: meanwhile the most that the call may cost is reserved."""
 
 KEPT_S = 15.0
-"""How long an unused connection to a provider is kept: less than providers do, so that none is used as it closes."""
+"""How long an unused connection to a provider is kept: shorter than providers do, so that none closes while in use."""
 
 # What goes to the provider of the sandbox's own headers, and comes back of the provider's: nothing else.
 _ASKED = ("Accept", "User-Agent", "anthropic-version", "anthropic-beta", "OpenAI-Beta", "Idempotency-Key")
@@ -42,12 +42,12 @@ _log = logging.getLogger(__name__)
 
 
 class _ClientGone(Exception):
-    """The sandbox did."""
+    """The sandbox disconnected."""
 
 
 @dataclass(frozen=True)
 class UpstreamCall:
-    """What is to be done. `path`: as the sandbox asked for it. `query`: that goes along. `price`: None: not known."""
+    """A call to forward. `path`: as requested. `query`: forwarded with it. `price`: None if unknown."""
 
     sandbox: str
     provider: Provider
@@ -58,7 +58,7 @@ class UpstreamCall:
 
 
 def provider_session() -> aiohttp.ClientSession:
-    """For all calls of a gateway."""
+    """Return the HTTP session for all calls of a gateway."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=READ_TIMEOUT_S),
@@ -68,14 +68,14 @@ def provider_session() -> aiohttp.ClientSession:
 
 
 class Upstream:
-    """Makes calls, and tells of each once it is over."""
+    """Forwards calls, and reports each at its end."""
 
     def __init__(self, http: aiohttp.ClientSession, tell: Callable[[ProviderCall], None]) -> None:
         self._http = http
         self._tell = tell
 
     async def __call__(self, request: web.BaseRequest, call: UpstreamCall, charge: Charge) -> web.StreamResponse:
-        """The provider's answer, passed on as it comes."""
+        """Stream the provider's answer to the sandbox."""
         under_way = _RunningCall(call)
         try:
             return await under_way.run(self._http, request)
@@ -86,7 +86,7 @@ class Upstream:
 
 
 class _RunningCall:
-    """A call from its beginning to its end."""
+    """A call from its start to its end."""
 
     def __init__(self, call: UpstreamCall) -> None:
         self._call = call
@@ -171,10 +171,10 @@ class _RunningCall:
 
 
 async def _to_sandbox(writing: Awaitable[object]) -> None:
-    """What fails here is the sandbox's side, not the provider's.
+    """Await a write to the sandbox, whose failure is not the provider's.
 
     Raises:
-        _HungUp: it is gone, or takes nothing any more.
+        _ClientGone: the sandbox disconnected, or reads nothing.
     """
     try:
         async with asyncio.timeout(WRITE_TIMEOUT_S):
@@ -184,7 +184,7 @@ async def _to_sandbox(writing: Awaitable[object]) -> None:
 
 
 def _cut(request: web.BaseRequest, response: web.StreamResponse | None) -> web.StreamResponse:
-    """End the connection within the answer, so that nobody takes what came of it for the whole."""
+    """Close the connection within the answer, so that the part is not mistaken for the whole."""
     if request.transport is not None:
         request.transport.close()
     return response if response is not None else web.Response(status=502)
@@ -199,7 +199,7 @@ def _passed_on(headers: Mapping[str, str], redactor: StreamRedactor) -> dict[str
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that this machine's environment names for it. Never for `http`, where it would see the key."""
+    """Return this machine's proxy for a URL. Never for `http`, because the proxy would see the key."""
     parts = urlsplit(url)
     if parts.scheme != "https" or proxy_bypass(parts.hostname or ""):
         return None

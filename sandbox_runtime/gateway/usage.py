@@ -1,4 +1,4 @@
-"""How many tokens an answer says it took, read while it passes: JSON or a stream of events, of either dialect."""
+"""Read the token counts of an answer while it passes: JSON or a stream of events, of either dialect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,21 +13,21 @@ KEPT = 32 * 2**20
 
 
 class JsonUsageReader:
-    """An answer that is one JSON value."""
+    """Reads the usage of an answer that is one JSON value."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._size = 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """Keep it, let it pass."""
+        """Keep a chunk, and return it."""
         self._size += len(chunk)
         if self._size <= KEPT:
             self._kept += chunk
         return chunk
 
     def tokens(self) -> tuple[TokenCounts | None, bool]:
-        """Of the answer, once all of it was seen; and whether that is all there is to pay for."""
+        """Return the counts of a complete answer, and whether they cover everything that is charged."""
         try:
             answer = orjson.loads(self._kept) if self._size <= KEPT else None
         except orjson.JSONDecodeError:
@@ -39,7 +39,7 @@ class JsonUsageReader:
 
 
 class StreamUsageReader:
-    """A stream of events. `hide_usage`: the event that only the gateway asked for does not go on to the sandbox."""
+    """Reads the usage of a stream. `hide_usage`: the event that the gateway itself asked for is not passed on."""
 
     def __init__(self, dialect: Dialect, *, hide_usage: bool) -> None:
         self._dialect = dialect
@@ -52,7 +52,7 @@ class StreamUsageReader:
         self._dearer = False
 
     def feed(self, chunk: bytes) -> bytes:
-        """Read its lines. Where an event is to be hidden, a line goes on once it is whole; else all goes on at once."""
+        """Read the lines of a chunk and return what may pass: if an event is to be hidden, whole lines only."""
         shown = bytearray()
         for part in chunk.splitlines(keepends=True):
             if self._too_long:
@@ -72,17 +72,17 @@ class StreamUsageReader:
         return bytes(shown) if self._hides else chunk
 
     def rest(self) -> bytes:
-        """What is left of a stream that ended within a line."""
+        """Return the rest of a stream that ended within a line."""
         line, self._line = bytes(self._line), bytearray()
         return line if self._hides else b""
 
     def tokens(self) -> tuple[TokenCounts | None, bool]:
-        """Of the events seen; and whether that is all there is to pay for."""
+        """Return the counts of the events so far, and whether they cover everything that is charged."""
         counted = tokens_of(self._usage) if self._usage else None
         return counted, self._final and not self._dearer and counted is not None
 
     def _taken(self, line: bytes) -> bool:
-        """Whether it is not to be shown."""
+        """Return whether a line is to be hidden."""
         if not line.startswith(b"data:"):
             hidden = self._hidden and not line.strip()
             self._hidden = False
@@ -113,7 +113,7 @@ class StreamUsageReader:
 
 
 def tokens_of(usage: Mapping[str, Any]) -> TokenCounts | None:
-    """Of what a provider calls `usage`: chat completions, embeddings, responses and messages; None where it is none."""
+    """Parse the `usage` of chat completions, embeddings, responses or messages; None if it is none of these."""
     if "prompt_tokens" in usage:  # OpenAI's chat completions and embeddings
         total, output = _count(usage["prompt_tokens"]), _count(usage.get("completion_tokens"))
         details = _details(usage, "prompt_tokens_details")
@@ -139,7 +139,7 @@ def _parts(total: int, details: Mapping[str, Any], output: int) -> TokenCounts:
 
 
 def _dearer(answer: Mapping[str, Any]) -> bool:
-    """Whether it says to have been answered at another price than the usual one."""
+    """Return whether the answer states another price than the usual one."""
     usage = answer.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     searches = any(map(_count, _details(usage, "server_tool_use").values()))

@@ -1,4 +1,4 @@
-"""Keeps as many sandboxes up as there is work for, and the fleet file that says where they are."""
+"""Keep as many sandboxes running as there is work for, and list them in an endpoints file."""
 
 from sandbox_runtime.pool.endpoints_file import (
     EndpointsFile,

@@ -17,9 +17,9 @@ OWN = 0o600
 
 
 class EndpointsFile:
-    """`FOLDER/fleet` with lines `URL token-file=PATH [proxy-token-file=PATH]`, which optimizers follow.
+    """The file `FOLDER/fleet` with lines `URL token-file=PATH [proxy-token-file=PATH]`, which optimizers follow.
 
-    Every file is complete or absent, and its owner's alone. `folder`: there, and nobody else's.
+    Every file is complete or absent, and readable by its owner alone. `folder`: an existing private folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +29,7 @@ class EndpointsFile:
         self._write()
 
     def put(self, key: str, endpoint: ServerEndpoint) -> None:
-        """List the endpoint of the sandbox `key`, a file's name; another one than before takes its place."""
+        """List the endpoint of a sandbox in place of its earlier one. `key` becomes a part of file names."""
         had = self._members.get(key)
         if had is not None and had[1] == endpoint:
             return
@@ -44,7 +44,7 @@ class EndpointsFile:
             self._write()
 
     def drop(self, key: str) -> None:
-        """List it no longer."""
+        """Remove a sandbox from the list."""
         if self._members.pop(key, None) is None:
             return
         self._write()
@@ -66,9 +66,9 @@ OWNER = "owner.json"
 
 @contextlib.contextmanager
 def endpoints_folder(root: Path | None = None) -> Iterator[Path]:
-    """A new folder of this user's alone, for a `EndpointsFile`; it is gone after the block.
+    """Make a private folder for an `EndpointsFile`, and remove it after the block.
 
-    `root`: in place of the folder that the environment names.
+    `root`: replaces the folder that the environment names.
 
     Raises:
         OSError: it cannot be made.
@@ -93,7 +93,7 @@ def endpoints_folders(root: Path | None = None) -> list[Path]:
 
 
 def sweep_endpoints_folders(root: Path | None = None) -> None:
-    """Remove those of processes that are certainly gone; nothing where somebody else may have put them there."""
+    """Remove the folders of ended processes; nothing if another user could have made them."""
     fleets = _root(root)
     if is_private(fleets.parent) and is_private(fleets):
         for folder in list(fleets.iterdir()):

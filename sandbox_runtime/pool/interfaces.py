@@ -23,17 +23,16 @@ PoolEventKind = Literal[
 
 @dataclass(frozen=True)
 class PoolEvent:
-    """One change, told on the pool's event loop; `ready` of the `wanted` sandboxes are up after it.
+    """One change of a pool, reported on its event loop; `ready` of the `wanted` sandboxes run after it.
 
-    `starting`: one is being started. `ready`: it is in the fleet file. `failed`: a start came to nothing, and another
-    follows in `seconds`; told once of those that fail together for one reason. `unasked`: a server refused what the
-    fleet file gives, and its endpoint could not be told anew. `died`: one that was up has ended by itself, and is
-    replaced, in `seconds`. `retires`: it is no longer in the fleet file, as nobody needs it. `ended`: one that retired
-    is freed. `not_freed`: something of one may be left, or of several where there is no `id`; a sweep ends it.
-    `grows`, `shrinks`: there is work for more, or for fewer. `gave_up`: none is up and starting has failed too often in
-    a row.
+    `starting`: a start begins. `ready`: a sandbox is in the endpoints file. `failed`: a start failed and is repeated in
+    `seconds`; reported once for starts that fail together for one reason. `unasked`: a server refused its token, and
+    its endpoint could not be renewed. `died`: a sandbox ended by itself and is replaced in `seconds`. `retires`: it is
+    no longer in the endpoints file, because it is not needed. `ended`: a retired one is freed. `not_freed`: something
+    of one, or of several if there is no `id`, may be left; a sweep ends it. `grows`, `shrinks`: there is work for more,
+    or for fewer. `gave_up`: none runs and starts have failed too often in a row.
 
-    `seconds`: of `ready` how long the start took. `elapsed_s`: since the pool began. `id`: the sandbox's, where it has
+    `seconds`: for `ready`, how long the start took. `elapsed_s`: since the pool began. `id`: the sandbox's, if it has
     one.
     """
 
@@ -47,29 +46,29 @@ class PoolEvent:
 
 
 class PoolFailed(Exception):
-    """None is up, and starting one has failed too often in a row; the cause is the first of these failures."""
+    """No sandbox runs, and starts have failed too often in a row; the cause is the first of these failures."""
 
 
 class PooledSandbox(Protocol):
-    """A sandbox that is up and whose server answers; each method as in `Sandbox`."""
+    """A running sandbox whose server answers; each method as in `Sandbox`."""
 
     @property
     def id(self) -> str:
-        """What its runtime calls it."""
+        """The name that its runtime gives it."""
         ...
 
     async def endpoint(self) -> ServerEndpoint:
-        """Where its server answers, and with what. Raises `SandboxError`."""
+        """Return the address and token of its server. Raises `SandboxError`."""
         ...
 
     async def wait(self) -> SandboxExit:
-        """Until it has ended, however that comes."""
+        """Wait until it has ended."""
         ...
 
     async def close(self) -> None:
-        """End it and free everything of it; safe to call twice, and shielded. Raises `SandboxError`."""
+        """End it and free everything of it; shielded, and safe to call twice. Raises `SandboxError`."""
         ...
 
 
 StartSandbox = Callable[[int], Awaitable[PooledSandbox]]
-"""Starts the sandbox of this number, from 0; raises `SandboxError`, and a cancellation leaves nothing of it."""
+"""Starts the sandbox of a number, from 0. Raises `SandboxError`; a cancellation leaves nothing behind."""

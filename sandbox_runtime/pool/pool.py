@@ -1,4 +1,4 @@
-"""Sandboxes that are started at once, replaced when they die, and ended when there is nothing left for them to do."""
+"""Start sandboxes in parallel, replace those that die, and end those that have nothing to do."""
 
 import asyncio
 import time
@@ -21,24 +21,24 @@ from sandbox_runtime.pool.interfaces import PooledSandbox, PoolEvent, PoolEventK
 from sandbox_runtime.pool.start_limits import FIRST_PAUSE_S, LONGEST_PAUSE_S, StartLimits
 
 FAILURES = 3
-"""Failures in a row after which no further start is tried, where none ever succeeded."""
+"""Failures in a row after which the pool gives up, if no start ever succeeded."""
 
 FAILURES_BROKEN = 2
-"""The same where its server ended."""
+"""Failures in a row after which it gives up, if the server ended each time."""
 
 FAILURES_LATER = 8
-"""The same where one has, and none is up any more: some two minutes."""
+"""Failures in a row after which it gives up, if a start succeeded before and none runs: some two minutes."""
 
 SHORT_LIFE_S = 10.0
-"""A sandbox that dies before this is replaced only after a pause, if the one before it was as short-lived."""
+"""A sandbox that dies before this is replaced after a pause, if the one before it was as short-lived."""
 
 ASK_AGAIN_S = 2.0
-"""How often at most a sandbox's endpoint is asked for anew; a refusal that comes sooner is heeded then."""
+"""How often at most an endpoint is requested again; an earlier refusal waits until then."""
 
 
 @dataclass(eq=False)
 class _PoolSlot:
-    """One of the pool's places. `key`: of its sandbox in the fleet file, None while it has none; `url`: of the last."""
+    """One slot of the pool. `key`: of its sandbox in the endpoints file, None if there is none; `url`: the last one."""
 
     number: int
     task: asyncio.Task[None] | None = None
@@ -54,11 +54,11 @@ class _PoolSlot:
 class SandboxPool:
     """Up to `size` sandboxes, each started by `start` and listed in `endpoints_file` while it is ready.
 
-    Use it in an `async with` block: entering begins to start all of them, within `starts_per_s`; leaving ends them all,
-    within `close_s`. `demand` makes it smaller and larger. `told` hears of every change, on this event loop.
+    Use it in an `async with` block: entering starts all of them, within `starts_per_s`; leaving ends all, within
+    `close_s`. `demand` changes how many are wanted. `told` is called for every change, on this event loop.
 
-    `idle_s`: how long there must have been work for fewer before any is ended. `retire_s`: how long one that is to be
-    ended may take to come to the end of its calls, once the fleet file no longer lists it.
+    `idle_s`: how long there must have been work for fewer before any is ended. `retire_s`: how long a sandbox may take
+    to finish its calls once it is no longer listed.
     """
 
     def __init__(
@@ -110,21 +110,21 @@ class SandboxPool:
 
     @property
     def ready(self) -> int:
-        """How many are up and in the fleet file."""
+        """How many run and are listed."""
         return sum(place.key is not None for place in self._slots.values())
 
     async def first_ready(self) -> None:
-        """Until the first is ready.
+        """Wait until the first is ready.
 
         Raises:
-            GaveUp: none ever was; its cause says why.
+            PoolFailed: none ever was; its cause says why.
         """
         if self._first is None:
             raise RuntimeError("the pool is not in its `async with` block")
         await asyncio.shield(self._first)
 
     def demand(self, sandboxes: int) -> None:
-        """The work there is now would keep so many busy: start further ones at once, and in time end idle ones.
+        """Set for how many sandboxes there is work: start further ones at once, and end idle ones in time.
 
         One always stays.
         """
@@ -136,7 +136,7 @@ class SandboxPool:
             self._fill()
 
     def refused(self, url: str) -> None:
-        """The server at this address does not take what the fleet file gives: ask for its endpoint anew."""
+        """Request a new endpoint for a server that refused the listed token."""
         place = self._at(url)
         if (
             place is None
@@ -149,13 +149,13 @@ class SandboxPool:
         place.translated_errors.add_done_callback(self._asking.discard)
 
     def left(self, url: str) -> None:
-        """Nothing is under way any more at the sandbox of this address, and nothing new comes there."""
+        """Report that a retiring sandbox has no more calls."""
         place = self._at(url)
         if place is not None and place.retiring.is_set():
             place.left.set()
 
     async def close(self) -> None:
-        """End all of them, at the same time. Safe to call twice."""
+        """End all of them in parallel. Safe to call twice."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -173,7 +173,7 @@ class SandboxPool:
     # --- how many there are ------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Begin to start what is wanted; what still retires takes up room until it has ended."""
+        """Start as many as are wanted; retiring ones take up room until they have ended."""
         staying = sum(not place.retiring.is_set() for place in self._slots.values())
         free = (number for number in range(self.size) if number not in self._slots)
         for number in list(free)[: max(0, self.wanted - staying)]:
@@ -195,7 +195,7 @@ class SandboxPool:
             self._fill()
 
     def _reconsider(self) -> None:
-        """The time is over in which more than `_most_useful` would have had to be useful."""
+        """Shrink the pool to the highest demand of the last `idle_s` seconds."""
         if self._most_useful < self.wanted:
             self.wanted = self._most_useful
             self._tell("shrinks")
@@ -223,7 +223,7 @@ class SandboxPool:
     # --- one place ---------------------------------------------------------------------------------------------------
 
     async def _keep(self, place: _PoolSlot) -> None:
-        """Have a sandbox in this place until it is to retire."""
+        """Keep a sandbox running in this slot until it retires."""
         short_lives = 0
         while not place.retiring.is_set():
             member = await self._begin(place)
@@ -246,7 +246,7 @@ class SandboxPool:
             await asyncio.sleep(pause_s)
 
     async def _begin(self, place: _PoolSlot) -> PooledSandbox:
-        """A sandbox that is listed; raises the first error of those that followed one another, once it is hopeless."""
+        """Return a listed sandbox; raise the first error of a series once a further start is hopeless."""
         while True:
             async with self._starts.attempt() as failures:
                 self._tell("starting")
@@ -273,7 +273,7 @@ class SandboxPool:
             return member
 
     def _is_hopeless(self, error: SandboxError) -> bool:
-        """Whether trying again would hardly help; a server that ends twice as it starts is broken, if none ever ran."""
+        """Return whether another start would hardly help; a server that ends twice at its start is broken."""
         if isinstance(error, RuntimeUnavailable | EgressNotEnforced | EnvironmentMissing):
             return True
         if self._ever_ready:
@@ -294,7 +294,7 @@ class SandboxPool:
         place.left.clear()
 
     async def _free(self, member: PooledSandbox) -> bool:
-        """Whether all of it could be freed; what could not is for a sweep, and its place is as good as before."""
+        """Return whether all of it could be freed; the rest is left to a sweep."""
         try:
             await member.close()
         except (SandboxError, OSError) as error:
@@ -303,7 +303,7 @@ class SandboxPool:
         return True
 
     async def _serve(self, place: _PoolSlot, member: PooledSandbox) -> SandboxExit | None:
-        """Until it has died, or was to retire and has come to the end of its calls: None."""
+        """Wait until it has died, or return None when it was to retire and has finished its calls."""
         died = asyncio.ensure_future(member.wait())
         retires = asyncio.ensure_future(place.retiring.wait())
         left = asyncio.ensure_future(place.left.wait())

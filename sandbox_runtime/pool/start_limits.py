@@ -11,10 +11,10 @@ LONGEST_PAUSE_S = 60.0
 
 
 class StartLimits:
-    """A budget of `per_s` starts a second (at most so many at once, but always one), and what comes of failures.
+    """Limits starts to `per_s` in a second (always at least one), and slows down after failures.
 
-    After a failure one start is tried at a time, each after twice the pause of the last, until one succeeds. Twenty
-    that were under way and fail for the same reason are one failure: `in_a_row` counts what began after the last one.
+    After a failure one start is tried at a time, each after twice the last pause, until one succeeds. Starts that ran
+    together and fail for the same reason are one failure: `in_a_row` counts starts that began after the last one.
     """
 
     def __init__(self, per_s: float, *, first_pause_s: float = FIRST_PAUSE_S) -> None:
@@ -27,7 +27,7 @@ class StartLimits:
 
     @contextlib.asynccontextmanager
     async def attempt(self) -> AsyncIterator[int]:
-        """Wait until a start may begin, which goes on in the block; yields what `failed` is to be told."""
+        """Wait until a start may begin, which runs in the block; yields the argument for `failed`."""
         while True:
             failures = self.in_a_row
             async with self._alone if failures else contextlib.nullcontext():
@@ -37,15 +37,15 @@ class StartLimits:
                     return
 
     def hold(self, seconds: float) -> None:
-        """Begin no further one for so long."""
+        """Begin no further start for so many seconds."""
         self._limiter.hold(seconds)
 
     def succeeded(self) -> None:
-        """One has become ready."""
+        """Record a successful start."""
         self.in_a_row, self.first_error = 0, None
 
     def failed(self, failures: int, error: Exception) -> bool:
-        """One has not, when so many in a row had failed before it began; whether that is news."""
+        """Record a failed start. `failures`: what `attempt` yielded. Return whether the failure is new."""
         if failures != self.in_a_row:
             return str(error) != str(self.first_error)
         self.in_a_row += 1
@@ -55,5 +55,5 @@ class StartLimits:
 
     @property
     def pause_s(self) -> float:
-        """Seconds until the next may begin."""
+        """Seconds until the next start may begin."""
         return self._limiter.held_s

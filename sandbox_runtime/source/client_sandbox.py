@@ -18,14 +18,11 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import (
-    LIFETIME_S,
-    MEMORY_MB,
-    PROCESSES,
     READY_S,
-    WORKSPACE_MB,
     Command,
     PreparedEnvironment,
     Recipe,
+    ResourceLimits,
     SandboxSpec,
 )
 from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
@@ -52,11 +49,7 @@ class ClientSettings:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = field(default_factory=dict)
-    cpu: float = 1.0
-    memory_mb: int = MEMORY_MB
-    workspace_mb: int = WORKSPACE_MB
-    processes: int = PROCESSES
-    lifetime_s: float = LIFETIME_S
+    limits: ResourceLimits = ResourceLimits()  # noqa: RUF009  a frozen value
     ready_s: float = READY_S
 
     def recipe(self, needs: ProgramNeeds) -> Recipe:
@@ -277,11 +270,7 @@ class ClientSandbox:
             env=settings.env,
             secrets=settings.secrets,
             labels=settings.labels,
-            cpu=settings.cpu,
-            memory_mb=settings.memory_mb,
-            workspace_mb=settings.workspace_mb,
-            processes=settings.processes,
-            lifetime_s=settings.lifetime_s,
+            limits=settings.limits,
             ready_s=settings.ready_s,
         )
 

@@ -14,7 +14,7 @@ from evolverpc_common.file_lock import lock_if_free, locked
 from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
 from sandbox_runtime.api.sandbox import SandboxError
-from sandbox_runtime.api.spec import WORKSPACE_MB, Command
+from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.source.git import GitCredentials
 from sandbox_runtime.source.origin import SourceCommit, local_commit, mirror_path, remote_commit
 from sandbox_runtime.source.recipes import LANGUAGES, Language, ProgramNeeds, program_needs
@@ -80,7 +80,7 @@ class Source:
         credentials: GitCredentials | None = None,
         languages: Collection[Language] = LANGUAGES,
         cache: Path | None = None,
-        most_mb: int = WORKSPACE_MB,
+        most_mb: int = ResourceLimits.workspace_mb,
     ) -> None:
         self._address = address(repository)
         self._ref = ref

@@ -26,6 +26,7 @@ from sandbox_runtime import (
     Open,
     PreparedEnvironment,
     Recipe,
+    ResourceLimits,
     Runtime,
     SandboxSpec,
     ServerEndpoint,
@@ -71,7 +72,11 @@ class Ground:
         changes["env"] = {"SUITE_RUN": self.run, **changes.get("env", {})}
         changes["labels"] = {"suite": self.run, **changes.get("labels", {})}
         usual = SandboxSpec(
-            main=self.python(SOURCE.decode()), prepared=self.prepared, egress=self.egress, memory_mb=512, ready_s=30.0
+            main=self.python(SOURCE.decode()),
+            prepared=self.prepared,
+            egress=self.egress,
+            limits=ResourceLimits(memory_mb=512),
+            ready_s=30.0,
         )
         return replace(usual, **changes)
 

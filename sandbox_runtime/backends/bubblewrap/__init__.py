@@ -1,4 +1,4 @@
-"""Sandboxes of bubblewrap: namespaces of their own on this machine, started by an ordinary user or by root.
+"""Sandboxes made by bubblewrap: namespaces of their own on this machine, for an ordinary user or root.
 
-`runtime.BubblewrapRuntime` is all that others use; it is not imported here, as the doorman is to be small.
+Other packages use `runtime.BubblewrapRuntime` only. It is not imported here, to keep the supervisor daemon small.
 """

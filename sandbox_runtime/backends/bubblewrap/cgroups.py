@@ -8,63 +8,45 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_runtime.api.spec import MEMORY_VARIABLE, SandboxSpec
+from sandbox_runtime.api.spec import MEMORY_VARIABLE, ResourceLimits
 
 OWN_PROCESSES = 3
-"""Those that every sandbox has besides its commands: two of bubblewrap's, and the one that holds it."""
+"""Processes of every container besides its commands: two of bubblewrap, and the one that keeps it open."""
 
 PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
-"""Bounds the memory of each process in a jail of `gepa-server`, in MiB."""
+"""The variable that limits the memory of each process in a jail of `gepa-server`, in MiB."""
 
 _KEPT_FREE = 64
 _OPEN_FILES = 4096
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """`cpu` in cores; `memory_mb` of all its processes and what they write; `workspace_mb` of that what they write."""
+def max_tasks(limits: ResourceLimits) -> int:
+    """Return how many tasks a container may have at once, threads included."""
+    return limits.processes + OWN_PROCESSES + _KEPT_FREE
 
-    cpu: float
-    memory_mb: int
-    workspace_mb: int
-    processes: int
-    lifetime_s: float
 
-    @classmethod
-    def of(cls, spec: SandboxSpec) -> "Bounds":
-        """Those of a spec."""
-        return cls(spec.cpu, spec.memory_mb, spec.workspace_mb, spec.processes, spec.lifetime_s)
+def process_limits(limits: ResourceLimits, missing_controllers: Container[str], *, server: bool) -> dict[str, int]:
+    """Return the limits of each process, by the names of `resource`. `missing_controllers`: what no cgroup limits.
 
-    @property
-    def tasks(self) -> int:
-        """How many there may be at once in all, threads counted."""
-        return self.processes + OWN_PROCESSES + _KEPT_FREE
+    The number of processes counts all in the container. A server, and so the programs that it runs, leave some of them
+    free, so that commands can run beside it. If no control group limits the memory, each process has a limit of its
+    own, but never the server: native code may not survive an allocation that is refused. The server's jails set that
+    limit, see `server_variables`.
+    """
+    found = {"NPROC": max_tasks(limits) - (_KEPT_FREE if server else 0), "CORE": 0, "NOFILE": _OPEN_FILES}
+    if "memory" in missing_controllers and not server:
+        found["DATA"] = limits.memory_mb * 2**20
+    if "cpu" in missing_controllers:
+        found["CPU"] = max(1, round(limits.cpu * limits.lifetime_s))
+    return found
 
-    def limits(self, missing_controllers: Container[str], *, server: bool) -> dict[str, int]:
-        """The limits of each process, by the names of `resource`. `missing_controllers`: what no control group bounds.
 
-        The number of processes is that of all in the sandbox; a server, and so the programs that it runs, leave some
-        free, so that commands run beside it whatever they do. Memory is bounded by the control group. Where there is
-        none, each process has a limit of its own, but never the server: native code may not survive an allocation that
-        is refused. The server's jails set that limit, see `server_variables`.
-        """
-        limits = {
-            "NPROC": self.tasks - (_KEPT_FREE if server else 0),
-            "CORE": 0,
-            "NOFILE": _OPEN_FILES,
-        }
-        if "memory" in missing_controllers and not server:
-            limits["DATA"] = self.memory_mb * 2**20
-        if "cpu" in missing_controllers:
-            limits["CPU"] = max(1, round(self.cpu * self.lifetime_s))
-        return limits
-
-    def server_variables(self, missing_controllers: Container[str]) -> dict[str, str]:
-        """The variables by which the server knows how much memory there is, and whether its jails must bound it."""
-        variables = {MEMORY_VARIABLE: str(self.memory_mb)}
-        if "memory" in missing_controllers:
-            variables[PROCESS_MEMORY_VARIABLE] = str(self.memory_mb)
-        return variables
+def server_variables(limits: ResourceLimits, missing_controllers: Container[str]) -> dict[str, str]:
+    """Return the variables that state the server's memory, and whether its jails must limit that of processes."""
+    variables = {MEMORY_VARIABLE: str(limits.memory_mb)}
+    if "memory" in missing_controllers:
+        variables[PROCESS_MEMORY_VARIABLE] = str(limits.memory_mb)
+    return variables
 
 
 CONTROLLERS = ("memory", "pids", "cpu")
@@ -77,17 +59,17 @@ _BUSY_PAUSE_S = 0.01
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """The group of one sandbox. `folders`: one a hierarchy."""
+    """The control group of one container. `folders`: one in each hierarchy."""
 
     folders: tuple[Path, ...]
 
     @property
     def entries(self) -> list[str]:
-        """The files by which a process joins it."""
+        """The files by which a process joins the group."""
         return [str(folder / "cgroup.procs") for folder in self.folders]
 
     def pids(self) -> set[int]:
-        """Who is in it."""
+        """Return the processes in the group."""
         found: set[int] = set()
         for entry in self.entries:
             with contextlib.suppress(OSError):
@@ -95,7 +77,7 @@ class ControlGroup:
         return found
 
     def killed(self) -> int:
-        """How many of its processes were killed as it had no memory left."""
+        """Return how many of its processes were killed because the memory was exhausted."""
         for folder in self.folders:
             for name in ("memory.oom_control", "memory.events"):
                 with contextlib.suppress(OSError):
@@ -104,10 +86,10 @@ class ControlGroup:
         return 0
 
     def remove(self) -> None:
-        """Remove it; what was in it may just be ending. Blocks, up to some seconds.
+        """Remove the group, whose processes may still be ending. Blocks for up to some seconds.
 
         Raises:
-            OSError: somebody is still in it.
+            OSError: a process is still in it.
         """
         until = time.monotonic() + _BUSY_S
         for folder in self.folders:
@@ -126,7 +108,7 @@ class ControlGroup:
 
 @dataclass(frozen=True)
 class ControlGroups:
-    """Where groups can be made. `parents`: a folder for each controller that can be used; one for all in version 2."""
+    """Where control groups can be made. `parents`: a folder for each usable controller; one for all in version 2."""
 
     version: int
     parents: Mapping[str, Path]
@@ -137,16 +119,16 @@ class ControlGroups:
         return [name for name in CONTROLLERS if name not in self.parents]
 
     def group(self, name: str) -> ControlGroup:
-        """The group of this name, made or not."""
+        """Return the group of this name, made or not."""
         return ControlGroup(tuple(dict.fromkeys(parent / name for parent in self.parents.values())))
 
-    def make(self, name: str, bounds: Bounds) -> ControlGroup:
-        """Make it, with these bounds. Raises `OSError`; then nothing is left."""
+    def make(self, name: str, limits: ResourceLimits) -> ControlGroup:
+        """Make the group with these limits. Raises `OSError`; then nothing is left."""
         group = self.group(name)
         try:
             for folder in group.folders:
                 folder.mkdir()
-            for controller, settings in (_settings_1(bounds) if self.version == 1 else _settings_2(bounds)).items():
+            for controller, settings in (_settings_1(limits) if self.version == 1 else _settings_2(limits)).items():
                 if controller in self.parents:
                     _write(self.parents[controller] / name, settings)
         except OSError:
@@ -156,7 +138,7 @@ class ControlGroups:
 
 
 def find_control_groups(system: Path = SYSTEM) -> ControlGroups:
-    """The groups that this process may make, none perhaps. `system`: the root of the file system to look at."""
+    """Find the control groups that this process may make, possibly none. `system`: the root folder to examine."""
     lines = (system / "proc/self/mounts").read_text().splitlines()
     mounted = [(fields[1], fields[2], fields[3].split(",")) for fields in (line.split(" ") for line in lines)]
     own: dict[str, str] = {}
@@ -180,13 +162,13 @@ def find_control_groups(system: Path = SYSTEM) -> ControlGroups:
 
 
 def _inside(mount: Path, path: str) -> Path:
-    """Its own group; the mount itself, where a container sees another root than the one that path begins at."""
+    """Return the process's own group; the mount itself if a container has another root than the one of the path."""
     folder = mount / path.lstrip("/")
     return folder if folder.is_dir() else mount
 
 
 def _delegated(mount: Path, path: str) -> dict[str, Path]:
-    """The nearest group upwards that this process may divide: one with processes in it cannot be, its parent may."""
+    """Find the nearest group upwards that this process may divide: one with processes in it cannot be divided."""
     folder = _inside(mount, path)
     while True:
         if os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK):
@@ -207,25 +189,25 @@ def _delegated(mount: Path, path: str) -> dict[str, Path]:
         folder = folder.parent
 
 
-def _settings_1(bounds: Bounds) -> dict[str, dict[str, int]]:
-    memory = bounds.memory_mb * 2**20
+def _settings_1(limits: ResourceLimits) -> dict[str, dict[str, int]]:
+    memory = limits.memory_mb * 2**20
     return {
         "memory": {"memory.limit_in_bytes": memory, "?memory.memsw.limit_in_bytes": memory},
-        "pids": {"pids.max": bounds.tasks},
-        "cpu": {"cpu.cfs_period_us": _PERIOD_US, "cpu.cfs_quota_us": round(bounds.cpu * _PERIOD_US)},
+        "pids": {"pids.max": max_tasks(limits)},
+        "cpu": {"cpu.cfs_period_us": _PERIOD_US, "cpu.cfs_quota_us": round(limits.cpu * _PERIOD_US)},
     }
 
 
-def _settings_2(bounds: Bounds) -> dict[str, dict[str, int | str]]:
+def _settings_2(limits: ResourceLimits) -> dict[str, dict[str, int | str]]:
     return {
-        "memory": {"memory.max": bounds.memory_mb * 2**20, "?memory.swap.max": 0},
-        "pids": {"pids.max": bounds.tasks},
-        "cpu": {"cpu.max": f"{round(bounds.cpu * _PERIOD_US)} {_PERIOD_US}"},
+        "memory": {"memory.max": limits.memory_mb * 2**20, "?memory.swap.max": 0},
+        "pids": {"pids.max": max_tasks(limits)},
+        "cpu": {"cpu.max": f"{round(limits.cpu * _PERIOD_US)} {_PERIOD_US}"},
     }
 
 
 def _write(folder: Path, settings: Mapping[str, int | str]) -> None:
-    """Those with `?` only where this kernel has them."""
+    """Write settings; those with `?` only if this kernel has them."""
     for name, value in settings.items():
         file = folder / name.removeprefix("?")
         if not name.startswith("?") or file.exists():

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import all_of, to_the_end
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
-from sandbox_runtime.backends.bubblewrap.cgroups import Bounds, ControlGroup, ControlGroups
+from sandbox_runtime.api.spec import ResourceLimits
+from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
 from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths, mounts_order, start_order
 from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, host_name
 from sandbox_runtime.backends.bubblewrap.streams import OutputCapture
@@ -24,14 +25,18 @@ from sandbox_runtime.backends.bubblewrap.supervisor_client import (
 from sandbox_runtime.backends.records import SandboxRecords
 
 BUILDER = 0x7000_0000
-"""The user that builds environments, where sandboxes have users of their own."""
+"""The user that builds environments, if sandboxes have users of their own."""
 
 _USERS = range(BUILDER + 1, 0x7FFF_FFFF)
 
 
 @dataclass(frozen=True)
 class BackendContext:
-    """`bubblewrap`: its path. `rooted`: this is root, so each gets a user of its own. `warm`: servers are forked."""
+    """What all containers of a runtime share.
+
+    `bubblewrap`: its path. `rooted`: this process is root, so each container gets a user of its own. `warm`: servers
+    are forked.
+    """
 
     bubblewrap: str
     supervisor: SupervisorClient
@@ -41,12 +46,12 @@ class BackendContext:
     warm: bool
 
     def new_user(self) -> int | None:
-        """One that nobody else has; None where sandboxes run as this process's own."""
+        """Return a user that no other process has; None if containers run as this process's user."""
         return secrets.choice(_USERS) if self.rooted else None
 
     @property
     def builder(self) -> int | None:
-        """The same for builds, always the same, as one goes on with what another left."""
+        """The user of builds, always the same because one build continues another; None as in `new_user`."""
         return BUILDER if self.rooted else None
 
 
@@ -55,14 +60,19 @@ _TOLD_BYTES = 4096
 
 
 class Container:
-    """To be made by `make`, then `start`ed, and `close`d whatever happens in between."""
+    """A container of bubblewrap. Call `start`, and `close` in any case."""
 
     def __init__(
-        self, machine: BackendContext, labels: Mapping[str, str], shape: VisiblePaths, bounds: Bounds, user: int | None
+        self,
+        machine: BackendContext,
+        labels: Mapping[str, str],
+        shape: VisiblePaths,
+        limits: ResourceLimits,
+        user: int | None,
     ) -> None:
         self._machine = machine
         self._shape = shape
-        self._bounds = bounds
+        self._limits = limits
         self._number = machine.supervisor.number()
         self.record = machine.records.add(labels)
         self._group: ControlGroup = machine.groups.group(host_name(self.record.id))
@@ -71,11 +81,11 @@ class Container:
         self._log_end: int | None = None
 
     async def start(self) -> None:
-        """Have it up, with no command yet. Raises `SandboxError`, `OSError`: see `said`; it is still to be closed."""
+        """Start it, without a command. Raises `SandboxError`, `OSError`: see `log_tail`; it must still be closed."""
         resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
         self.record = self._machine.records.update(self.record, resources.written())
         self._log_end = self.log.pipe()
-        self._machine.groups.make(host_name(self.record.id), self._bounds)
+        self._machine.groups.make(host_name(self.record.id), self._limits)
         with ExitStack() as opened:
             orders = (
                 start_order(
@@ -83,7 +93,7 @@ class Container:
                     self._way,
                     bubblewrap=self._machine.bubblewrap,
                     name=host_name(self.record.id),
-                    workspace_mb=self._bounds.workspace_mb,
+                    workspace_mb=self._limits.workspace_mb,
                 ),
                 mounts_order(self._shape, self._way),
             )
@@ -98,12 +108,13 @@ class Container:
         self.record = self._machine.records.update(self.record, resources.written())
 
     async def run(self, order: CommandOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
-        """Run a command with these as its descriptors 0, 1, 2 and on; its status, None where its time was over.
+        """Run a command with these descriptors as its 0, 1, 2 and further ones.
 
-        When this returns, raises or is cancelled it has ended, and so has all that it started where it was alone.
+        Return its status, None if it timed out. When this returns, raises or is cancelled, the command has ended, and
+        if it was alone, everything that it started.
 
         Raises:
-            Gone: the sandbox has ended.
+            SandboxGone: the container has ended.
         """
         run = self._machine.supervisor.number()
         status = await self.begin(order, descriptors, run)
@@ -117,7 +128,7 @@ class Container:
     async def begin(
         self, order: CommandOrder, descriptors: Sequence[int], run: int | None = None
     ) -> "asyncio.Future[int]":
-        """The same, not waited for: its status or `SandboxGone`. The descriptors may be closed when this returns."""
+        """Start a command; its status, or `SandboxGone`, comes later. The descriptors may be closed afterwards."""
         supervisor = self._machine.supervisor
         with ExitStack() as opened:
             first = _closed_by(opened, order.written(self._way))
@@ -130,19 +141,19 @@ class Container:
         await asyncio.wait({status})
         status.exception()  # looked at: that the sandbox has ended is as good
 
-    def said(self) -> str:
-        """The end of its log, to be told with an error."""
+    def log_tail(self) -> str:
+        """Return the end of its log, to be reported with an error."""
         return self.log.content()[-_TOLD_BYTES:].decode("utf-8", "replace")
 
     def logged(self, stdin: int, *more: int) -> list[int]:
-        """The descriptors of a command whose output goes to the log."""
+        """Return the descriptors of a command whose output goes to the log."""
         assert self._log_end is not None, "it is started"  # noqa: S101
         return [stdin, self._log_end, self._log_end, *more]
 
-    async def run_heard(
+    async def run_captured(
         self, order: CommandOrder, stdin: int, kept: int, timeout_s: float, *, together: bool = False
     ) -> tuple[int | None, bytes, bytes]:
-        """The same; also the ends of what it wrote to stdout and stderr, both in the first where `together`."""
+        """Run a command, and also return the ends of its stdout and stderr, both in the first if `together`."""
         tails = [OutputCapture(kept)] if together else [OutputCapture(kept), OutputCapture(kept)]
         ends: list[int] = []
         try:
@@ -157,34 +168,34 @@ class Container:
         return status, tails[0].content(), b"" if together else tails[1].content()
 
     async def listen(self, *ports: int) -> list[socket.socket]:
-        """Sockets that listen on the sandbox's own 127.0.0.1."""
+        """Return sockets that listen on the container's own 127.0.0.1."""
         with ExitStack() as opened:
             order = _closed_by(opened, written({"user": self._way.user, "listen": list(ports)}))
             return await self._machine.supervisor.listen(self._number, order, len(ports))
 
     async def gone(self) -> None:
-        """Until it has ended, whoever ended it."""
+        """Wait until it has ended."""
         await self._machine.supervisor.gone(self._number)
 
     @property
     def is_condemned(self) -> bool:
-        """Whether somebody swept it."""
+        """Whether it was swept."""
         return self._machine.records.is_condemned(self.record)
 
     def has_lacked_memory(self) -> bool:
-        """Whether something in it was killed for want of memory."""
+        """Return whether a process in it was killed because the memory was exhausted."""
         return self._group.killed() > 0
 
     def limits(self, *, server: bool = False) -> dict[str, int]:
-        """What each process in it gets: those of the server, or others."""
-        return self._bounds.limits(self._machine.groups.missing_controllers, server=server)
+        """Return the limits of each process in it: of the server, or of others."""
+        return process_limits(self._limits, self._machine.groups.missing_controllers, server=server)
 
     def server_variables(self) -> dict[str, str]:
-        """The variables that describe the bounds of the sandbox to its server."""
-        return self._bounds.server_variables(self._machine.groups.missing_controllers)
+        """Return the variables that describe its limits to its server."""
+        return server_variables(self._limits, self._machine.groups.missing_controllers)
 
     async def close(self) -> None:
-        """End it and leave nothing."""
+        """End it and remove everything of it."""
         await all_of(self._close())
 
     async def _close(self) -> None:

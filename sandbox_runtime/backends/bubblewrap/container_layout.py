@@ -34,12 +34,12 @@ _MADE_UP = {
     "/etc/hostname": "sandbox\n",
 }
 _HOLD = "echo up; exec cat"
-"""What runs in a sandbox that is up: it ends when its input is closed."""
+"""The command that keeps a container open: it ends when its input is closed."""
 
 
 @dataclass(frozen=True)
 class VisiblePaths:
-    """What one sandbox shows of the host, at the same path. `readable`: files and folders. `writable`: a folder."""
+    """What a container shows of the host, at the same path. `readable`: files and folders. `writable`: a folder."""
 
     readable: tuple[str, ...]
     writable: Path | None = None
@@ -53,7 +53,7 @@ class VisiblePaths:
 def start_order(
     shape: VisiblePaths, way: ContainerEntry, *, bubblewrap: str, name: str, workspace_mb: int
 ) -> dict[str, Any]:
-    """The order to start a sandbox: see `starting.become_bubblewrap`. `name`: its host name, by which it is found."""
+    """Return the order to start a container, see `forks.become_bubblewrap`. `name`: its host name, to find it by."""
     kinds = {str(shape.writable): "--bind"}
     mounts = [part for path in shape.mounts for part in (kinds.get(path, "--ro-bind"), ["shown", path], path)]
     argv = _argv(bubblewrap, name, mounts, workspace_mb)
@@ -61,7 +61,7 @@ def start_order(
 
 
 def mounts_order(shape: VisiblePaths, way: ContainerEntry) -> dict[str, Any]:
-    """The order to finish it: see `entering.finish_mounts`."""
+    """Return the order to finish its mounts, see `forks.finish_mounts`."""
     return {
         "user": way.user,
         "folders": [HOME, TMP, _SHARED_MEMORY],
@@ -72,7 +72,7 @@ def mounts_order(shape: VisiblePaths, way: ContainerEntry) -> dict[str, Any]:
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Without those that are below another or below `/usr`; links have two places, so both are kept."""
+    """Drop paths below another one or below `/usr`; both paths of a link are kept."""
     kept: list[str] = []
     for path in sorted({os.path.normpath(path) for path in paths}, key=len):
         if not any(path == outer or path.startswith(f"{outer}/") for outer in ("/usr", *kept)):
@@ -98,7 +98,7 @@ def _argv(bubblewrap: str, name: str, mounts: list[Any], writable_mb: int) -> li
 
 
 def _links() -> Iterator[str]:
-    """The folders that are links into `/usr` where it was merged, and folders of their own elsewhere."""
+    """Yield the folders that are links into `/usr` if it was merged, and folders of their own otherwise."""
     for name in _ROOT:
         path = Path(name)
         if path.is_symlink():
@@ -108,22 +108,22 @@ def _links() -> Iterator[str]:
 
 
 SERVER = (sys.executable, "-I", "-m", "rpc_server")
-"""The command that starts it in our own environment, before its flags."""
+"""The command that starts the server in our own environment, before its flags."""
 
 PRELOAD = "rpc_server.cli.preload"
-"""What a process that forks servers imports first."""
+"""The module that a process which forks servers imports first."""
 
 MAIN = ("rpc_server.cli", "main")
-"""What such a fork calls."""
+"""The function that such a fork calls."""
 
 _PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
 
 
 def server_mounts() -> tuple[str, ...]:
-    """The folders that it needs. Our packages are mounted one by one, as beside them a checkout has much else.
+    """Return the folders that the server needs. Our packages are mounted one by one, not the whole checkout.
 
     Raises:
-        Unavailable: `rpc_server` is not installed, or a module that it needs is not.
+        RuntimeUnavailable: `rpc_server`, or a module that it needs, is not installed.
     """
     return tuple(dict.fromkeys(str(path) for path in _needed()))
 
@@ -141,7 +141,7 @@ def _needed() -> Iterator[Path]:
 
 
 def _passed_through(executable: Path) -> Iterator[Path]:
-    """The installations that an interpreter's links lead through: those of uv have two names."""
+    """Yield the installations that an interpreter's links lead through: those of uv have two names."""
     while executable.is_symlink():
         executable = Path(os.path.normpath(executable.parent / executable.readlink()))
         prefix = executable.parents[1]
@@ -162,13 +162,13 @@ _BUNDLES = (
 
 
 def variables(spec: SandboxSpec, command: Command) -> dict[str, str]:
-    """Those of one command of a sandbox."""
+    """Return the variables of one command of a sandbox."""
     session = {} if spec.gateway_session is None else spec.gateway_session.env(MODELS_URL, TUNNEL_URL)
     return {**basics(spec.prepared), **certificates(), **session, **spec.env, **spec.secrets, **command.env}
 
 
 def basics(prepared: PreparedEnvironment) -> dict[str, str]:
-    """Where things are."""
+    """Return the variables that name folders and the user."""
     return {
         "PATH": ":".join((f"{WORKSPACE}/bin", *prepared.path, *SYSTEM_PATH)),
         "HOME": HOME,
@@ -182,7 +182,7 @@ def basics(prepared: PreparedEnvironment) -> dict[str, str]:
 
 
 def certificates() -> Mapping[str, str]:
-    """Whom to trust in TLS: what this machine does, told in all the ways that programs ask."""
+    """Return the variables that make programs trust the certificates of this machine."""
     bundle = certificate_bundle()
     if bundle is None:
         return {}
@@ -190,6 +190,6 @@ def certificates() -> Mapping[str, str]:
 
 
 def certificate_bundle() -> str | None:
-    """The file that this process's environment names, or the system's."""
+    """Return the bundle of certificates that this process's environment names, or the system's."""
     named = os.environ.get("SSL_CERT_FILE")
     return next((path for path in (named, *_BUNDLES) if path is not None and Path(path).is_file()), None)

@@ -24,10 +24,10 @@ _SWITCHES = (
 
 
 def bubblewrap(trial_user: int | None) -> str:
-    """The path of a bubblewrap that works here, as `trial_user` where that is one. Blocks.
+    """Return the path of a bubblewrap that works here, tried as `trial_user` if one is given. Blocks.
 
     Raises:
-        Unavailable: says what is missing, and how to get it.
+        RuntimeUnavailable: the message says what is missing, and how to get it.
     """
     if sys.platform != "linux":
         raise RuntimeUnavailable("bubblewrap needs Linux; here use --sandbox process (isolates nothing) or modal")
@@ -67,7 +67,7 @@ def _run(argv: list[str], user: int | None) -> "subprocess.CompletedProcess[byte
 
 
 def _advice() -> Iterator[str]:
-    """What switches user namespaces off here."""
+    """Yield what turns user namespaces off here."""
     for name, off, command in _SWITCHES:
         setting = Path("/proc/sys") / name
         if setting.exists() and setting.read_text().strip() == off:

@@ -1,4 +1,4 @@
-"""What a record says of a sandbox's parts, so that any later process can free them."""
+"""The parts of a sandbox that its record names, so that any later process can free them."""
 
 import contextlib
 import os
@@ -19,12 +19,12 @@ _PAUSE_S = 0.01
 
 
 def host_name(id_: str) -> str:
-    """A sandbox's host name, which stands in the command of its bubblewrap; its control groups have it too."""
+    """Return a sandbox's host name, which is in the command line of its bubblewrap and names its control groups."""
     return f"gepa-{id_}"
 
 
 class RecordedResources(BaseModel):
-    """`groups`: folders of its control group. `monitor`, `started`: bubblewrap's process, once it is up."""
+    """`groups`: folders of its control group. `monitor`, `started`: bubblewrap's process, once it runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,12 +33,12 @@ class RecordedResources(BaseModel):
     started: int | None = None
 
     def written(self) -> Mapping[str, Any]:
-        """As a record keeps it."""
+        """Return them as a record stores them."""
         return self.model_dump()
 
     @classmethod
     def of(cls, record: Record) -> "RecordedResources":
-        """Those of a record; none where it was not written by this."""
+        """Return those of a record; none if the record has another form."""
         try:
             return cls.model_validate(record.resources)
         except ValidationError:
@@ -46,7 +46,7 @@ class RecordedResources(BaseModel):
 
 
 def free(record: Record) -> None:
-    """End whatever runs of it, and remove its control group. Blocks. Raises `OSError` where something stays."""
+    """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
     resources = RecordedResources.of(record)
     name = host_name(record.id)
     group = ControlGroup(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
@@ -67,7 +67,7 @@ def _monitor(resources: RecordedResources) -> Iterator[int]:
 
 
 def _named(name: str) -> Iterator[int]:
-    """The bubblewraps of it: also one whose other half was killed before it knew that it had to die with that."""
+    """Yield the bubblewrap processes of a sandbox, also one whose parent was killed before it could notice."""
     wanted = b"\0--hostname\0" + name.encode() + b"\0"
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -19,8 +19,8 @@ from sandbox_runtime.api.sandbox import (
     SandboxInfo,
     SandboxNotReady,
 )
-from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.backends.bubblewrap.cgroups import Bounds, find_control_groups
+from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     MODELS_URL,
@@ -46,7 +46,7 @@ _PROCESSES = 1024
 
 
 class ContainerBuilder:
-    """`gateway_session`: what builds may reach, None for nothing."""
+    """Builds environments in containers. `gateway_session`: what builds may reach, None for nothing."""
 
     def __init__(self, machine: BackendContext, gateway_session: GatewaySession | None) -> None:
         self._machine = machine
@@ -55,7 +55,7 @@ class ContainerBuilder:
     async def run(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
     ) -> tuple[int, bytes]:
-        """Run one command, as `environments.Run` says; its network is the way out alone."""
+        """Run one command, see `environments.RunBuildCommand`; its network is the gateway only."""
         try:
             return await self._run(argv, cwd, env, timeout_s, readable)
         except TimeoutError:
@@ -66,23 +66,25 @@ class ContainerBuilder:
     async def _run(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
     ) -> tuple[int, bytes]:
-        bounds = Bounds(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
+        limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
         user = self._machine.builder
         if user is not None:
             await to_the_end(_give, cwd, user)
-        container = Container(self._machine, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), bounds, user)
+        container = Container(self._machine, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
         stdin = sealed(b"")
         try:
             try:
                 await container.start()
             except SandboxError as error:
-                raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}\n{container.said()}".rstrip()) from error
+                raise EnvironmentMissing(
+                    f"{argv[0]} cannot be run: {error}\n{container.log_tail()}".rstrip()
+                ) from error
             variables = dict(env)
             if self._way_out is not None:
                 await self._way_out.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
                 variables |= self._way_out.env(MODELS_URL, TUNNEL_URL)
             order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
-            status, output, _ = await container.run_heard(order, stdin, _OUTPUT_BYTES, timeout_s, together=True)
+            status, output, _ = await container.run_captured(order, stdin, _OUTPUT_BYTES, timeout_s, together=True)
         finally:
             os.close(stdin)
             await container.close()
@@ -92,7 +94,7 @@ class ContainerBuilder:
 
 
 def _give(folder: Path, user: int) -> None:
-    """Have it belong to the user that builds. Links are not followed."""
+    """Give a folder to the user that builds. Links are not followed."""
     for parent, folders, files in os.walk(folder):
         for path in (parent, *(f"{parent}/{name}" for name in (*folders, *files))):
             if os.lstat(path).st_uid != user:
@@ -133,7 +135,7 @@ class BubblewrapRuntime:
         self._sandboxes: dict[str, BubblewrapSandbox] = {}
 
     async def __aenter__(self) -> "BubblewrapRuntime":
-        """Make ready. Raises `RuntimeUnavailable`."""
+        """Start the supervisor. Raises `RuntimeUnavailable`."""
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
@@ -165,7 +167,7 @@ class BubblewrapRuntime:
     async def prepare(
         self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
     ) -> PreparedEnvironment:
-        """Have the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
+        """Make the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
         builder = ContainerBuilder(self._here, self._build_way_out)
         built = await self._environments.ready(recipe, run=builder.run, told=told, afresh=afresh)
         return PreparedEnvironment(
@@ -178,7 +180,7 @@ class BubblewrapRuntime:
         )
 
     async def start(self, spec: SandboxSpec) -> Sandbox:
-        """Start one that is ready; see `Runtime.start`."""
+        """Start a sandbox; see `Runtime.start`."""
         _check(spec)
         try:
             sandbox = BubblewrapSandbox(await self._machine_up(), spec)
@@ -200,7 +202,7 @@ class BubblewrapRuntime:
         return sandbox
 
     async def _machine_up(self) -> BackendContext:
-        """With a doorman that runs."""
+        """Return the context with a running supervisor."""
         machine = self._here
         if machine.supervisor.lost.done():
             logger.warning("the process that kept the sandboxes has ended: %s", machine.supervisor.lost.result())
@@ -215,11 +217,11 @@ class BubblewrapRuntime:
             logger.error("not all of sandbox %s could be freed, `sweep` tries again: %s", sandbox.id, error)
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """Those of this user on this machine."""
+        """Return the sandboxes of this user on this machine."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """End those that nobody owns any more, or all of them; see `Runtime.sweep`."""
+        """End those whose owner has ended, or all of them; see `Runtime.sweep`."""
 
         async def end(record: Record) -> None:
             await to_the_end(self._sweep, record)

@@ -1,4 +1,4 @@
-"""A bubblewrap sandbox that is up, from its setup and the start of its server to its end."""
+"""A sandbox made by bubblewrap: its setup, the start of its server, its use and its end."""
 
 import asyncio
 import os
@@ -22,7 +22,6 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.backends.bubblewrap.cgroups import Bounds
 from sandbox_runtime.backends.bubblewrap.container import BackendContext, Container
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     MAIN,
@@ -40,7 +39,7 @@ _LISTENING = 3
 _BACKLOG = 512
 _KILLED = 137
 _ALL_KILLED_S = 0.3
-"""How long after its main command was killed a sandbox that was killed as a whole is certainly gone."""
+"""Seconds after which a sandbox whose main command was killed has ended too, if all of it was killed."""
 
 Stage = Literal["create", "setup", "main", "ready"]
 
@@ -53,7 +52,7 @@ class BubblewrapSandbox:
         self._spec = spec
         bundle = certificate_bundle()
         shape = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
-        self._container = Container(machine, spec.labels, shape, Bounds.of(spec), machine.new_user())
+        self._container = Container(machine, spec.labels, shape, spec.limits, machine.new_user())
         self._token = secrets.token_urlsafe(32)
         self._socket = self._container.record.sockets / "server"
         self._main: asyncio.Future[int] | None = None
@@ -66,14 +65,17 @@ class BubblewrapSandbox:
 
     @property
     def id(self) -> str:
-        """What the runtime calls it."""
+        """The name that the runtime gives it."""
         return self._container.record.id
 
     async def bring_up(self) -> None:
-        """Until its server is ready. Raises `SandboxError`, `OSError` or `TimeoutError`; it must be closed then too."""
+        """Start it, and wait until its server is ready.
+
+        Raises `SandboxError`, `OSError` or `TimeoutError`; it must be closed then too.
+        """
         loop = asyncio.get_running_loop()
         self._lifetime = loop.call_later(
-            self._spec.lifetime_s, self._end, SandboxExit("timed_out", detail="its lifetime is over")
+            self._spec.limits.lifetime_s, self._end, SandboxExit("timed_out", detail="its lifetime is over")
         )
         async with asyncio.timeout(self._spec.ready_s):
             await self._container.start()
@@ -139,24 +141,24 @@ class BubblewrapSandbox:
             healthy.cancel()
 
     def not_ready(self, why: str) -> SandboxNotReady:
-        """The error that says so, with the end of its log."""
-        tail = self._container.said()
+        """Return the error, with the end of the log."""
+        tail = self._container.log_tail()
         told = f"sandbox {self.id} did not become ready ({self.stage}): {why}\n{tail}".rstrip()
         return SandboxNotReady(told, stage=self.stage, log_tail=tail)
 
     async def endpoint(self) -> ServerEndpoint:
-        """Where its server answers."""
+        """Return the address of its server."""
         self._check_up()
         return ServerEndpoint(url=f"http+unix://{quote(str(self._socket), safe='')}", token=self._token)
 
     async def exec(self, command: Command) -> CommandResult:
-        """Run a command beside the server, in pids of its own."""
+        """Run a command beside the server, in a pid namespace of its own."""
         self._check_up()
         began = time.monotonic()
         async with input_of(command) as stdin:
             order = self._order(command, alone=True)
             try:
-                status, stdout, stderr = await self._container.run_heard(order, stdin, EXEC_BYTES, command.timeout_s)
+                status, stdout, stderr = await self._container.run_captured(order, stdin, EXEC_BYTES, command.timeout_s)
             except SandboxError:
                 raise SandboxGone(f"sandbox {self.id} has ended") from None
         if status is not None:
@@ -164,15 +166,15 @@ class BubblewrapSandbox:
         return CommandResult(status, stdout, stderr, time.monotonic() - began)
 
     async def logs(self) -> str:
-        """The end of what `setup` and `main` wrote."""
+        """Return the end of what `setup` and `main` wrote."""
         return self._container.log.text()
 
     async def wait(self) -> SandboxExit:
-        """Until it has ended and all of it is freed."""
+        """Wait until it has ended and is freed."""
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
-        """End it and free everything of it. Raises `SandboxError` where something stays."""
+        """End it and free everything of it. Raises `SandboxError` if something is left."""
         self._end(SandboxExit("terminated", detail="closed"))
         await all_of(self.wait())
         if self.not_freed is not None:
@@ -183,7 +185,7 @@ class BubblewrapSandbox:
             raise SandboxGone(f"sandbox {self.id} has ended")
 
     def _end(self, ended: SandboxExit) -> None:
-        """Begin to free it, if nothing ended it before."""
+        """Start to free it, if nothing has ended it before."""
         if self._freeing is None:
             self._freeing = asyncio.ensure_future(self._free(ended))
 
@@ -205,7 +207,7 @@ class BubblewrapSandbox:
         self._ended.set_result(ended)
 
     async def _watch(self) -> None:
-        """For an end that nobody here asked for."""
+        """Wait for an end that was not requested here."""
         await self._container.gone()
         if self._machine.supervisor.lost.done():
             self._end(SandboxExit("lost", detail="the process that kept it has ended"))
@@ -221,7 +223,7 @@ class BubblewrapSandbox:
         if status == _KILLED:
             if self._container.has_lacked_memory():
                 ended = SandboxExit(
-                    "exited", status, f"it was killed: the sandbox has {self._spec.memory_mb} MB of memory"
+                    "exited", status, f"it was killed: the sandbox has {self._spec.limits.memory_mb} MB of memory"
                 )
             # Whoever kills the sandbox kills this first.
             asyncio.get_running_loop().call_later(_ALL_KILLED_S, self._end, ended)

@@ -18,7 +18,7 @@ _INPUT_PIECE_BYTES = 1024 * 1024
 
 @asynccontextmanager
 async def input_of(command: Command) -> AsyncIterator[int]:
-    """The descriptor of its input, while the block runs. Raises `OSError` where its file cannot be read."""
+    """Provide the descriptor of a command's input. Raises `OSError` if its file cannot be read."""
     if isinstance(command.stdin, bytes):
         reading = sealed(command.stdin)
         try:
@@ -38,7 +38,7 @@ async def input_of(command: Command) -> AsyncIterator[int]:
 
 
 def sealed(content: bytes) -> int:
-    """The descriptor of a file in memory that nobody can write to."""
+    """Return the descriptor of a file in memory that no process can write to."""
     descriptor = in_memory(content)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     return descriptor
@@ -61,9 +61,9 @@ _PIECE_BYTES = 256 * 1024
 
 
 class OutputCapture:
-    """The last `kept` bytes of what comes through a pipe.
+    """Keeps the last `kept` bytes of what is written to a pipe.
 
-    The descriptor is read here, not by a transport: some event loops close what they were given a second time.
+    It reads the descriptor itself, without a transport: some event loops close a descriptor a second time.
     """
 
     def __init__(self, kept: int) -> None:
@@ -73,22 +73,22 @@ class OutputCapture:
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     def pipe(self) -> int:
-        """The descriptor to write to; whoever asks closes it. To be called once. Raises `OSError`."""
+        """Return the descriptor to write to; the caller closes it. Call it once. Raises `OSError`."""
         self._reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._reading, False)
         self._loop.add_reader(self._reading, self._read, self._reading)
         return writing
 
     def content(self) -> bytes:
-        """What is kept."""
+        """Return the bytes that are kept."""
         return self._tail.bytes()
 
     def text(self) -> str:
-        """The same as text; what is not UTF-8 is replaced."""
+        """Return them as text, with replacements for what is not UTF-8."""
         return self._tail.text()
 
     async def close(self, within_s: float) -> None:
-        """Wait until nobody can write any more, but not longer: what was started may have given it to somebody else."""
+        """Wait until the pipe is closed, but not longer: a process that was started may have passed it on."""
         if self._reading is not None:
             await asyncio.wait([self._ended], timeout=within_s)
         self._end()

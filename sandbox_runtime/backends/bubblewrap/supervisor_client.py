@@ -17,12 +17,12 @@ from sandbox_runtime.backends.bubblewrap.supervisor.daemon import MESSAGE_BYTES
 
 
 def written(order: Mapping[str, Any]) -> int:
-    """The descriptor of a file with the order in it; whoever asks closes it."""
+    """Return the descriptor of a file with the order in it; the caller closes it."""
     return in_memory(json.dumps(order).encode())
 
 
 def in_memory(content: bytes) -> int:
-    """The descriptor of a file with this content, to be read from its beginning."""
+    """Return the descriptor of a file in memory with this content, at its beginning."""
     descriptor = os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -36,7 +36,7 @@ def in_memory(content: bytes) -> int:
 
 @dataclass(frozen=True)
 class ContainerEntry:
-    """How a process gets into a sandbox: as which user of the host (None: ours), and through which `cgroup.procs`."""
+    """How a process enters a container: as which user of the host (None: this one), by which `cgroup.procs`."""
 
     user: int | None
     groups: Sequence[str]
@@ -44,7 +44,7 @@ class ContainerEntry:
 
 @dataclass(frozen=True)
 class CommandOrder:
-    """A command for the doorman to run: see `entering.run_command`."""
+    """An order to run a command: see `forks.run_command`."""
 
     argv: Sequence[str]
     cwd: str
@@ -54,7 +54,7 @@ class CommandOrder:
     warm: tuple[str, str] | None = None
 
     def written(self, way: ContainerEntry) -> int:
-        """The descriptor of a file with it."""
+        """Return the descriptor of a file with it."""
         return written(
             {
                 "user": way.user,
@@ -75,9 +75,9 @@ _END_S = 10.0
 
 
 class SupervisorClient:
-    """One doorman's process. To be made and used in one event loop.
+    """One supervisor daemon, used in one event loop.
 
-    `preload`: a module that it imports before it forks anything.
+    `preload`: a module that the daemon imports before it forks.
     """
 
     def __init__(self, preload: str | None = None) -> None:
@@ -108,19 +108,19 @@ class SupervisorClient:
 
     @property
     def pid(self) -> int:
-        """The doorman's."""
+        """The daemon's pid."""
         return self._process.pid
 
     def number(self) -> int:
-        """One that no other sandbox or run of this door has."""
+        """Return a number that no other container or command of this client has."""
         self._numbers += 1
         return self._numbers
 
     async def start(self, container: int, orders: Sequence[int]) -> int:
-        """Start a sandbox; the pid of bubblewrap here. `orders`: the order to start, that to furnish, and the log.
+        """Start a container; return the pid of bubblewrap. `orders`: to start, to finish the mounts, and the log.
 
         Raises:
-            SandboxError: it could not be; the log says why. `gone` tells when nothing of it is left.
+            SandboxError: it cannot be started; the log says why. `gone` returns when nothing of it is left.
         """
         up: asyncio.Future[int] = self._loop.create_future()
         self._up[container], self._gone[container] = up, self._loop.create_future()
@@ -131,7 +131,7 @@ class SupervisorClient:
             del self._up[container]
 
     async def gone(self, container: int) -> None:
-        """Until nothing of it is left, whoever ended it."""
+        """Wait until nothing of it is left."""
         if container in self._gone:
             await asyncio.shield(self._gone[container])
 
@@ -144,11 +144,14 @@ class SupervisorClient:
         self._gone.pop(container, None)
 
     async def run(self, container: int, run: int, descriptors: Sequence[int]) -> "asyncio.Future[int]":
-        """Begin to run a command; its status, or `SandboxGone`. `descriptors`: the order, then the command's own."""
+        """Start a command; its status, or `SandboxGone`, comes later.
+
+        `descriptors`: that of the order, then the command's own.
+        """
         return await self._ask({"do": "run", "container": container, "run": run}, descriptors)
 
     async def stop(self, run: int) -> None:
-        """Kill a command, and all that it started where it is alone; `run` returns then."""
+        """Kill a command, and everything that it started if it is alone; `run` reports it then."""
         if run in self._runs:
             await self._send({"do": "stop", "run": run})
 
@@ -167,7 +170,7 @@ class SupervisorClient:
         return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
     async def leave(self) -> None:
-        """End the doorman, and every sandbox that is left."""
+        """End the daemon, and every container that is left."""
         with suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
         try:
@@ -180,7 +183,7 @@ class SupervisorClient:
             self._log.close()
 
     async def _ask(self, message: dict[str, Any], descriptors: Sequence[int]) -> "asyncio.Future[int]":
-        """Send it; the status that will come."""
+        """Send a message; its status comes later."""
         ended: asyncio.Future[int] = self._loop.create_future()
         self._runs[message["run"]] = ended
         try:
@@ -248,7 +251,7 @@ class SupervisorClient:
             self._gone[container].set_result(None)
 
     def _lose(self) -> None:
-        """The doorman has ended."""
+        """Fail everything that waits: the daemon has ended."""
         if self.lost.done():
             return
         self._loop.remove_reader(self._wire)

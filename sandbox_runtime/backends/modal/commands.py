@@ -53,7 +53,7 @@ class ModalCommands:
 
     def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec) -> None:
         self._sandbox = sandbox
-        self._bounds = (str(spec.processes), str(spec.workspace_mb))
+        self._bounds = (str(spec.limits.processes), str(spec.limits.workspace_mb))
         self._ending: set[asyncio.Task[None]] = set()
 
     async def start(

@@ -190,10 +190,10 @@ class ModalRuntime:
             tags=tags,
             env=_env(spec),
             secrets=[modal.Secret.from_dict(hidden)] if hidden else None,
-            timeout=math.ceil(spec.lifetime_s),
+            timeout=math.ceil(spec.limits.lifetime_s),
             workdir=image_setup.WORKSPACE,
-            cpu=(spec.cpu, spec.cpu),
-            memory=(spec.memory_mb, spec.memory_mb),
+            cpu=(spec.limits.cpu, spec.limits.cpu),
+            memory=(spec.limits.memory_mb, spec.limits.memory_mb),
             outbound_cidr_allowlist=allowed.cidrs,
             outbound_domain_allowlist=allowed.domains,
         )

@@ -124,7 +124,7 @@ class ModalSandbox:
         env = {
             "GEPA_LISTEN": f"0.0.0.0:{PORT}",
             "GEPA_TOKEN": self._token,
-            MEMORY_VARIABLE: str(self._spec.memory_mb),
+            MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
             "GEPA_ALLOWED_HOSTS": urlsplit(endpoint.url).hostname or "",
         }
         mark = secrets.token_hex(16)

@@ -19,19 +19,19 @@ from sandbox_runtime.backends.process.marked_processes import MARK, REAPER, end_
 
 _PIECE_BYTES = 256 * 1024
 _DRAIN_S = 2.0
-"""How long the end of its pipes is waited for when all of it has ended: somebody else may hold them."""
+"""How long the end of a command's pipes is waited for after it has ended: another process may hold them."""
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Of each process by itself, in bytes: its private writable memory, and the size of a file it writes; -1: none."""
+class ProcessLimits:
+    """Limits of each process, in bytes: private writable memory, and the size of a file that it writes; -1: none."""
 
     memory: int = -1
     file: int = -1
 
 
 class RunningCommand:
-    """A command that was started, by a `launch` of its own. `stderr` None: what it writes there goes to `stdout`."""
+    """A started command under its own reaper. `stderr` None: it is written to `stdout`."""
 
     def __init__(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         self._mark = mark
@@ -51,16 +51,16 @@ class RunningCommand:
         mark: str,
         folder: Path,
         env: Mapping[str, str],
-        bounds: Bounds,
+        limits: ProcessLimits,
         stdout: Tail,
         stderr: Tail | None = None,
         stdin: bytes | Path = b"",
         listening: int = -1,
         outlives: bool = False,
     ) -> Self:
-        """Start it; one that cannot be run ends with status 126 or 127. To be ended in any case.
+        """Start it; one that cannot run ends with status 126 or 127. Call `end` in any case.
 
-        `outlives`: it goes on when this process is killed, until it is swept; all else ends soon after.
+        `outlives`: it keeps running if this process is killed, until it is swept; others end soon after.
 
         Raises:
             OSError: no process can be started, or `stdin` cannot be read.
@@ -70,8 +70,8 @@ class RunningCommand:
                 (
                     *(sys.executable, "-I", "-S", REAPER, f"--folder={folder}"),
                     *(() if outlives else (f"--owner={os.getpid()}",)),
-                    *(() if bounds.memory < 0 else (f"--memory={bounds.memory}",)),
-                    *(() if bounds.file < 0 else (f"--file-size={bounds.file}",)),
+                    *(() if limits.memory < 0 else (f"--memory={limits.memory}",)),
+                    *(() if limits.file < 0 else (f"--file-size={limits.file}",)),
                     *(() if listening < 0 else (f"--listening={listening}",)),
                     *("--", *argv),
                 ),
@@ -93,12 +93,12 @@ class RunningCommand:
 
     @property
     def pid(self) -> int:
-        """Of the process that `launch` is, which ends with all of it."""
+        """The pid of its reaper, which ends after everything else."""
         return self._process.pid
 
     @property
     def command(self) -> int:
-        """The pid of the command itself, while it runs; it leads a session of its own."""
+        """The pid of the command itself while it runs; it leads a session of its own."""
         below = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         try:
             return int(below.read_text().split()[0])  # orphans, which it is given later, come after it
@@ -107,16 +107,16 @@ class RunningCommand:
 
     @property
     def status(self) -> int | None:
-        """After `end`: its exit status, 128 + signal where that killed it; None where nothing could end it."""
+        """The exit status after `end`, 128 + signal if a signal ended it; None if it could not be ended."""
         return self._status
 
     async def finished(self, within_s: float | None = None) -> bool:
-        """Whether it ended by itself within that time."""
+        """Return whether it ended by itself within that time."""
         await asyncio.wait([self.exited], timeout=within_s)
         return self.exited.done()
 
     async def end(self) -> set[int]:
-        """End what is left of all that it started, and read what is left of what that wrote; the pids that remain."""
+        """End everything that it started, and read the rest of the output; return the pids that remain."""
         if self._left is not None:
             return self._left
         left = self._left = await asyncio.to_thread(self._end_all)
@@ -145,7 +145,7 @@ class RunningCommand:
                 self._pipes.append(_Pipe(stream, tail))
 
     def _has_exited(self) -> None:
-        """It is waited for in `end`: until then its pid, and with it its session, cannot be another's."""
+        """Report the exit. `end` waits for the process, so that its pid and session stay its own until then."""
         asyncio.get_running_loop().remove_reader(self._pidfd)
         if not self.exited.done():
             self.exited.set_result(None)
@@ -154,7 +154,7 @@ class RunningCommand:
 class _Pipe:
     """Reads one stream to its end.
 
-    Not by `connect_read_pipe`: uvloop's closes its descriptor twice, which by then may be another thread's.
+    It avoids `connect_read_pipe`: that of uvloop closes its descriptor twice, and the second may be another thread's.
     """
 
     def __init__(self, stream: IO[bytes], tail: Tail) -> None:
@@ -166,7 +166,7 @@ class _Pipe:
         self._loop.add_reader(stream.fileno(), self._read)
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Read nothing more."""
         if not self.ended.done():
             self._loop.remove_reader(self._stream.fileno())
             self._stream.close()
@@ -184,7 +184,7 @@ class _Pipe:
 
 
 def _opened(stdin: bytes | Path) -> IO[bytes]:
-    """All of the input as a file: nobody has to feed it, and nobody waits for one that does not read."""
+    """Return all of the input as a file, so that no task has to feed it."""
     if isinstance(stdin, Path):
         return stdin.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115  closed by whoever called
@@ -200,11 +200,11 @@ async def run_build(
     timeout_s: float,
     readable: Sequence[str],  # noqa: ARG001  all of this machine is
 ) -> tuple[int, bytes]:
-    """One command, as `environments.Run` says. Raises `TimeoutError`, `EnvironmentMissing`."""
+    """Run one command of a build, see `environments.RunBuildCommand`. Raises `TimeoutError`, `EnvironmentMissing`."""
     output = Tail(EXEC_BYTES)
     mark = f"build-{secrets.token_hex(6)}"
     try:
-        running = RunningCommand.start(argv, mark=mark, folder=cwd, env=env, bounds=Bounds(), stdout=output)
+        running = RunningCommand.start(argv, mark=mark, folder=cwd, env=env, limits=ProcessLimits(), stdout=output)
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]!r} cannot be run: {error}") from error
     try:

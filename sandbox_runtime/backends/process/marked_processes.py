@@ -12,7 +12,7 @@ from typing import NamedTuple
 from evolverpc_common import process_reaper
 
 MARK = "EVOLVERPC_SANDBOX"
-"""`ID` in the environment of a sandbox's server, `ID.NUMBER` in that of one of its commands."""
+"""The variable that marks processes: `ID` for a sandbox's server, `ID.NUMBER` for one of its commands."""
 
 REAPER = process_reaper.__file__
 
@@ -29,7 +29,7 @@ class _Process(NamedTuple):
 
 
 def terminate_and_wait(launches: Collection[int]) -> None:
-    """Have each `launch` of these pidfds end all that it started, and wait until they have. Blocks."""
+    """Terminate the reapers of these pidfds, and wait until they have ended everything. Blocks."""
     waiting = select.poll()
     left = set(launches)
     for launch in launches:
@@ -44,7 +44,7 @@ def terminate_and_wait(launches: Collection[int]) -> None:
 
 
 def terminate_reapers(mark: str) -> None:
-    """The same for every `launch` with this mark: killing those would set free what they hold. Blocks."""
+    """Terminate every reaper with this mark: killing it would release what it holds. Blocks."""
     with contextlib.ExitStack() as opened:
         found = []
         for pid, process in _running():
@@ -61,16 +61,16 @@ def terminate_reapers(mark: str) -> None:
 def end_all(
     mark: str, leader: Callable[[], int | None] = lambda: None, *, since: int = 0, within_s: float = END_S
 ) -> set[int]:
-    """Kill all that run with this mark until none is found twice, as one that forks may slip by once. Blocks.
+    """Kill all processes with this mark until none is found twice, because one that forks may be missed once. Blocks.
 
-    That is for what a `launch` does not hold any more: one that forks without pause may slip by twice, too.
+    This is for processes that no reaper holds any more; one that forks without pause may be missed twice.
 
-    With them those below one of them, and those of the session of `leader`: a process that made itself undumpable
-    shows its environment to nobody. `leader` must not have been waited for, or else its pid could be another's by now.
+    Their descendants, and the session of `leader`, are killed too: a process that made itself undumpable hides its
+    environment. `leader` must not have been waited for, so that its pid is still its own.
 
-    `since`: when the first of them was started, in clock ticks since boot; who is older is not looked at.
+    `since`: the start of the oldest of them, in clock ticks since boot; older processes are not examined.
 
-    Returns the pids of those that are left after `within_s` seconds.
+    Returns the pids that are left after `within_s` seconds.
     """
     deadline = time.monotonic() + within_s
     pause, quiet = _FIRST_LOOK_S, 0
@@ -88,7 +88,7 @@ def end_all(
 
 
 def _kill_found(mark: str, leader: int | None, since: int) -> set[int]:
-    """Those that were found, each killed."""
+    """Kill the processes that are found, and return their pids."""
     running: dict[int, _Process] = {}
     found: set[int] = set()
     for pid, process in _running():
@@ -108,7 +108,7 @@ def _kill_found(mark: str, leader: int | None, since: int) -> set[int]:
 
 
 def _kill(pid: int, started: int) -> None:
-    """Unless the pid is another's by now. One that may not be killed, as its user is another, is found again."""
+    """Kill a process unless its pid has become another's. One of another user cannot be killed and is found again."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         process = os.pidfd_open(pid)
         try:
@@ -120,7 +120,7 @@ def _kill(pid: int, started: int) -> None:
 
 
 def _running() -> Iterator[tuple[int, _Process]]:
-    """The newest first: they are the likeliest to be gone in a moment."""
+    """Yield processes, the newest first, because those end soonest."""
     names = os.listdir("/proc")  # noqa: PTH208  a Path for each takes longer than reading what is in it
     for pid in sorted((int(name) for name in names if name.isdigit()), reverse=True):
         process = _read(pid)
@@ -129,7 +129,7 @@ def _running() -> Iterator[tuple[int, _Process]]:
 
 
 def _read(pid: int) -> _Process | None:
-    """None for one that has ended, whether or not it was waited for."""
+    """Return the state of a process; None if it has ended."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # bare, as this is most of what a look costs
     except FileNotFoundError:

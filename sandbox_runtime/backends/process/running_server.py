@@ -20,17 +20,17 @@ LOG_TAIL_BYTES = 4096
 
 
 class ServerFailed(Exception):
-    """The server ended, or was not ready in time; the message holds the end of what it wrote to stderr."""
+    """The server ended, or was not ready in time; the message holds the end of its stderr."""
 
 
 @contextlib.contextmanager
 def running_server(
     argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, ready_s: float = 60.0
 ) -> Iterator[ProcessEndpoint]:
-    """Run `argv`, a server that prints `{"event": "ready", "url", "token"}` as a line on stdout, while the block runs.
+    """Run a server while the block runs. `argv` prints `{"event": "ready", "url", "token"}` as a line on stdout.
 
-    `env` is added to this process's environment; `GEPA_READY_JSON=1` asks for the line. A server that was given its
-    token in `GEPA_TOKEN` need not say it. Leaving the block sends SIGTERM, and SIGKILL to the whole session after 5 s.
+    `env` is added to this process's environment; `GEPA_READY_JSON=1` requests the line. A server that gets its token in
+    `GEPA_TOKEN` need not print it. At the end of the block it gets SIGTERM, and its whole session SIGKILL after 5 s.
 
     Raises:
         ServerFailed: it ended before it was ready, or was not ready within `ready_s` seconds.
@@ -74,7 +74,7 @@ def _ready_event(process: "subprocess.Popen[bytes]", log: IO[bytes], ready_s: fl
 
 
 def _became(process: "subprocess.Popen[bytes]", within_s: float, ready_s: float) -> str:
-    """What a server does whose stdout has come to its end."""
+    """Describe a server whose stdout has ended."""
     try:
         return f"ended with status {process.wait(within_s)}"
     except subprocess.TimeoutExpired:
@@ -85,7 +85,7 @@ def _became(process: "subprocess.Popen[bytes]", within_s: float, ready_s: float)
 
 
 def _read_all(stdout: IO[bytes], ready: "Future[dict[str, Any]]") -> None:
-    """Read to the end, whatever the server and its program go on to print: a full pipe would stop them."""
+    """Read to the end, because a full pipe would stop the server and its program."""
     with stdout:
         for line in stdout:
             event = _event(line) if not ready.done() else None

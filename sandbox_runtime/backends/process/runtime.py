@@ -1,4 +1,4 @@
-"""Starts, finds and sweeps sandboxes that are plain processes."""
+"""Start, find and sweep sandboxes that are plain processes."""
 
 import asyncio
 import contextlib
@@ -41,14 +41,14 @@ logger = logging.getLogger(__name__)
 
 
 class ProcessRuntime:
-    """See `Runtime`. Isolates nothing, and says so when it is entered.
+    """See `Runtime`. It isolates nothing, and logs that when it is entered.
 
-    What it bounds: the private memory of each command (by rlimit; not of the server and its programs, as native code
-    may not survive an allocation that is refused), the size of each file, the lifetime, and what is kept of output.
-    What it does not: memory and files of all processes together, how many processes there are, and cpu.
+    It limits the private memory of each command (by rlimit; not of the server and its programs, because native code may
+    not survive an allocation that is refused), the size of each file, the lifetime, and the output that is kept. It
+    does not limit the total of memory and files, the number of processes, and cpu.
 
-    `environments`: the folder of those that are built. `records`: in place of this user's. `workspaces`: the folder
-    they are made in, by default one of this user's below that for temporary files.
+    `environments`: the folder of built environments. `records`: replaces those of this user. `workspaces`: the folder
+    that workspaces are made in, by default below the folder for temporary files.
     """
 
     name = "process"
@@ -136,7 +136,7 @@ class ProcessRuntime:
         self._sandboxes.pop(sandbox.id, None)
 
     def _end(self, record: Record) -> None:
-        """End all of one that is not ours, or that nobody's is any more. Blocks."""
+        """End everything of a sandbox that has no owner in this process. Blocks."""
         self._records.condemn(record)
         terminate_reapers(record.id)
         left = end_all(record.id, lambda: _leader(record))
@@ -166,7 +166,7 @@ def _is_known_here() -> bool:
 
 
 def _leader(record: Record) -> int | None:
-    """The pid of its server, where that runs and is no other's."""
+    """Return the pid of its server if that still runs."""
     match record.resources.get("main"):
         case [int(pid), int(started)] if started_at(pid) == started:
             return pid

@@ -1,4 +1,4 @@
-"""One sandbox of plain processes: set up, started, used, and ended with all that it left."""
+"""One sandbox of plain processes: set up, started, used, and ended completely."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from sandbox_runtime.api.sandbox import (
 )
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.lifecycle import wait_until_healthy
-from sandbox_runtime.backends.process.commands import Bounds, RunningCommand
+from sandbox_runtime.backends.process.commands import ProcessLimits, RunningCommand
 from sandbox_runtime.backends.records import Record, SandboxRecords
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -53,7 +53,7 @@ class ProcessSandbox:
         self._records = records
         self._workspace = workspace
         self._on_ended = ended
-        self._bounds = Bounds(memory=spec.memory_mb * 2**20, file=spec.workspace_mb * 2**20)
+        self._limits = ProcessLimits(memory=spec.limits.memory_mb * 2**20, file=spec.limits.workspace_mb * 2**20)
         self._log = Tail(LOG_BYTES)
         self._token = secrets.token_urlsafe(32)
         self._variables: dict[str, str] = {}
@@ -72,7 +72,7 @@ class ProcessSandbox:
         return self._record.id
 
     async def begin(self) -> None:
-        """Set it up and start its server; to be called once. Whatever goes wrong, nothing of it is left."""
+        """Set it up and start its server; call it once. Nothing of it is left on failure."""
         try:
             await self._set_up()
             await self._start_main()
@@ -92,7 +92,7 @@ class ProcessSandbox:
         return ProcessEndpoint(self._url, self._token, pid=self._main.command)
 
     async def exec(self, command: Command) -> CommandResult:
-        """See `Sandbox`. Raises `OSError` where the file of its input cannot be read."""
+        """See `Sandbox`. Raises `OSError` if the file of its input cannot be read."""
         self._check_up()
         stdout, stderr = Tail(EXEC_BYTES), Tail(EXEC_BYTES)
         started = time.monotonic()
@@ -182,9 +182,9 @@ class ProcessSandbox:
                         **self._env_of(self._spec.main),
                         "GEPA_LISTEN": "fd:3",
                         "GEPA_TOKEN": self._token,
-                        MEMORY_VARIABLE: str(self._spec.memory_mb),
+                        MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
                     },
-                    bounds=replace(self._bounds, memory=-1),
+                    limits=replace(self._limits, memory=-1),
                     stdout=self._log,
                     listening=listening.fileno(),
                     outlives=True,
@@ -214,7 +214,7 @@ class ProcessSandbox:
         main = self._main
         assert main is not None, "it is up"  # noqa: S101
         try:
-            await _either(main.exited, self._closing, self._began + self._spec.lifetime_s - time.monotonic())
+            await _either(main.exited, self._closing, self._began + self._spec.limits.lifetime_s - time.monotonic())
         finally:
             closed, exited = self._closing.is_set(), main.exited.done()
             swept = self._records.is_condemned(self._record)
@@ -228,10 +228,10 @@ class ProcessSandbox:
             return SandboxExit("terminated", detail="closed")
         if exited:
             return SandboxExit("terminated", detail="swept") if swept else SandboxExit("exited", main.status)
-        return SandboxExit("timed_out", detail=f"its lifetime of {self._spec.lifetime_s:g} s was over")
+        return SandboxExit("timed_out", detail=f"its lifetime of {self._spec.limits.lifetime_s:g} s was over")
 
     async def _run(self, command: Command, stdout: Tail, stderr: Tail | None = None) -> int | None:
-        """Run it to an end that nothing of it outlives; its status, None where it ran out of time."""
+        """Run a command and end everything that it started; return its status, None if it timed out."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._commands.add(ended)
         try:
@@ -241,7 +241,7 @@ class ProcessSandbox:
                 mark=f"{self.id}.{self._counted}",
                 folder=self._folder_of(command),
                 env=self._env_of(command),
-                bounds=self._bounds,
+                limits=self._limits,
                 stdout=stdout,
                 stderr=stderr,
                 stdin=command.stdin,
@@ -280,7 +280,7 @@ class ProcessSandbox:
 
 
 async def _either(exited: "asyncio.Future[None]", event: asyncio.Event, within_s: float) -> None:
-    """Until one of them happens, or the time is over."""
+    """Wait until one of them happens, or the time is over."""
     happened = asyncio.ensure_future(event.wait())
     waited: set[asyncio.Future[Any]] = {exited, happened}
     try:

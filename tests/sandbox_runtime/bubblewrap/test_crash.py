@@ -18,7 +18,7 @@ from pathlib import Path
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.boxes import ANSWERING, namespaces, python, shell, spec_of
+from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, namespaces, python, shell, spec_of
 
 async def main():
     records = SandboxRecords("bubblewrap", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))
@@ -31,7 +31,7 @@ async def main():
         starting = asyncio.ensure_future(runtime.start(await spec_of(runtime, setup=(shell("sleep 600"),))))
         await asyncio.sleep(0.05)
         print(json.dumps({"ids": [sandbox.id for sandbox in sandboxes], "spaces": sorted(spaces),
-                          "doorman": runtime._machine.door.pid}), flush=True)
+                          "doorman": runtime._machine.supervisor.pid}), flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())

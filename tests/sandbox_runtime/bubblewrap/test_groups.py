@@ -1,8 +1,9 @@
 from pathlib import Path
 
-from sandbox_runtime.backends.bubblewrap.cgroups import Bounds, find_control_groups
+from sandbox_runtime import ResourceLimits
+from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups, process_limits, server_variables
 
-BOUNDS = Bounds(cpu=1.5, memory_mb=256, workspace_mb=64, processes=50, lifetime_s=100.0)
+LIMITS = ResourceLimits(cpu=1.5, memory_mb=256, workspace_mb=64, processes=50, lifetime_s=100.0)
 
 
 def machine(root: Path, mounts: str, own: str) -> Path:
@@ -27,7 +28,7 @@ def test_in_version_1_each_controller_has_its_own_hierarchy(tmp_path: Path) -> N
     groups = find_control_groups(root)
     assert groups.version == 1
     assert groups.missing_controllers == []
-    group = groups.make("one", BOUNDS)
+    group = groups.make("one", LIMITS)
     assert group.folders == tuple(root / "cg" / name / "one" for name in ("memory/own", "pids", "cpu,cpuacct"))
     assert (root / "cg/memory/own/one/memory.limit_in_bytes").read_text() == str(256 * 2**20)
     assert (root / "cg/pids/one/pids.max").read_text() == "117"
@@ -41,7 +42,7 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
     delegated(root / "cg", "memory pids cpu", "memory pids cpu")
     groups = find_control_groups(root)
     assert (groups.version, groups.missing_controllers) == (2, ["cpu"])
-    group = groups.make("one", BOUNDS)
+    group = groups.make("one", LIMITS)
     assert group.folders == (root / "cg/user/app/one",)
     assert (group.folders[0] / "memory.max").read_text() == str(256 * 2**20)
     assert (group.folders[0] / "pids.max").read_text() == "117"
@@ -51,13 +52,13 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
 def test_where_no_group_can_be_made_every_controller_is_lacking(tmp_path: Path) -> None:
     root = machine(tmp_path, "proc /proc proc rw 0 0\n", "0::/\n")
     assert find_control_groups(root).missing_controllers == ["memory", "pids", "cpu"]
-    assert BOUNDS.limits(find_control_groups(root).missing_controllers, server=True)["CPU"] == 150
-    assert "CPU" not in BOUNDS.limits([], server=False)
+    assert process_limits(LIMITS, find_control_groups(root).missing_controllers, server=True)["CPU"] == 150
+    assert "CPU" not in process_limits(LIMITS, [], server=False)
 
 
 def test_without_a_memory_group_commands_and_jails_have_a_limit_and_the_server_has_none() -> None:
-    assert BOUNDS.limits(["memory"], server=False)["DATA"] == 256 * 2**20
-    assert "DATA" not in BOUNDS.limits(["memory"], server=True)
-    assert BOUNDS.server_variables(["memory"]) == {"GEPA_MEMORY_MB": "256", "GEPA_PROCESS_MEMORY_MB": "256"}
-    assert "DATA" not in BOUNDS.limits([], server=False)
-    assert BOUNDS.server_variables([]) == {"GEPA_MEMORY_MB": "256"}
+    assert process_limits(LIMITS, ["memory"], server=False)["DATA"] == 256 * 2**20
+    assert "DATA" not in process_limits(LIMITS, ["memory"], server=True)
+    assert server_variables(LIMITS, ["memory"]) == {"GEPA_MEMORY_MB": "256", "GEPA_PROCESS_MEMORY_MB": "256"}
+    assert "DATA" not in process_limits(LIMITS, [], server=False)
+    assert server_variables(LIMITS, []) == {"GEPA_MEMORY_MB": "256"}

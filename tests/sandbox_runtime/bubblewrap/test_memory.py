@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from gepa_client import RpcClient
-from sandbox_runtime import Command, Recipe, Sandbox, SandboxSpec
+from sandbox_runtime import Command, Recipe, ResourceLimits, Sandbox, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
 from tests.sandbox_runtime.bubblewrap.containers import groups_of
@@ -53,7 +53,7 @@ async def sandbox(find_control_groups: None, records: SandboxRecords) -> AsyncIt
             main=Command((*prepared.server, "--python", python, "--program", "program.py", "--workers", "2")),
             prepared=prepared,
             setup=(Command(("tar", "xf", "-"), stdin=content.getvalue()),),
-            memory_mb=1024,
+            limits=ResourceLimits(memory_mb=1024),
             ready_s=60,
         )
         yield await runtime.start(spec)

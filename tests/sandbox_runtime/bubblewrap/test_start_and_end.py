@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, SandboxError, SandboxGone, SandboxNotReady
+from sandbox_runtime import EnvironmentMissing, ResourceLimits, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
 from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
@@ -67,7 +67,7 @@ FAILING = [
     ({"main": shell("sleep 60"), "ready_s": 1.0}, "ready", "longer than 1 s"),
     ({"main": python("no such syntax")}, "main", "SyntaxError"),
     ({"main": shell("true", cwd="nowhere")}, "main", "nowhere"),
-    ({"main": shell("sleep 60"), "lifetime_s": 1.0}, "main", "ended before"),
+    ({"main": shell("sleep 60"), "limits": ResourceLimits(lifetime_s=1.0)}, "main", "ended before"),
 ]
 
 
@@ -166,7 +166,7 @@ async def test_how_one_ended_is_told(runtime: BubblewrapRuntime) -> None:
     main = python("import os, time; time.sleep(0.5); os._exit(7)")
     with pytest.raises(SandboxNotReady):
         await started(runtime, main=main, ready_s=5)
-    over = await started(runtime, lifetime_s=1.0)
+    over = await started(runtime, limits=ResourceLimits(lifetime_s=1.0))
     killed, exits = await started(runtime), await started(runtime)
     (record,) = [record for record in runtime._records.all() if record.id == killed.id]
     monitor = RecordedResources.of(record).monitor

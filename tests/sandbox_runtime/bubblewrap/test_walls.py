@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rpc_server
+from sandbox_runtime import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, groups_of, python, result, said, shell, started
 
@@ -117,7 +118,7 @@ print("own")
 
 
 async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRuntime) -> None:
-    sandbox = await started(runtime, workspace_mb=16)
+    sandbox = await started(runtime, limits=ResourceLimits(workspace_mb=16))
     for place in WRITABLE:
         done = await result(sandbox, f"head -c 20000000 /dev/zero > {place}/big")
         assert b"No space left" in done.stderr, place
@@ -125,7 +126,7 @@ async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRun
 
 
 async def test_memory_is_bounded_for_one_process_and_for_all(runtime: BubblewrapRuntime) -> None:
-    sandbox = await started(runtime, memory_mb=128)
+    sandbox = await started(runtime, limits=ResourceLimits(memory_mb=128))
     done = await sandbox.exec(python("print(len(bytearray(b'x') * (200 * 2**20)))"))
     if "memory" in runtime._machine.groups.missing_controllers:  # type: ignore[union-attr]
         assert b"MemoryError" in done.stderr
@@ -158,7 +159,7 @@ except BlockingIOError:
     pass
 print("forked", count, flush=True)
 """
-    sandbox = await started(runtime, processes=20, main=python(flood + ANSWERING))
+    sandbox = await started(runtime, limits=ResourceLimits(processes=20), main=python(flood + ANSWERING))
     count = int((await sandbox.logs()).split()[1])
     assert 10 < count <= 20
     assert await said(sandbox, "(echo still there) | cat") == "still there"

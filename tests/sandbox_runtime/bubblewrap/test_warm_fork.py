@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime.backends.bubblewrap.cgroups import Bounds
+from sandbox_runtime import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups as usable_groups
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container
 from sandbox_runtime.backends.bubblewrap.container_layout import WORKSPACE, VisiblePaths, server_mounts
@@ -30,8 +30,8 @@ async def container(find_control_groups: None, records: SandboxRecords) -> Async
     machine = BackendContext(
         path, SupervisorClient(process_state.__name__), records, usable_groups(), rooted, warm=True
     )
-    bounds = Bounds(cpu=1.0, memory_mb=512, workspace_mb=16, processes=64, lifetime_s=60.0)
-    container = Container(machine, {}, VisiblePaths(server_mounts()), bounds, machine.new_user())
+    limits = ResourceLimits(cpu=1.0, memory_mb=512, workspace_mb=16, processes=64, lifetime_s=60.0)
+    container = Container(machine, {}, VisiblePaths(server_mounts()), limits, machine.new_user())
     try:
         await container.start()
         yield container
@@ -51,7 +51,7 @@ async def state_of(container: Container, *, warm: bool) -> dict[str, Any]:
     )
     stdin = sealed(b"")
     try:
-        status, output, errors = await container.run_heard(order, stdin, 1 << 20, 20.0)
+        status, output, errors = await container.run_captured(order, stdin, 1 << 20, 20.0)
     finally:
         os.close(stdin)
     assert status == 0, errors

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from gepa_client.transport.rpc import RpcClient
-from sandbox_runtime import Allow
+from sandbox_runtime import Allow, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayRefusal, ProviderCall, openai
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
@@ -86,7 +86,7 @@ async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
         )
         runtime = await stack.enter_async_context(BubblewrapRuntime())
         egress = Allow(domains=(REBOUND,))
-        settings = ClientSettings(egress=egress, memory_mb=384, workspace_mb=128, processes=192)
+        settings = ClientSettings(egress=egress, limits=ResourceLimits(memory_mb=384, workspace_mb=128, processes=192))
         for name in ("hostile-0", "hostile-1"):
             container = ClientSandbox(
                 runtime,

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from modal_proto import api_pb2
 
-from sandbox_runtime import Allow, Closed, Command, Egress, Open, RuntimeUnavailable, SandboxNotReady
+from sandbox_runtime import Allow, Closed, Command, Egress, Open, ResourceLimits, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.commands import probe_command
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
@@ -66,7 +66,10 @@ async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
 
 async def test_bounds_image_lifetime_and_tags_are_the_specs(cloud: Cloud, runtime: ModalRuntime) -> None:
     container = await box_of(
-        cloud, runtime, cpu=1.5, memory_mb=512, lifetime_s=90.2, labels={"run": "r1", "name": "sandbox-3"}
+        cloud,
+        runtime,
+        limits=ResourceLimits(cpu=1.5, memory_mb=512, lifetime_s=90.2),
+        labels={"run": "r1", "name": "sandbox-3"},
     )
     asked = container.definition
     assert (asked.resources.milli_cpu, asked.resources.milli_cpu_max) == (1500, 1500)
@@ -199,7 +202,7 @@ async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(
 
 
 async def test_every_command_runs_under_the_guard(cloud: Cloud, runtime: ModalRuntime) -> None:
-    sandbox = await runtime.start(spec(cloud, processes=77, workspace_mb=9))
+    sandbox = await runtime.start(spec(cloud, limits=ResourceLimits(processes=77, workspace_mb=9)))
     await sandbox.exec(Command(("true",), timeout_s=3))
     for asked in cloud.box(sandbox.id).execs:
         assert "def end_children" in asked.command_args[4]

@@ -6,7 +6,7 @@ import time
 import aiohttp
 import pytest
 
-from sandbox_runtime import Closed, Command, EnvironmentMissing, Recipe, SandboxSpec
+from sandbox_runtime import Closed, Command, EnvironmentMissing, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 
 pytestmark = [
@@ -29,7 +29,13 @@ async def test_a_sandbox_serves_reaches_nothing_and_is_gone() -> None:
         main = Command((*prepared.server, "--conformance"))
         began = time.monotonic()
         sandbox = await runtime.start(
-            SandboxSpec(main=main, prepared=prepared, egress=Closed(), lifetime_s=600, labels={"smoke": "1"})
+            SandboxSpec(
+                main=main,
+                prepared=prepared,
+                egress=Closed(),
+                limits=ResourceLimits(lifetime_s=600),
+                labels={"smoke": "1"},
+            )
         )
         print(f"ready after {time.monotonic() - began:.1f} s")
         endpoint = await sandbox.endpoint()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import Command
+from sandbox_runtime import Command, ResourceLimits
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.modal_cloud import Cloud
 from tests.sandbox_runtime.modal.served import spec
@@ -35,7 +35,7 @@ async def test_all_of_the_input_arrives(cloud: Cloud, runtime: ModalRuntime, kin
 
 
 async def test_a_file_has_bounds(cloud: Cloud, runtime: ModalRuntime) -> None:
-    sandbox = await runtime.start(spec(cloud, workspace_mb=1))
+    sandbox = await runtime.start(spec(cloud, limits=ResourceLimits(workspace_mb=1)))
     done = await sandbox.exec(Command(("sh", "-c", "head -c 3000000 /dev/zero > big; wc -c < big")))
     assert int(done.stdout) == 2**20
 

@@ -19,6 +19,7 @@ from sandbox_runtime import (
     Command,
     EgressNotEnforced,
     EnvironmentMissing,
+    ResourceLimits,
     RuntimeUnavailable,
     SandboxError,
 )
@@ -133,7 +134,7 @@ async def at_its_end(pipe: int) -> bool:
 
 
 async def test_memory_and_files_of_a_process_are_bounded(ground: Ground) -> None:
-    async with up(ground, memory_mb=256, workspace_mb=8) as sandbox:
+    async with up(ground, limits=ResourceLimits(memory_mb=256, workspace_mb=8)) as sandbox:
         greedy = await sandbox.exec(ground.python("b = bytearray(400 << 20)"))
         assert b"MemoryError" in greedy.stderr
         assert (await sandbox.exec(ground.python("b = bytearray(100 << 20)"))).status == 0

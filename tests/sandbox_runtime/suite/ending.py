@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from sandbox_runtime import Command, SandboxGone
+from sandbox_runtime import Command, ResourceLimits, SandboxGone
 from sandbox_runtime.api.sandbox import LOG_BYTES
 from tests.sandbox_runtime.ground import Ground, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, some, until, up
@@ -29,7 +29,7 @@ class Ending:
         assert await ground.left() == []
 
     async def test_a_sandbox_ends_when_its_lifetime_is_over(self, ground: Ground) -> None:
-        sandbox = await ground.runtime.start(ground.spec(lifetime_s=ground.short_s))
+        sandbox = await ground.runtime.start(ground.spec(limits=ResourceLimits(lifetime_s=ground.short_s)))
         ended = await asyncio.wait_for(sandbox.wait(), SOON_S)
         assert ended.kind == "timed_out"
         with pytest.raises(SandboxGone):

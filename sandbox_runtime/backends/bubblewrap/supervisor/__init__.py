@@ -1,1 +1,1 @@
-"""The process that makes, enters and reaps all sandboxes of one runtime; single-threaded, so that it may fork."""
+"""The daemon that makes, enters and reaps all containers of one runtime; single-threaded, so that it may fork."""

@@ -12,7 +12,7 @@ from sandbox_runtime.backends.bubblewrap.supervisor.daemon import InForkedChild,
 
 
 def main(arguments: list[str]) -> None:
-    """Serve on the socket `WIRE`; `MODULE` is imported first, for servers that are forked from here."""
+    """Serve on the socket; `MODULE` is imported first, for servers that are forked from here."""
     wire, runtime, *modules = arguments
     for module in modules:
         importlib.import_module(module)

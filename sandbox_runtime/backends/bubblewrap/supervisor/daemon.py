@@ -19,7 +19,7 @@ _UP = b"up"
 
 
 class InForkedChild(BaseException):
-    """Not an error: unwinds the doorman's loop in a process that was forked from it, and says what that is to do."""
+    """Unwinds the daemon's loop in a forked process, and carries what that process has to do. Not an error."""
 
     def __init__(self, work: forked_process.Child) -> None:
         super().__init__()
@@ -28,9 +28,9 @@ class InForkedChild(BaseException):
 
 @dataclass
 class _Container:
-    """A sandbox. `monitor`: bubblewrap's process here. `finish_mounts`: the order for when it stands.
+    """A container. `monitor`: bubblewrap's process. `finish_mounts`: the order for when it is up.
 
-    `first`: the first process in it, as a pidfd; `process`: its folder in /proc, which goes on meaning it.
+    `first`: the first process in it, as a pidfd; `process`: its folder in /proc, which always refers to it.
     """
 
     number: int
@@ -76,7 +76,7 @@ class SupervisorDaemon:
         self._ready.register(woken, selectors.EVENT_READ, partial(self._reap, woken))
 
     def serve(self) -> None:
-        """Until the runtime is gone and every sandbox with it. Raises `InForkedChild` in forks."""
+        """Serve until the runtime and every container have ended. Raises `InForkedChild` in forked processes."""
         while not self._leaving or self._containers or self._children:
             for key, _ in self._ready.select():
                 if self._ready.get_map().get(key.fd) is key:  # else closed meanwhile, its number perhaps another's
@@ -138,7 +138,7 @@ class SupervisorDaemon:
         self._read_all(up, partial(self._standing, container))
 
     def _read_all(self, descriptor: int, done: Callable[[bytes], None]) -> None:
-        """Read to the very end, which bubblewrap needs, or until it says that it is up, and call `done`."""
+        """Read to the end, as bubblewrap requires, or until it reports that it is up, and call `done`."""
         text = b""
 
         def read() -> None:
@@ -153,7 +153,7 @@ class SupervisorDaemon:
         self._ready.register(descriptor, selectors.EVENT_READ, read)
 
     def _know_first(self, container: _Container, text: bytes) -> None:
-        """Only what is known can be ended for certain: until then the monitor must live, or its child could stay."""
+        """Store the first process: only a known one can be ended for certain; until then the monitor must live."""
         container.first_pid_known = True
         if text:  # else bubblewrap could not even begin
             pid = json.loads(text)["child-pid"]
@@ -174,7 +174,7 @@ class SupervisorDaemon:
             self._end(container)
 
     def _finish_mounts(self, container: _Container) -> None:
-        """Once both are known, which come in any order."""
+        """Finish the mounts once the first process is known and the container is up, in either order."""
         if not container.stands or container.process is None or container.ending:
             return
 
@@ -251,7 +251,7 @@ class SupervisorDaemon:
             self._tell({"container": container.number, "is": "gone"})
 
     def _leave(self) -> None:
-        """The runtime is gone: nothing may stay."""
+        """End everything: the runtime has ended."""
         self._leaving = True
         for source in (self._wire, self._runtime):
             with contextlib.suppress(KeyError):  # it may be told by either, or both
@@ -260,7 +260,7 @@ class SupervisorDaemon:
             self._end(container)
 
     def _fork(self, kept: list[int], work: forked_process.Child, done: Callable[[int], None]) -> int:
-        """Have `work` done in a process that has nothing but the descriptors `kept`; `done` gets its exit status."""
+        """Run `work` in a process that has only the descriptors `kept`; `done` gets its exit status."""
         child = os.fork()
         if child == 0:
             signal.set_wakeup_fd(-1)

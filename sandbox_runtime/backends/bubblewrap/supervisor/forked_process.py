@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 Child = Callable[[], None]
-"""What a forked process does; where it returns, so does the interpreter's main program."""
+"""What a forked process does; when it returns, the interpreter's main program ends."""
 
 _SCORE = 500
 
 FAILED = 125
-"""The status of a process that could not do what it was forked for, as that of `docker run`."""
+"""The exit status of a process that could not do its work, as of `docker run`."""
 
 
 def read_order(descriptor: int) -> Any:
-    """The JSON document in a file, which the doorman itself never reads: it may hold secrets."""
+    """Return the JSON document in a file. The daemon itself never reads it, because it may hold secrets."""
     with os.fdopen(descriptor, "rb") as file:
         file.seek(0)
         return json.load(file)
@@ -34,7 +34,7 @@ def close_all_but(kept: Iterable[int]) -> None:
 
 
 def raise_oom_score() -> None:
-    """Where the machine runs out of memory, the sandboxes go first."""
+    """Make the kernel end this process before others if the machine runs out of memory."""
     with open("/proc/self/oom_score_adj", "r+") as file:  # noqa: PTH123  cheaper, and this is after a fork
         if int(file.read()) < _SCORE:
             file.seek(0)
@@ -49,7 +49,7 @@ def join(groups: Iterable[int]) -> None:
 
 
 def become_user(user: int | None) -> None:
-    """Be this user with the group of the same number, and no other; None: stay who it is."""
+    """Become this user, with the group of the same number and no other; None changes nothing."""
     if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -57,7 +57,7 @@ def become_user(user: int | None) -> None:
 
 
 def signals_as_new() -> None:
-    """As in a process that a shell starts: nothing handled, ignored or blocked."""
+    """Reset signals as in a process that a shell starts: none handled, ignored or blocked."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
@@ -68,7 +68,7 @@ def signals_as_new() -> None:
 
 
 def wait_for(child: int, ending: signal.Signals) -> NoReturn:
-    """End as the child does; at SIGTERM send it `ending` first. SIGTERM must be blocked since before the fork."""
+    """Exit as the child does; on SIGTERM send it `ending` first. SIGTERM must be blocked since before the fork."""
     signals = {signal.SIGTERM, signal.SIGCHLD}
     while True:
         waited, status = os.waitpid(child, os.WNOHANG)
@@ -79,7 +79,7 @@ def wait_for(child: int, ending: signal.Signals) -> NoReturn:
 
 
 def reap_until(child: int) -> NoReturn:
-    """Wait for whatever ends, as the first process of a pid namespace must, and end as `child` does."""
+    """Reap children as the first process of a pid namespace must, and exit as `child` does."""
     while True:
         waited, status = os.wait()
         if waited == child:
@@ -87,13 +87,13 @@ def reap_until(child: int) -> NoReturn:
 
 
 def exit_status(status: int) -> int:
-    """The exit status, 128 + signal where a signal ended it, of what `wait` told."""
+    """Return the exit status for a wait status, 128 + signal if a signal ended the process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def fail(error: BaseException, descriptor: int = 2) -> NoReturn:
-    """End, having said why where the sandbox's log is."""
+    """Write the error to the container's log, and exit."""
     os.write(descriptor, f"{type(error).__name__}: {error}\n".encode())
     os._exit(FAILED)
 
@@ -117,12 +117,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter_namespace(descriptor: int) -> None:
-    """Be in this namespace; a pid namespace is that of the children to come."""
+    """Enter this namespace; a pid namespace applies to later children."""
     _checked("setns", descriptor, 0)
 
 
 def leave_namespaces(which: int) -> None:
-    """Be in new ones: `NEW_MOUNTS`, and `NEW_PIDS` for the next child."""
+    """Create new namespaces: `NEW_MOUNTS`, and `NEW_PIDS` for the next child."""
     _checked("unshare", which)
 
 
@@ -133,31 +133,31 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Be killed when the parent ends. `parent`: its pid, where it may have ended already and can be seen from here."""
+    """Ask to be killed when the parent ends. `parent`: its pid, to detect that it has ended already."""
     _checked("prctl", _DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
     if parent is not None and os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Be the parent of whatever descends from here and loses its own."""
+    """Become the parent of descendants that lose their own."""
     _checked("prctl", _CHILD_REAPER, 1, 0, 0, 0)
 
 
 def leave_keyring() -> None:
-    """Have a session keyring without any of the user's keys; where a machine's call for it is not known, nothing."""
+    """Join a session keyring without the user's keys; do nothing on machines whose system call is unknown."""
     call = _KEYCTL.get(os.uname().machine)
     if call is not None:
         _libc.syscall(call, _JOIN_SESSION_KEYRING, None)  # refused in some containers, which then have none
 
 
 def set_undumpable() -> None:
-    """Let no other process of the same user look into this one, until it executes something."""
+    """Prevent other processes of the same user from inspecting this one, until it executes a program."""
     _checked("prctl", _DUMPABLE, 0, 0, 0, 0)
 
 
 def give_up_privileges() -> None:
-    """Have no capability in this user namespace, and no way to get one."""
+    """Drop all capabilities in this user namespace, and every way to gain one."""
     _checked("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     _checked("prctl", _AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)
     for capability in range(64):

@@ -21,7 +21,7 @@ _STAGE = "/tmp"  # noqa: S108  covered by a mount of this process's own before a
 
 @dataclass(frozen=True)
 class ContainerPipes:
-    """What a new sandbox is held by: `stdin` ends it when closed, `up` is told when it stands, `info` its first pid."""
+    """The pipes of a container: closing `stdin` ends it, `up` receives a line when it is up, `info` its first pid."""
 
     stdin: int
     up: int
@@ -30,11 +30,11 @@ class ContainerPipes:
 
 
 def become_bubblewrap(order: int, ends: ContainerPipes, daemon: int) -> NoReturn:
-    """Do it.
+    """Execute bubblewrap.
 
-    The order: `argv`, where `["info"]` stands for the descriptor that bubblewrap tells its first pid on, `["text", T]`
-    for one that T can be read from, and `["shown", P]` for a path by which the sandbox's user reaches P; `user`, None
-    to stay who this is; `groups`, the files by which to join its control groups.
+    The order: `argv`, in which `["info"]` stands for the descriptor of `info`, `["text", T]` for one that T can be read
+    from, and `["shown", P]` for a path by which the container's user reaches P; `user`, None to keep this one;
+    `groups`, the files by which to join its control groups.
     """
     try:
         told = forked_process.read_order(order)
@@ -55,7 +55,7 @@ def become_bubblewrap(order: int, ends: ContainerPipes, daemon: int) -> NoReturn
 
 
 def _stage(argv: list[Any]) -> None:
-    """Mount what is to be shown where anybody may go, in mounts of this process's own: /root, say, lets nobody in."""
+    """Mount what is to be visible where every user may go, in own mounts: /root, for example, admits no other user."""
     shown = [part for part in argv if isinstance(part, list) and part[0] == "shown"]
     forked_process.leave_namespaces(forked_process.NEW_MOUNTS)
     forked_process.mount("none", "/", None, forked_process.RECURSIVE | forked_process.PRIVATE)
@@ -91,10 +91,10 @@ _KINDS = ("net", "ipc", "uts", "cgroup", "pid", "mnt")
 
 
 def finish_mounts(process: int, order: int, log: int) -> NoReturn:
-    """Make the folders of the workspace, and its own of `/tmp` and the like, so that all one may write to is bounded.
+    """Make the folders of the workspace, and mount some over `/tmp` and others, so that all writing is limited.
 
-    The order: `user`; `folders` to make; `covers`, pairs of a folder and the place it is to be seen at as well;
-    `mounts`, places of mounts that must stay visible there, and `aside`, the path that they are put to meanwhile.
+    The order: `user`; `folders` to make; `covers`, pairs of a folder and the place where it is also mounted; `mounts`,
+    places of mounts that must stay visible there; `aside`, the path that they are moved to meanwhile.
     """
     try:
         told = forked_process.read_order(order)
@@ -120,7 +120,10 @@ def finish_mounts(process: int, order: int, log: int) -> NoReturn:
 
 
 def open_sockets(process: int, order: int, reply: int) -> NoReturn:
-    """Listen on ports of the sandbox's own 127.0.0.1, and send the sockets by `reply`. The order: `user`, `listen`."""
+    """Listen on ports of the container's own 127.0.0.1, and send the sockets by `reply`.
+
+    The order: `user`; `listen`, the ports.
+    """
     try:
         told = forked_process.read_order(order)
         _go_inside(process, told["user"], ("net",))
@@ -133,15 +136,15 @@ def open_sockets(process: int, order: int, reply: int) -> NoReturn:
 
 
 def run_command(process: int, order: int, given: list[int]) -> forked_process.Child:
-    """Run a command in the sandbox, this process waiting for it; returns in the command's own process alone.
+    """Run a command in the container while this process waits; return in the command's process only.
 
-    `given`: its descriptors 0, 1, 2 and on. The order: `user`; `groups`; `argv`, `cwd`, `env`; `limits`, a resource's
-    name to what it may use; `alone`: in pids of its own, so that nothing of it outlives it; `warm`, the function
-    (`a.b`, `c`) to call in this interpreter in place of executing `argv`, or None.
+    `given`: its descriptors 0, 1, 2 and further ones. The order: `user`; `groups`; `argv`, `cwd`, `env`; `limits` by
+    the names of resources; `alone`: in a pid namespace of its own, so that nothing of it is left; `warm`: the function
+    (`a.b`, `c`) to call in this interpreter instead of executing `argv`, or None.
 
-    Of the three processes between the doorman and a command that is alone, this one is outside; its child is in the
-    sandbox's pids, and stands only because a process makes a pid namespace of the one that it is in itself; and that
-    one's child is the first of the command's own pids.
+    There are three processes between the daemon and a command that is alone: this one is outside; its child is in the
+    container's pid namespace, which is needed only because a process creates a pid namespace below its own; and the
+    child of that is the first process of the command's own pid namespace.
     """
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
@@ -169,7 +172,7 @@ def run_command(process: int, order: int, given: list[int]) -> forked_process.Ch
 
 
 def _fork_here(ending: signal.Signals) -> None:
-    """Go on in a child; this process ends as that does, and sends it `ending` when told to end."""
+    """Continue in a child; this process exits as that does, and sends it `ending` on SIGTERM."""
     child = os.fork()
     if child:
         forked_process.close_all_but(())
@@ -179,10 +182,10 @@ def _fork_here(ending: signal.Signals) -> None:
 
 
 def _go_inside(process: int, user: int | None, kinds: tuple[str, ...]) -> int | None:
-    """Enter these namespaces of a process, whose folder in /proc is given, with all capabilities over them.
+    """Enter these namespaces of a process, given by its folder in /proc, with all capabilities in them.
 
-    bubblewrap makes its namespaces in one user namespace and runs the command in another below it: the descriptor of
-    that one is returned, for `_be_ordinary`, None where there is none. No capability reaches from there to the others.
+    bubblewrap makes its namespaces in one user namespace and runs the command in another one below it: the descriptor
+    of that one is returned for `_be_ordinary`, None if there is none. No capability reaches from there to the others.
     """
     opened = [os.open(f"ns/{kind}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process) for kind in kinds]
     owner = fcntl.ioctl(opened[0], forked_process.OWNER_OF_NAMESPACE)
@@ -205,7 +208,7 @@ def _go_inside(process: int, user: int | None, kinds: tuple[str, ...]) -> int | 
 
 
 def _be_ordinary(inner: int | None) -> None:
-    """Be without any capability over the sandbox."""
+    """Give up every capability over the container."""
     if inner is not None:
         forked_process.enter_namespace(inner)
         os.close(inner)
@@ -219,7 +222,7 @@ def _stay_small(inner: int | None, others: tuple[int, ...]) -> None:
 
 
 def _ready(told: Any, given: list[int]) -> forked_process.Child:
-    """The last of its own process: all that is the command's own, and then the command."""
+    """Set up what is the command's own, and return the command."""
     _place(given)
     try:
         seccomp.install_filter()
@@ -243,7 +246,7 @@ def _ready(told: Any, given: list[int]) -> forked_process.Child:
 
 
 def _place(given: list[int]) -> None:
-    """Have them as 0, 1, 2 and on."""
+    """Duplicate the descriptors to 0, 1, 2 and further ones."""
     start = max(*given, len(given)) + 1
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, start) for descriptor in given]
     for number, descriptor in enumerate(high):
@@ -265,7 +268,7 @@ def _call(function: tuple[str, str], argv: list[str]) -> None:
 
 
 def _as_a_new_interpreter() -> None:
-    """Do what Python does at its start: set signals, and read the time zone and the locale from the environment.
+    """Do what Python does at its start: set signals, and read the time zone and locale from the environment.
 
     A write to a closed connection must be an error, not SIGPIPE, which would end the process.
     """
@@ -278,7 +281,7 @@ def _as_a_new_interpreter() -> None:
 
 
 def _like(path: str, place: str) -> None:
-    """Something at `place` to mount upon: a folder for a folder, a file for a file."""
+    """Make a mount point at `place`: a folder for a folder, a file for a file."""
     if os.path.isdir(path):  # noqa: PTH112  as above
         os.makedirs(place, exist_ok=True)  # noqa: PTH103  as above
     else:

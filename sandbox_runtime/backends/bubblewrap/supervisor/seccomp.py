@@ -23,7 +23,7 @@ _NUMBERS_OF_X32 = 0x40000000
 
 @dataclass(frozen=True)
 class _SystemCalls:
-    """Numbers of system calls. `keys`: add_key, request_key, keyctl; `rings`: io_uring's three."""
+    """Numbers of system calls. `keys`: add_key, request_key, keyctl; `rings`: the three of io_uring."""
 
     architecture: int
     socket: int
@@ -39,12 +39,12 @@ _MACHINES = {
 
 
 def install_filter() -> None:
-    """Have this process and all that comes of it do without these; nothing on machines whose calls are not known.
+    """Install the filter for this process and its descendants; do nothing on machines whose calls are unknown.
 
-    It must not be able to get new privileges any more.
+    The process must not be able to gain privileges any more.
 
     Raises:
-        OSError: the kernel takes no filter.
+        OSError: the kernel does not accept the filter.
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -58,7 +58,7 @@ def install_filter() -> None:
 
 
 def _program(machine: _SystemCalls) -> bytes:
-    """Calls of another architecture do not exist; nor do the forbidden ones; and sockets have one of four families."""
+    """Return the filter: no calls of another architecture, none of the forbidden ones, sockets of four families."""
     absent = _line(_RETURN, _ERROR | errno.ENOSYS)
     forbidden = (*machine.keys, *machine.rings, machine.userfaultfd)
     lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, machine.architecture, 1, 0), absent, _line(_LOAD, _NUMBER)]
@@ -72,5 +72,5 @@ def _program(machine: _SystemCalls) -> bytes:
 
 
 def _line(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
-    """One instruction; `then` and `otherwise`: how many to skip where a comparison holds, and where it does not."""
+    """Return one instruction; `then` and `otherwise`: how many to skip if a comparison is true, and if not."""
     return struct.pack("@HBBI", code, then, otherwise, value)
