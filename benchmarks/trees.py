@@ -26,10 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from rpc_server.settings.settings import Settings  # noqa: E402  the repository is not a package
-from rpc_server.worktrees.environments import Environments  # noqa: E402
-from rpc_server.worktrees.instances import Trees  # noqa: E402
+from rpc_server.worktrees.environments import EnvironmentCache  # noqa: E402
+from rpc_server.worktrees.instances import InstancePool  # noqa: E402
 from rpc_server.worktrees.repository import Repository  # noqa: E402
-from rpc_server.worktrees.server_folder import State  # noqa: E402
+from rpc_server.worktrees.server_folder import ServerFolder  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
 FILES = 2_000
@@ -138,12 +138,14 @@ async def whole(folder: Path, repository: Path, commits: list[str]) -> tuple[flo
         root=repository, program="app.py", trees=True, max_trees=TREES, workers=1, python=Path(sys.executable)
     )
     opened = Repository(repository)
-    state = State(folder / "state")
+    state = ServerFolder(folder / "state")
     state.open()
-    trees = Trees(opened, settings, state, Environments(opened, settings, opened.head()[1], folder / "cache"))
+    trees = InstancePool(
+        opened, settings, state, EnvironmentCache(opened, settings, opened.head()[1], folder / "cache")
+    )
 
     async def at(commit: str) -> None:
-        async with trees.at(commit) as ready:
+        async with trees.acquire(commit) as ready:
             ready.running()
 
     try:

@@ -9,7 +9,7 @@ from protocol.errors import Overloaded
 _RETRY_AFTER_S = 1.0
 
 
-class Load:
+class AdmissionController:
     """Counts the examples of running calls against what the program runs at once and what may wait behind it."""
 
     def __init__(self, *, max_running: int, max_waiting: int) -> None:
@@ -48,21 +48,21 @@ class Load:
 class Admission:
     """One call's share of the load; given back example by example, and what is left at its end."""
 
-    def __init__(self, load: Load, examples: int) -> None:
-        self._load = load
+    def __init__(self, controller: AdmissionController, examples: int) -> None:
+        self._controller = controller
         self._examples = examples
 
-    def one_done(self) -> None:
+    def example_finished(self) -> None:
         """One example of the call is finished."""
         if self._examples:
             self._examples -= 1
-            self._load.release(1)
+            self._controller.release(1)
 
     def close(self) -> None:
         """The call is over."""
-        self._load.release(self._examples)
+        self._controller.release(self._examples)
         self._examples = 0
-        self._load.end()
+        self._controller.end()
 
     def __enter__(self) -> Self:
         return self

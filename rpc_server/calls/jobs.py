@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from protocol import METHODS, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
 from rpc_server.calls.admission import Admission
-from rpc_server.program.program import Program, Refs, ResultDict
+from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.program.results import answer_too_large, without_output
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import error_message, error_path
@@ -34,7 +34,7 @@ class Job(Protocol):
         """Do it; the answer. Called once."""
         ...
 
-    def cancelled_answer(self) -> JsonValue:
+    def cancelled_result(self) -> JsonValue:
         """The answer of a job that was cancelled; raises `CallCancelled` where there is none."""
         ...
 
@@ -45,7 +45,7 @@ class EvaluateJob:
     def __init__(
         self,
         program: Program,
-        refs: Refs,
+        refs: TrajectoryRefs,
         candidate: Candidate,
         batch: Sequence[Example],
         *,
@@ -82,11 +82,11 @@ class EvaluateJob:
         """The results, in the batch's order; raises `LimitExceeded` where they are too large together."""
 
         def keep(position: int, result: ResultDict) -> None:
-            self._results[position] = self._written(
+            self._results[position] = self._serialized(
                 self._refs.outgoing(result, self._group) if self._capture_traces else result
             )
             self._done += 1
-            admission.one_done()
+            admission.example_finished()
 
         await self._program.evaluate(
             self._candidate, self._batch, capture_traces=self._capture_traces, items=self._items, on_result=keep
@@ -97,7 +97,7 @@ class EvaluateJob:
             raise answer_too_large(self._bytes, self._max_bytes, len(self._batch))
         return {"results": self._results}
 
-    def _written(self, result: ResultDict) -> orjson.Fragment:
+    def _serialized(self, result: ResultDict) -> orjson.Fragment:
         """The result as JSON, or a failure in its place where that is too large; nothing once all are too large."""
         written = wire.write_to_keep(result)
         if len(written) > self._max_result_bytes:
@@ -105,7 +105,7 @@ class EvaluateJob:
         self._bytes += len(written)
         return orjson.Fragment(written if self._bytes <= self._max_bytes else b"null")
 
-    def cancelled_answer(self) -> JsonValue:
+    def cancelled_result(self) -> JsonValue:
         """The results there are, the others `cancelled`."""
         seconds = time.monotonic() - self._started
         cancelled = {"status": "cancelled", "score": None, "output": None, "seconds": seconds}
@@ -115,7 +115,7 @@ class EvaluateJob:
 class ProgramCallJob:
     """Any other method that the program answers, as one whole."""
 
-    def __init__(self, program: Program, refs: Refs, method: str, params: dict[str, Any]) -> None:
+    def __init__(self, program: Program, refs: TrajectoryRefs, method: str, params: dict[str, Any]) -> None:
         self._program = program
         self._refs = refs
         self._method = method
@@ -139,11 +139,11 @@ class ProgramCallJob:
         except TrajectoryExpired as error:
             raise self._refs.expired(error) from None
         self._done = True
-        admission.one_done()
+        admission.example_finished()
         self._check(answer)
         return answer
 
-    def cancelled_answer(self) -> JsonValue:
+    def cancelled_result(self) -> JsonValue:
         """There is none."""
         raise CallCancelled
 
@@ -161,7 +161,7 @@ class ProgramCallJob:
             ) from None
 
 
-_SCORINGS_OWN = frozenset(
+_SCORE_FIELDS = frozenset(
     {"status", "score", "feedback", "objective_scores", "error", "usage", "seconds"},
 )
 """The fields of a scored result that tell of the scoring; all others stay as they came."""
@@ -194,23 +194,23 @@ class ScoreJob:
 
         def keep(index: int, scored: ResultDict) -> None:
             at = self._positions[index]
-            self._results[at] = _joined(self._results[at], scored)
+            self._results[at] = _merge_score(self._results[at], scored)
             self._done += 1
-            admission.one_done()
+            admission.example_finished()
 
         waiting = [self._results[at] for at in self._positions]
         await self._program.score(self._batch, waiting, on_result=keep)
         return {"results": self._results}
 
-    def cancelled_answer(self) -> JsonValue:
+    def cancelled_result(self) -> JsonValue:
         """There is none."""
         raise CallCancelled
 
 
-def _joined(result: ResultDict, scored: ResultDict) -> ResultDict:
+def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
     if scored["status"] == "rollout":
         error = {"type": "invalid_result", "message": "score answered a result without a score"}
         scored = {"status": "program_error", "score": None, "error": error, "seconds": scored["seconds"]}
-    kept = {name: value for name, value in result.items() if name not in _SCORINGS_OWN and value is not None}
-    said = {name: value for name, value in scored.items() if name in _SCORINGS_OWN}
-    return {**said, "output": None, **kept}
+    kept = {name: value for name, value in result.items() if name not in _SCORE_FIELDS and value is not None}
+    scoring = {name: value for name, value in scored.items() if name in _SCORE_FIELDS}
+    return {**scoring, "output": None, **kept}

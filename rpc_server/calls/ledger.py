@@ -12,7 +12,7 @@ import orjson
 
 from protocol import JsonValue, Pending, PendingCall
 from protocol.errors import CallIdConflict, CallNotFound, InternalError, LimitExceeded, Overloaded, RpcError
-from rpc_server.calls.admission import Admission, Load
+from rpc_server.calls.admission import Admission, AdmissionController
 from rpc_server.calls.jobs import Job
 from rpc_server.rpc import wire
 
@@ -34,11 +34,11 @@ class _Call:
     request: bytes
     running: "_Running | None"
     watchers: int = 0
-    abandonment: asyncio.TimerHandle | None = None
+    abandon_timer: asyncio.TimerHandle | None = None
     answer: bytes | None = None
     error: dict[str, Any] | None = None
     size: int = 0
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     collected: bool = False
 
 
@@ -59,8 +59,10 @@ class CallLedger:
     together are more than `max_answer_bytes`; the newest always stays, or a client would repeat its work for ever.
     """
 
-    def __init__(self, load: Load, *, abandon_after_s: float, keep_answers_s: float, max_answer_bytes: int) -> None:
-        self._load = load
+    def __init__(
+        self, controller: AdmissionController, *, abandon_after_s: float, keep_answers_s: float, max_answer_bytes: int
+    ) -> None:
+        self._controller = controller
         self._abandon_after_s = abandon_after_s
         self._keep_answers_s = keep_answers_s
         self._max_answer_bytes = max_answer_bytes
@@ -73,7 +75,7 @@ class CallLedger:
         """True while some finished answer was not given to anyone."""
         return any(not call.collected for call in self._finished.values())
 
-    async def ask(self, call_id: str, request: bytes, start: Callable[[], Job], wait_s: float | None) -> JsonValue:
+    async def submit(self, call_id: str, request: bytes, start: Callable[[], Job], wait_s: float | None) -> JsonValue:
         """The answer of the call, started now if it is new; `pending` after `wait_s` seconds, None being no end.
 
         `request`: a digest of what is asked for. `start` checks and prepares; what it raises is not remembered.
@@ -90,7 +92,7 @@ class CallLedger:
         return await self._watch(call, wait_s)
 
     async def get(self, call_id: str, wait_s: float) -> JsonValue:
-        """The answer of a call known already; raises `CallNotFound` or as `ask`."""
+        """The answer of a call known already; raises `CallNotFound` or as `submit`."""
         return await self._watch(self._known(call_id), wait_s)
 
     async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
@@ -102,7 +104,7 @@ class CallLedger:
             await asyncio.wait({running.task})
         # Whoever cancels wants no answer, even one that was just ready: a drain need not wait for it to be fetched.
         call.collected = True
-        self._load.changed.set()
+        self._controller.changed.set()
         return "cancelled" if running is not None and running.task.cancelled() else "finished"
 
     async def close(self) -> None:
@@ -120,27 +122,27 @@ class CallLedger:
         return call
 
     def _find(self, call_id: str) -> _Call | None:
-        self._let_go()
+        self._evict()
         call = self._finished.get(call_id)
         if call is None:
             return self._running.get(call_id)
-        call.asked_at = time.monotonic()
+        call.requested_at = time.monotonic()
         self._finished.move_to_end(call_id)
         return call
 
     def _start(self, call_id: str, request: bytes, job: Job) -> _Call:
-        admission = self._load.admit(job.examples)
+        admission = self._controller.admit(job.examples)
         running = _Running(job, admission, asyncio.create_task(job.run(admission)))
         call = self._running[call_id] = _Call(call_id, request, running)
         # The first callback, so that whoever waits for the task finds it settled.
-        running.task.add_done_callback(lambda _: self._settle(call, running))
+        running.task.add_done_callback(lambda _: self._finish(call, running))
         return call
 
     async def _watch(self, call: _Call, wait_s: float | None) -> JsonValue:
         call.watchers += 1
-        if call.abandonment is not None:
-            call.abandonment.cancel()
-            call.abandonment = None
+        if call.abandon_timer is not None:
+            call.abandon_timer.cancel()
+            call.abandon_timer = None
         try:
             if call.running is not None:
                 await asyncio.wait({call.running.task}, timeout=wait_s)
@@ -148,41 +150,41 @@ class CallLedger:
             call.watchers -= 1
             if not call.watchers and call.running is not None:
                 loop = asyncio.get_running_loop()
-                call.abandonment = loop.call_later(self._abandon_after_s, call.running.task.cancel)
+                call.abandon_timer = loop.call_later(self._abandon_after_s, call.running.task.cancel)
         if call.running is not None:
             return _pending(call.call_id, call.running.job)
         call.collected = True
-        self._load.changed.set()
+        self._controller.changed.set()
         if call.error is not None:
             raise RpcError.from_wire(call.error)
         return orjson.Fragment(call.answer or b"null")
 
-    def _settle(self, call: _Call, running: _Running) -> None:
+    def _finish(self, call: _Call, running: _Running) -> None:
         del self._running[call.call_id]
-        if call.abandonment is not None:
-            call.abandonment.cancel()
+        if call.abandon_timer is not None:
+            call.abandon_timer.cancel()
         outcome = _outcome(call.call_id, running)
         if isinstance(outcome, RpcError):
-            call.error, written = _written(outcome)
+            call.error, written = _serialized(outcome)
         else:
             call.answer = written = outcome
         call.size = len(written) + _ENTRY_BYTES
         call.running = None
         # A refusal is not an answer: asked again, the call shall start.
         if not isinstance(outcome, Overloaded):
-            call.asked_at = time.monotonic()
+            call.requested_at = time.monotonic()
             self._finished[call.call_id] = call
             self._bytes += call.size
-            self._let_go()
+            self._evict()
         # Last: whoever waits for quiet must find the answer.
         running.admission.close()
 
-    def _let_go(self) -> None:
+    def _evict(self) -> None:
         oldest_kept = time.monotonic() - self._keep_answers_s
         while self._finished:
             call = next(iter(self._finished.values()))
             too_many = self._bytes > self._max_answer_bytes and len(self._finished) > 1
-            if call.asked_at >= oldest_kept and not too_many:
+            if call.requested_at >= oldest_kept and not too_many:
                 return
             del self._finished[call.call_id]
             self._bytes -= call.size
@@ -191,7 +193,7 @@ class CallLedger:
 def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
     """The answer as JSON, or the error."""
     try:
-        return wire.write_to_keep(running.job.cancelled_answer() if running.task.cancelled() else running.task.result())
+        return wire.write_to_keep(running.job.cancelled_result() if running.task.cancelled() else running.task.result())
     except RpcError as error:
         return error
     except Exception:
@@ -199,7 +201,7 @@ def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
         return InternalError()
 
 
-def _written(error: RpcError) -> tuple[dict[str, Any], bytes]:
+def _serialized(error: RpcError) -> tuple[dict[str, Any], bytes]:
     """The error as it is on the wire, and its JSON: those of another where a program's own is nested too deep."""
     try:
         return error.to_wire(), wire.write(error.to_wire())

@@ -15,7 +15,7 @@ from rpc_server.cli.tokens import Token
 from rpc_server.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from rpc_server.worktrees.open_worktrees import LeftOut
+    from rpc_server.worktrees.open_worktrees import ExcludedFiles
 
 
 class Announcer:
@@ -27,7 +27,7 @@ class Announcer:
     def ready(self, settings: Settings, program: ProgramInfo, token: Token, *, url: str, instance_id: str) -> None:
         """The program answers at this URL."""
         if self._json_lines:
-            _event(
+            _emit(
                 "ready",
                 url=url,
                 token=None if token.given else token.value,
@@ -43,76 +43,76 @@ class Announcer:
             flush=True,
         )
 
-    def left_out(self, split: str) -> None:
+    def split_skipped(self, split: str) -> None:
         """A split that the program holds cannot be used; on stderr always, for machines wait for `ready` on stdout."""
-        _tell(
+        _print_stderr(
             f"gepa-server: split {split!r} is left out: the program lists it without its rows; "
             f"let the program share them, or give them as `datasets`"
         )
 
-    def trees(self, top: Path, left_out: "LeftOut") -> None:
-        """Which code candidates start from, and what of the user's folder it lacks; on stderr always, as `left_out`."""
-        start = f"{left_out.branch}@{left_out.commit[:12]} of {top}"
-        without = f"; left out, as not committed: {_some(left_out.changed)}" if left_out.changed else ""
-        untracked = f"; left out, as untracked: {left_out.untracked} files or folders" if left_out.untracked else ""
-        _tell(f"gepa-server: candidates start from {start}{without}{untracked}")
-        if left_out.submodules:
-            _tell(f"gepa-server: the folders of submodules are empty: {_some(left_out.submodules)}")
-        if left_out.filters:
-            _tell(
-                f"gepa-server: git's filters are not run ({_some(left_out.filters)}): their files are as commits store "
+    def worktrees_opened(self, top: Path, excluded: "ExcludedFiles") -> None:
+        """Which code candidates start from, and what of the user's folder it lacks; on stderr always, as `split_skipped`."""
+        start = f"{excluded.branch}@{excluded.commit[:12]} of {top}"
+        without = f"; left out, as not committed: {_some(excluded.changed)}" if excluded.changed else ""
+        untracked = f"; left out, as untracked: {excluded.untracked} files or folders" if excluded.untracked else ""
+        _print_stderr(f"gepa-server: candidates start from {start}{without}{untracked}")
+        if excluded.submodules:
+            _print_stderr(f"gepa-server: the folders of submodules are empty: {_some(excluded.submodules)}")
+        if excluded.filters:
+            _print_stderr(
+                f"gepa-server: git's filters are not run ({_some(excluded.filters)}): their files are as commits store "
                 f"them; give what the program needs of them as untracked files, by `links`"
             )
 
-    def jailed(self) -> None:
-        """A jail is used though the settings do not ask for one; on stderr always, as `left_out`."""
-        _tell(
+    def jail_enabled(self) -> None:
+        """A jail is used though the settings do not ask for one; on stderr always, as `split_skipped`."""
+        _print_stderr(
             "gepa-server: programs, builds, checks and agents run in a jail that can write only to their own copy of "
             "the files and to a /tmp of their own; --no-jail lifts that"
         )
 
-    def not_jailed(self, why: str) -> None:
-        """What agents and the code that they write can do, as no jail keeps them; on stderr always, as `left_out`."""
-        _tell(
+    def no_jail(self, why: str) -> None:
+        """What agents and the code that they write can do, as no jail keeps them; on stderr always, as `split_skipped`."""
+        _print_stderr(
             "gepa-server: warning: coding agents and the code that they write run with all rights of your user: they "
             "can change .git/hooks, .git/config, your working tree and your home folder, and read every file that "
             f"you can read. Use a sandbox for code that you do not trust. There is no jail: {why}"
         )
 
     def trying_check(self) -> None:
-        """The user's check runs on the code as it is, which may take its time; on stderr always, as `left_out`."""
-        _tell("gepa-server: running `check_command` on the code as it is")
+        """The user's check runs on the code as it is, which may take its time; on stderr always, as `split_skipped`."""
+        _print_stderr("gepa-server: running `check_command` on the code as it is")
 
-    def no_credentials(self, names: Sequence[str]) -> None:
-        """Claude has none of these variables; on stderr always, as `left_out`."""
+    def no_agent_credentials(self, names: Sequence[str]) -> None:
+        """Claude has none of these variables; on stderr always, as `split_skipped`."""
         first, *others = names
-        _tell(
+        _print_stderr(
             f"gepa-server: warning: Claude has no {first} (nor {', '.join(others)}) in the server's environment, "
             f"so change requests will fail"
         )
 
     def mutations(self, settings: Settings, agent: str, top: Path) -> None:
-        """Who changes the code, and where the results go; on stderr always, as `left_out`."""
+        """Who changes the code, and where the results go; on stderr always, as `split_skipped`."""
         pushed = "" if settings.push is None else f", pushed to {settings.push}"
-        _tell(f"gepa-server: clients may have {agent} change the code, on branches evolve/ of {top}{pushed}")
+        _print_stderr(f"gepa-server: clients may have {agent} change the code, on branches evolve/ of {top}{pushed}")
 
     def draining(self) -> None:
         """No new work is taken."""
         if self._json_lines:
-            _event("draining")
+            _emit("draining")
         else:
-            _tell("gepa-server: finishing what is running; SIGINT ends at once")
+            _print_stderr("gepa-server: finishing what is running; SIGINT ends at once")
 
     def failed(self, message: str) -> None:
         """It cannot start, for a reason in its settings or its surroundings."""
         if self._json_lines:
-            _event("failed", stage="settings", message=message)
-        _tell(f"gepa-server: {message}")
+            _emit("failed", stage="settings", message=message)
+        _print_stderr(f"gepa-server: {message}")
 
     def program_failed(self, error: ProgramFailed) -> None:
         """It cannot start because of the program; everything known about that, in one block."""
         if self._json_lines:
-            _event("failed", **{"message": error.message, **error.details})
+            _emit("failed", **{"message": error.message, **error.details})
         details = {name: text for name, text in error.details.items() if text}
         stage = details.pop("stage", None)
         lines = [f"gepa-server: the program cannot start{f' ({stage})' if stage else ''}: {error.message}"]
@@ -121,7 +121,7 @@ class Announcer:
         for name, title in (("traceback", "traceback"), ("log_tail", "its output")):
             if name in details:
                 lines += [f"  {title}:", *(f"    {line}" for line in str(details[name]).rstrip().splitlines())]
-        _tell("\n".join(lines))
+        _print_stderr("\n".join(lines))
 
 
 def _some(names: list[str], most: int = 5) -> str:
@@ -133,11 +133,11 @@ def _language(settings: Settings) -> str:
     return "python" if settings.command is None else Path(settings.command[0]).name
 
 
-def _event(event: str, **fields: Any) -> None:
+def _emit(event: str, **fields: Any) -> None:
     sys.stdout.write(orjson.dumps({"event": event, **fields}).decode() + "\n")
     sys.stdout.flush()
 
 
-def _tell(text: str) -> None:
+def _print_stderr(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -120,7 +120,7 @@ _PAIRS = ("env", "datasets")
 _COMMANDS = ("command", "build_command", "check_command", "agent_command")
 
 
-def command_of(action: Callable[..., None]) -> typer.Typer:
+def create_typer_app(action: Callable[..., None]) -> typer.Typer:
     """A typer app whose one command calls `action(config, flags, json_lines, conformance)`.
 
     Its signature is made from the table above, so that no flag can be listed and then forgotten.

@@ -20,10 +20,10 @@ Where it is set, `GEPA_TOKEN` comes before a configuration file's `token_file`: 
 HOSTS_VARIABLE = "GEPA_ALLOWED_HOSTS"
 """Further hosts that are let in, separated by commas: `allowed_hosts` of whoever starts the server."""
 
-_CONTRADICTING = ("host", "port")
+_CONFLICTING = ("host", "port")
 
 
-def placed(
+def apply_listen_address(
     settings: Settings, environment: MutableMapping[str, str], flags: Mapping[str, Any]
 ) -> tuple[Settings, socket.socket | None]:
     """The settings with what these variables say, which are taken out of the environment; and the inherited socket.
@@ -37,9 +37,11 @@ def placed(
         changes["allowed_hosts"] = (*settings.allowed_hosts, *further)
     inherited = None
     if where is not None:
-        said = [f"--{name}" for name in _CONTRADICTING if name in flags]
-        if said:
-            raise SettingsError(f"{LISTEN_VARIABLE} is set, and {' and '.join(said)} given: leave one of them out")
+        conflicting = [f"--{name}" for name in _CONFLICTING if name in flags]
+        if conflicting:
+            raise SettingsError(
+                f"{LISTEN_VARIABLE} is set, and {' and '.join(conflicting)} given: leave one of them out"
+            )
         if TOKEN_VARIABLE in environment:
             if "token_file" in flags:
                 raise SettingsError(

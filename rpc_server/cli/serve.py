@@ -17,13 +17,13 @@ from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.version import VERSION
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.flags import JSON_VARIABLE, command_of, with_one_command
-from rpc_server.cli.listen_address import bound, placed, url_of
+from rpc_server.cli.flags import JSON_VARIABLE, create_typer_app, with_one_command
+from rpc_server.cli.listen_address import apply_listen_address, bound, url_of
 from rpc_server.cli.tokens import Token, token_for
 from rpc_server.http.app import SERVICE, create_app, listening, raise_descriptor_limit
-from rpc_server.jail.jail import Jail, check, keep_to_oneself, open_jail
+from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.code import Commits, Mutations
-from rpc_server.methods.datasets import Datasets, Row, rows_of
+from rpc_server.methods.datasets import Datasets, Row, program_rows
 from rpc_server.program import conformance_program
 from rpc_server.program.launch import environment
 from rpc_server.program.open_program import open_program
@@ -54,15 +54,15 @@ async def serve(
                 if rows is not None
                 else {split: read_rows(settings.root / path) for split, path in settings.files.items()}
             )
-            stops = (signals.interrupt, signals.terminate)
-            opened = await _unless(_opened(settings, announce, token), *stops)
+            stop_events = (signals.interrupt, signals.terminate)
+            opened = await _run_until(_open(settings, announce, token), *stop_events)
             if opened is None:
                 return signals.status
             try:
-                held = given or await _unless(_rows_of(opened.program, announce), *stops)
+                held = given or await _run_until(_rows_of(opened.program, announce), *stop_events)
                 if held is not None:
                     datasets = Datasets(held, share_rows=settings.share_rows)
-                    await _answer(opened, settings, datasets, token, sock, signals, announce)
+                    await _answer_requests(opened, settings, datasets, token, sock, signals, announce)
             finally:
                 await opened.program.close()
     except (SettingsError, RowFileError) as error:
@@ -75,9 +75,9 @@ async def serve(
 
 
 async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequence[Row]]:
-    held = await rows_of(program)
+    held = await program_rows(program)
     for split in held.kept:
-        announce.left_out(split)
+        announce.split_skipped(split)
     return held.shared
 
 
@@ -90,19 +90,19 @@ class _Opened:
     mutations: Mutations | None = None
 
 
-async def _opened(settings: Settings, announce: Announcer, token: Token) -> _Opened:
-    jail = await _jail(settings, announce, token)
-    if jail is None:
-        return await _opened_in(None, settings, announce)
-    keep_to_oneself()
+async def _open(settings: Settings, announce: Announcer, token: Token) -> _Opened:
+    jails = await _jails(settings, announce, token)
+    if jails is None:
+        return await _open_in(None, settings, announce)
+    protect_memory()
     try:
-        return await _opened_in(jail, settings, announce)
+        return await _open_in(jails, settings, announce)
     except ProgramFailed:
-        await check(jail)  # it may be the jail that did not start; each trial costs as much as a start
+        await check_jail(jails)  # it may be the jail that did not start; each trial costs as much as a start
         raise
 
 
-async def _jail(settings: Settings, announce: Announcer, token: Token) -> Jail | None:
+async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailFactory | None:
     """The jail that the settings ask for; if they do not mention one, a jail if code evolves and bubblewrap works.
 
     Raises:
@@ -110,20 +110,20 @@ async def _jail(settings: Settings, announce: Announcer, token: Token) -> Jail |
     """
     if settings.jail is False or (settings.jail is None and not settings.has_trees):
         if settings.has_trees:
-            announce.not_jailed("`jail` is off")
+            announce.no_jail("`jail` is off")
         return None
     _check_root(settings.root)
     try:
-        jail = open_jail(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
+        jails = create_jails(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
         if settings.jail is None:
-            await check(jail)
-            announce.jailed()
+            await check_jail(jails)
+            announce.jail_enabled()
     except SettingsError as error:
         if settings.jail:
             raise
-        announce.not_jailed(str(error))
+        announce.no_jail(str(error))
         return None
-    return jail
+    return jails
 
 
 def _check_root(root: Path) -> None:
@@ -136,36 +136,36 @@ def _check_root(root: Path) -> None:
         )
 
 
-async def _opened_in(jail: Jail | None, settings: Settings, announce: Announcer) -> _Opened:
+async def _open_in(jails: JailFactory | None, settings: Settings, announce: Announcer) -> _Opened:
     if not settings.has_trees:
-        cell = None if jail is None else jail.cell(settings.root, kept=(settings.root / ".git",))
-        return _Opened(await open_program(settings, cell=cell))
-    from rpc_server.worktrees.open_worktrees import open_trees  # knows git, which other servers do without
+        jail = None if jails is None else jails.jail(settings.root, read_only=(settings.root / ".git",))
+        return _Opened(await open_program(settings, jail=jail))
+    from rpc_server.worktrees.open_worktrees import open_worktrees  # knows git, which other servers do without
 
-    program, left_out = await open_trees(settings, jail)
-    top = program.trees.repository.top
-    announce.trees(top, left_out)
+    program, excluded = await open_worktrees(settings, jails)
+    top = program.instances.repository.top
+    announce.worktrees_opened(top, excluded)
     if not settings.allow_mutations:
         return _Opened(program, program)
-    from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, name_of
-    from rpc_server.mutations.open_mutations import open_mutations, try_out  # as above
+    from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, command_name
+    from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations  # as above
 
     try:
-        mutations = await open_mutations(program.trees)
+        mutations = await open_mutations(program.instances)
         if settings.check_command is not None:
             announce.trying_check()
-        await try_out(program.trees, left_out.commit)
+        await check_prerequisites(program.instances, excluded.commit)
     except BaseException:
         await program.close()
         raise
     command = settings.agent_command
-    announce.mutations(settings, "Claude" if command is None else name_of(command), top)
+    announce.mutations(settings, "Claude" if command is None else command_name(command), top)
     if command is None and not any(environment(settings).get(name) for name in CLAUDE_CREDENTIALS):
-        announce.no_credentials(CLAUDE_CREDENTIALS)
+        announce.no_agent_credentials(CLAUDE_CREDENTIALS)
     return _Opened(program, program, mutations)
 
 
-async def _answer(
+async def _answer_requests(
     opened: _Opened,
     settings: Settings,
     datasets: Datasets,
@@ -186,10 +186,10 @@ async def _answer(
     service = app[SERVICE]
     async with listening(app, sock):
         announce.ready(settings, program.info, token, url=url_of(settings, sock), instance_id=service.instance_id)
-        await _unless(signals.terminate.wait(), signals.interrupt)
+        await _run_until(signals.terminate.wait(), signals.interrupt)
         if not signals.interrupt.is_set():
             announce.draining()
-            await _unless(service.drain(), signals.interrupt)
+            await _run_until(service.drain(), signals.interrupt)
 
 
 class _Signals:
@@ -200,24 +200,24 @@ class _Signals:
         self.interrupt = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.terminate.set)
-        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        loop.add_signal_handler(signal.SIGINT, self._on_interrupt)
 
     @property
     def status(self) -> int:
         """With which to exit."""
         return INTERRUPTED if self.interrupt.is_set() else 0
 
-    def _interrupted(self) -> None:
+    def _on_interrupt(self) -> None:
         if self.interrupt.is_set():
             # Program processes end by themselves when their input closes.
             os._exit(INTERRUPTED)
         self.interrupt.set()
 
 
-async def _unless(work: Coroutine[Any, Any, Any], *stops: asyncio.Event) -> Any:
+async def _run_until(work: Coroutine[Any, Any, Any], *stop_events: asyncio.Event) -> Any:
     """The result of `work`, or None when one of the events came first and `work` was cancelled."""
     task = asyncio.ensure_future(work)
-    waits = [asyncio.ensure_future(stop.wait()) for stop in stops]
+    waits = [asyncio.ensure_future(stop.wait()) for stop in stop_events]
     try:
         await asyncio.wait({task, *waits}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -235,7 +235,7 @@ def run(arguments: Sequence[str]) -> None:
         print(f"gepa-server {VERSION}")
         sys.exit(0)
     try:
-        command_of(_start)(with_one_command(arguments), prog_name="gepa-server")
+        create_typer_app(_start)(with_one_command(arguments), prog_name="gepa-server")
     except SettingsError as error:
         Announcer(json_lines="--json" in arguments or JSON_VARIABLE in os.environ).failed(str(error))
         sys.exit(CANNOT_START)
@@ -249,5 +249,5 @@ def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conf
         file = Path(conformance_program.__file__).resolve()
         flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
         rows = conformance_program.DATASETS
-    settings, inherited = placed(load_settings(config, flags, find=not conformance), os.environ, flags)
+    settings, inherited = apply_listen_address(load_settings(config, flags, find=not conformance), os.environ, flags)
     sys.exit(uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited)))

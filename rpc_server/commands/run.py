@@ -14,7 +14,7 @@ from typing import cast
 from evolverpc_common import process_reaper
 from evolverpc_common.shielded import all_of
 from protocol.errors import ProgramFailed
-from rpc_server.jail.jail import Cell
+from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LogTail
 
 MAX_LINE_BYTES = 64 * 1024
@@ -31,7 +31,7 @@ _FORCED_S = 2.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandOutcome:
     """How it ended: the command's exit status (128 + signal where that killed it), and whether we ended it."""
 
     status: int
@@ -49,9 +49,9 @@ async def run_supervised(
     timeout_s: float,
     on_lines: Callable[[list[bytes]], None],
     on_log: Callable[[bytes], None],
-    cell: Cell | None,
-) -> Outcome:
-    """Run a command to its end, with `stdin` as all of its input; in a jail where a `cell` is given.
+    jail: Jail | None,
+) -> CommandOutcome:
+    """Run a command to its end, with `stdin` as all of its input; in a jail where a `jail` is given.
 
     `on_lines` gets the lines of stdout without their ends, all that came at once together; `on_log` gets stderr, in
     pieces. None of the command's processes is left when this returns, raises or is cancelled.
@@ -60,36 +60,40 @@ async def run_supervised(
         OSError: no process can be started there; a command that does not exist has status 127, with a word on stderr.
     """
     started = time.monotonic()
-    if cell is not None:
-        command = cell.jailed(command, folder=folder, environment=environment)
+    if jail is not None:
+        command = jail.wrap(command, folder=folder, environment=environment)
     arguments = (sys.executable, "-I", "-S", _REAPER, f"--owner={os.getpid()}", "--temporary", "--", *command)
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
-            lambda: _Kept(on_lines, on_log), *arguments, cwd=folder, env=dict(environment), start_new_session=True
+            lambda: _ReaperProtocol(on_lines, on_log),
+            *arguments,
+            cwd=folder,
+            env=dict(environment),
+            start_new_session=True,
         )
     )
     try:
-        _, kept = await asyncio.shield(starting)
+        _, reaper = await asyncio.shield(starting)
     except asyncio.CancelledError:
         await all_of(_end_started(starting))
         raise
     out_of_time = False
     try:
-        kept.send(stdin)
+        reaper.send(stdin)
         async with asyncio.timeout(timeout_s):
-            await kept.exited.wait()
+            await reaper.exited.wait()
     except TimeoutError:
         out_of_time = True
     finally:
-        await all_of(kept.end())
-    return Outcome(kept.status, time.monotonic() - started, out_of_time, kept.too_much_output)
+        await all_of(reaper.end())
+    return CommandOutcome(reaper.status, time.monotonic() - started, out_of_time, reaper.too_much_output)
 
 
-class _Kept(asyncio.SubprocessProtocol):
+class _ReaperProtocol(asyncio.SubprocessProtocol):
     """The keeper as seen from here."""
 
     def __init__(self, on_lines: Callable[[list[bytes]], None], on_log: Callable[[bytes], None]) -> None:
-        self._lines = _Lines(on_lines)
+        self._lines = _LineBuffer(on_lines)
         self._on_log = on_log
         self._left = MAX_OUTPUT_BYTES
         self._closed = asyncio.Event()
@@ -151,7 +155,7 @@ class _Kept(asyncio.SubprocessProtocol):
         self._closed.set()
 
 
-class _Lines:
+class _LineBuffer:
     """Puts lines together."""
 
     def __init__(self, on_lines: Callable[[list[bytes]], None]) -> None:
@@ -176,7 +180,7 @@ class _Lines:
         self._begun += part[: MAX_LINE_BYTES - len(self._begun)]
 
 
-async def _end_started(starting: asyncio.Future[tuple[asyncio.SubprocessTransport, _Kept]]) -> None:
+async def _end_started(starting: asyncio.Future[tuple[asyncio.SubprocessTransport, _ReaperProtocol]]) -> None:
     await asyncio.wait([starting])
     if starting.exception() is None:
         await starting.result()[1].end()
@@ -199,7 +203,7 @@ async def run_command(
     environment: Mapping[str, str],
     timeout_s: float,
     stage: str,
-    cell: Cell | None,
+    jail: Jail | None,
 ) -> None:
     """Run it to its end, in a jail where one is given. Nothing of it is left when this returns, raises or is cancelled.
 
@@ -222,14 +226,14 @@ async def run_command(
             timeout_s=timeout_s,
             on_lines=on_lines,
             on_log=log.write,
-            cell=cell,
+            jail=jail,
         )
     except OSError as error:
         raise ProgramFailed(f"cannot run {name!r}: {error.strerror}", stage=stage, log_tail="") from None
     if outcome.out_of_time:
         raise ProgramFailed(f"{name!r} ran longer than {timeout_s:g} s", stage=stage, log_tail=log.since())
     if outcome.too_much_output:
-        said = f"{name!r} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
-        raise ProgramFailed(said, stage=stage, log_tail=log.since())
+        message = f"{name!r} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
+        raise ProgramFailed(message, stage=stage, log_tail=log.since())
     if outcome.status != 0:
         raise ProgramFailed(f"{name!r} exited with status {outcome.status}", stage=stage, log_tail=log.since())

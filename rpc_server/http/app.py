@@ -113,12 +113,12 @@ def create_app(
         allowed_hosts=settings.allowed_hosts,
         allowed_origins=settings.allowed_origins,
     )
-    door = _Door(service, guard, max_request_bytes=service.limits.max_request_bytes)
+    handlers = HttpHandlers(service, guard, max_request_bytes=service.limits.max_request_bytes)
     app = web.Application()
     app[SERVICE] = service
-    app.router.add_route("*", "/rpc", door.rpc, expect_handler=_expect_later)
-    app.router.add_route("*", "/health", door.health, expect_handler=_expect_later)
-    app.router.add_route("*", "/{path:.*}", door.nowhere, expect_handler=_expect_later)
+    app.router.add_route("*", "/rpc", handlers.rpc, expect_handler=_defer_expect)
+    app.router.add_route("*", "/health", handlers.health, expect_handler=_defer_expect)
+    app.router.add_route("*", "/{path:.*}", handlers.not_found, expect_handler=_defer_expect)
 
     async def close(_app: web.Application) -> None:
         await service.close()
@@ -138,8 +138,8 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
     loop = asyncio.get_running_loop()
     connections = Connections()
 
-    def connected() -> _Connection:
-        return _Connection(
+    def connected() -> _HttpConnection:
+        return _HttpConnection(
             connections,
             runner.server,
             loop=loop,
@@ -165,7 +165,7 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
         await runner.cleanup()
 
 
-class _Connection(web.RequestHandler):
+class _HttpConnection(web.RequestHandler):
     """Answers what is not even HTTP without a word of it: the line that cannot be read may hold a token."""
 
     __slots__ = ("_connections",)
@@ -203,7 +203,7 @@ class _Connection(web.RequestHandler):
         return response
 
 
-class _Door:
+class HttpHandlers:
     """The routes' handlers."""
 
     def __init__(self, service: Service, guard: Guard, *, max_request_bytes: int) -> None:
@@ -217,25 +217,25 @@ class _Door:
         try:
             self._guard.check_source(headers)
             if request.method != "POST":
-                return _refusal(405, InvalidRequest(reason="use POST"), {"Allow": "POST"})
+                return _error_response(405, InvalidRequest(reason="use POST"), {"Allow": "POST"})
             self._guard.check_token(headers)
             if request.content_type != "application/json":
-                return _refusal(415, InvalidRequest(reason="the content type must be application/json"))
+                return _error_response(415, InvalidRequest(reason="the content type must be application/json"))
             if headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-                return _refusal(415, InvalidRequest(reason="the body must have no Content-Encoding"))
+                return _error_response(415, InvalidRequest(reason="the body must have no Content-Encoding"))
             if headers.get("Expect", _CONTINUE).strip().lower() != _CONTINUE:
-                return _refusal(417, InvalidRequest(reason="the only Expect that is met is 100-continue"))
+                return _error_response(417, InvalidRequest(reason="the only Expect that is met is 100-continue"))
             # No name here for the body: the dispatcher lets go of it as soon as it is read.
             reply = await self._service.dispatcher.answer(await self._body(request))
         except Unauthorized as error:
             return _unauthorized(error)
         except LimitExceeded as error:
-            return _refusal(413, error)
+            return _error_response(413, error)
         except (web.RequestPayloadError, TimeoutError):
-            return _refusal(400, ParseError(reason="the body does not match its headers"))
+            return _error_response(400, ParseError(reason="the body does not match its headers"))
         except Exception:
             logger.exception("unexpected error")
-            return _refusal(500, InternalError())
+            return _error_response(500, InternalError())
         if reply.body is None:
             return web.Response(status=reply.status, headers={"Server": _HEADERS["Server"]})
         return web.Response(status=reply.status, body=reply.body, headers=_HEADERS)
@@ -247,25 +247,25 @@ class _Door:
         except Unauthorized as error:
             return _unauthorized(error)
         if request.method not in ("GET", "HEAD"):
-            return _refusal(405, InvalidRequest(reason="use GET"), {"Allow": "GET, HEAD"})
+            return _error_response(405, InvalidRequest(reason="use GET"), {"Allow": "GET, HEAD"})
         if self._service.ready:
             return web.Response(status=200, body=b'{"status":"ok"}', headers=_HEADERS)
         return web.Response(status=503, body=b'{"status":"unavailable"}', headers=_HEADERS)
 
-    async def nowhere(self, request: web.Request) -> web.Response:
+    async def not_found(self, request: web.Request) -> web.Response:
         """Any other path."""
         try:
             self._guard.check_source(request.headers)
         except Unauthorized as error:
             return _unauthorized(error)
-        return _refusal(404, InvalidRequest(reason="the path must be /rpc"))
+        return _error_response(404, InvalidRequest(reason="the path must be /rpc"))
 
     async def _body(self, request: web.Request) -> bytes | bytearray:
         """The body, at most so many bytes of it: said in advance, or counted as they come."""
         allowed = self._max_request_bytes
-        said = request.content_length
-        if said is not None and said > allowed:
-            raise LimitExceeded(limit="max_request_bytes", allowed=allowed, given=said)
+        declared = request.content_length
+        if declared is not None and declared > allowed:
+            raise LimitExceeded(limit="max_request_bytes", allowed=allowed, given=declared)
         if "Expect" in request.headers and request.version == HttpVersion11:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             # Not part of the response, whose headers are yet to come.
@@ -288,7 +288,7 @@ class _Door:
         return growing
 
 
-async def _expect_later(_request: web.Request) -> None:
+async def _defer_expect(_request: web.Request) -> None:
     """Ask for the body only when the headers have been found good."""
 
 
@@ -298,11 +298,11 @@ def _is_defect(record: logging.LogRecord) -> bool:
 
 def _unauthorized(error: Unauthorized) -> web.Response:
     if "reason" in error.details:
-        return _refusal(403, error)
-    return _refusal(401, error, {"WWW-Authenticate": "Bearer"})
+        return _error_response(403, error)
+    return _error_response(401, error, {"WWW-Authenticate": "Bearer"})
 
 
-def _refusal(status: int, error: RpcError, headers: dict[str, str] | None = None) -> web.Response:
+def _error_response(status: int, error: RpcError, headers: dict[str, str] | None = None) -> web.Response:
     response = web.Response(status=status, body=error_body(error), headers={**_HEADERS, **(headers or {})})
     # A body that was not read must not be taken for the next request.
     response.force_close()

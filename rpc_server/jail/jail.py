@@ -32,16 +32,16 @@ _TMP_SHARE = 8
 PROCESSES = max(512, 64 * (os.cpu_count() or 1))
 """Processes and threads of one jail, where the kernel counts those by themselves (Linux 5.14)."""
 
-BEHIND = 10
+NICENESS = 10
 """By how much what runs in a jail comes after the server, which has to answer however much that is."""
 
 _HIDING_BYTES = 64 * 1024
 _TRIAL_S = 30.0
-_INMATE = Path(__file__).with_name("jail_init.py")
+_JAIL_INIT = Path(__file__).with_name("jail_init.py")
 _JAIL_TMP = Path(__file__).with_name("jail_tmp.py")
-_HOME = Path(__file__).resolve().parents[2]
+_CHECKOUT = Path(__file__).resolve().parents[2]
 _PACKAGES = tuple(
-    _HOME / name for name in ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")
+    _CHECKOUT / name for name in ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")
 )
 _OTHER_TMPS = (Path("/var/tmp"), Path("/run"))  # noqa: S108  # hidden
 _NEEDED_OF_RUN = (Path("/run/systemd/resolve"), Path("/run/current-system"))
@@ -52,21 +52,21 @@ _NAMESPACES = (
     *("--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
 )
 _ROOT = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
-_OF_THE_MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "driver", "mtrr", "latency_stats")
+_MACHINE_ENTRIES = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "driver", "mtrr", "latency_stats")
 """What in `/proc` is not about processes: root, where the server is root's, would need no privilege to write there."""
 
 _CACHES = {"UV_CACHE_DIR": "uv", "npm_config_cache": "npm", "DSPY_CACHEDIR": "dspy"}
 """Programs that do not run where they cannot keep a cache, and would want it in the home folder."""
 
 _PR_SET_DUMPABLE = 4
-_ALLOWED = (
+_ADVICE = (
     "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, no AppArmor "
     "profile against them; in a container one that may mount /proc), or turn `jail` off"
 )
 
 
 @dataclass(frozen=True)
-class Jail:
+class JailFactory:
     """What all jails of a server have in common.
 
     `hidden`: folders of which nothing is seen but what a cell needs of them. `secrets`: files that cannot be read
@@ -78,29 +78,29 @@ class Jail:
     secrets: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
 
-    def knowing(self, *, hidden: Iterable[Path] = (), readable: Iterable[Path] = ()) -> "Jail":
+    def extend(self, *, hidden: Iterable[Path] = (), readable: Iterable[Path] = ()) -> "JailFactory":
         """The same with more of both."""
         return replace(self, hidden=(*self.hidden, *hidden), readable=(*self.readable, *readable))
 
-    def cell(self, *writable: Path, readable: Iterable[Path] = (), kept: Iterable[Path] = ()) -> "Cell":
+    def jail(self, *writable: Path, readable: Iterable[Path] = (), read_only: Iterable[Path] = ()) -> "Jail":
         """A jail whose processes may write to these folders.
 
-        `kept`: what they may not write to in there. `readable`: more of what is hidden, that they may read.
+        `read_only`: what they may not write to in there. `readable`: more of what is hidden, that they may read.
         """
-        return Cell(self, tuple(map(_real, writable)), tuple(map(_real, readable)), tuple(map(_real, kept)))
+        return Jail(self, tuple(map(_real, writable)), tuple(map(_real, readable)), tuple(map(_real, read_only)))
 
 
 @dataclass(frozen=True)
-class Cell:
+class Jail:
     """A jail with the folders that are writable in it; every command that is started is in one of its own."""
 
-    jail: Jail
+    factory: JailFactory
     writable: tuple[Path, ...]
     readable: tuple[Path, ...]
-    kept: tuple[Path, ...]
+    read_only: tuple[Path, ...]
 
-    def jailed(
-        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], niceness: int = BEHIND
+    def wrap(
+        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], niceness: int = NICENESS
     ) -> tuple[str, ...]:
         """The command that runs `command` inside, in `folder`; `environment`: what it will be started with.
 
@@ -110,21 +110,21 @@ class Cell:
         # Descriptors 0 to 2 are held by bubblewrap too, until it ends: with the command.
         return (
             *(sys.executable, "-I", "-S", str(_JAIL_TMP), str(TMP_INODES), "--"),
-            *(self.jail.bwrap, *_NAMESPACES, *_ROOT),
+            *(self.factory.bwrap, *_NAMESPACES, *_ROOT),
             *("--size", str(_tmp_bytes()), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108  # the jail's own
-            *(word for name in _OF_THE_MACHINE for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
+            *(word for name in _MACHINE_ENTRIES for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
             *self._mounts(command, environment),
             *("--setenv", "TMPDIR", str(TMP)),
             *_caches(environment),
             *("--chdir", str(_real(folder)), "--"),
-            *(sys.executable, "-I", "-S", str(_INMATE), str(PROCESSES), str(niceness), "--", *command),
+            *(sys.executable, "-I", "-S", str(_JAIL_INIT), str(PROCESSES), str(niceness), "--", *command),
         )
 
     def _mounts(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         """In the order in which they are made: each may cover what those before it show."""
         covered = _unique(map(_real, (TMP, Path(tempfile.gettempdir()), *_OTHER_TMPS)))
-        needed = _unique(map(_real, (*self.jail.readable, *_own_folders(), *_named(command, environment))))
-        hidden = _outermost(map(_real, self.jail.hidden))
+        needed = _unique(map(_real, (*self.factory.readable, *_server_folders(), *_named_paths(command, environment))))
+        hidden = _outermost(map(_real, self.factory.hidden))
         others = [folder for folder in _outermost(covered) if folder != covered[0] and folder not in hidden]
         others = [folder for folder in others if not _is_below_one_of(folder, hidden)]
         words = ["--size", str(_tmp_bytes()), "--tmpfs", str(covered[0])]
@@ -144,34 +144,34 @@ class Cell:
             words += ["--bind", str(path), str(path)]
         for folder in (*others, *hidden):
             words += _hide(folder) if folder not in writable and _is_below_one_of(folder, writable) else []
-        for path in _unique((*self.kept, *_own_folders())):
+        for path in _unique((*self.read_only, *_server_folders())):
             words += ["--ro-bind", str(path), str(path)] if _is_below_one_of(path, writable) and path.exists() else []
-        for path in map(_real, self.jail.secrets):
+        for path in map(_real, self.factory.secrets):
             words += ["--ro-bind", os.devnull, str(path)] if path.exists() else []
         for folder in (*others, *hidden):
             words += ["--remount-ro", str(folder)] if folder.is_dir() else []
         return words
 
 
-def open_jail(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ()) -> Jail:
-    """A jail, which has not been tried out: see `check`, for where nothing starts in it.
+def create_jails(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ()) -> JailFactory:
+    """A jail, which has not been tried out: see `check_jail`, for where nothing starts in it.
 
     Raises:
         SettingsError: there can be none here; what is missing, and what to do.
     """
-    return Jail(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
+    return JailFactory(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
 
 
-async def check(jail: Jail) -> None:
+async def check_jail(jails: JailFactory) -> None:
     """Try it out.
 
     Raises:
         SettingsError: none can be made here; why, and what to do.
     """
-    trial = jail.cell().jailed(("true",), folder=Path("/"), environment=os.environ)
-    told = await asyncio.to_thread(_tried, trial)
-    if told is not None:
-        raise SettingsError(f"`jail`: bubblewrap (0.8 or newer) cannot make one here: {told}; {_ALLOWED}")
+    trial = jails.jail().wrap(("true",), folder=Path("/"), environment=os.environ)
+    problem = await asyncio.to_thread(_try_command, trial)
+    if problem is not None:
+        raise SettingsError(f"`jail`: bubblewrap (0.8 or newer) cannot make one here: {problem}; {_ADVICE}")
 
 
 def _bwrap() -> str:
@@ -187,13 +187,13 @@ def _bwrap() -> str:
     return bwrap
 
 
-def keep_to_oneself() -> None:
+def protect_memory() -> None:
     """Let no other process of the same user read this one's memory, descriptors or environment, or trace it."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE)")
 
 
-def _tried(command: Sequence[str]) -> str | None:
+def _try_command(command: Sequence[str]) -> str | None:
     """Why it does not run; None where it does."""
     try:
         done = subprocess.run(  # noqa: S603  # ours
@@ -219,12 +219,12 @@ def _hide(folder: Path) -> list[str]:
     return ["--size", str(_HIDING_BYTES), "--tmpfs", str(folder)] if folder.is_dir() else []
 
 
-def _own_folders() -> tuple[Path, ...]:
+def _server_folders() -> tuple[Path, ...]:
     """Where this server and its interpreter are."""
     return (*_PACKAGES, Path(sys.prefix), Path(sys.base_prefix))
 
 
-def _named(command: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
+def _named_paths(command: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
     """What the words of the command, and the variables that lead to programs, name."""
     listed = [environment.get(name, "").split(os.pathsep) for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV")]
     words = [*command, *(word for words in listed for word in words)]

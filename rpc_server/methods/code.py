@@ -31,8 +31,8 @@ class Commits(Protocol):
 class Mutations(Protocol):
     """Changes of code or texts (capability `mutations`), any number at the same time; more than it bears wait."""
 
-    async def apply(self, request: ApplyMutationParams, told: Callable[[str], None]) -> ApplyMutationResult:
-        """Make the change, all of it or nothing. `told` is called with what it is at, in a few words.
+    async def apply(self, request: ApplyMutationParams, on_progress: Callable[[str], None]) -> ApplyMutationResult:
+        """Make the change, all of it or nothing. `on_progress` is called with what it is at, in a few words.
 
         Cancelling the coroutine ends everything it started and leaves nothing behind.
 
@@ -61,14 +61,14 @@ class MutationJob:
 
     async def run(self, admission: Admission) -> JsonValue:
         """The result as JSON."""
-        result = await self._mutations.apply(self._request, self._told)
+        result = await self._mutations.apply(self._request, self._set_message)
         self._done = 1
-        admission.one_done()
+        admission.example_finished()
         return result.model_dump(exclude_none=True)
 
-    def cancelled_answer(self) -> JsonValue:
+    def cancelled_result(self) -> JsonValue:
         """There is none."""
         raise CallCancelled
 
-    def _told(self, message: str) -> None:
+    def _set_message(self, message: str) -> None:
         self._message = message

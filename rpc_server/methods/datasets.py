@@ -88,7 +88,7 @@ class ProgramRows:
     kept: tuple[str, ...]
 
 
-async def rows_of(program: Program) -> ProgramRows:
+async def program_rows(program: Program) -> ProgramRows:
     """All that the program holds, each split in the program's order.
 
     Raises:

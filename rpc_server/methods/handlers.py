@@ -40,12 +40,12 @@ from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import RpcDiscoverParams
 from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
-from rpc_server.calls.admission import Load
+from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.jobs import EvaluateJob, Job, ProgramCallJob, ScoreJob
 from rpc_server.calls.ledger import CallLedger
 from rpc_server.methods.code import Commits, MutationJob, Mutations
 from rpc_server.methods.datasets import Datasets
-from rpc_server.program.program import WRITE_TEXTS, Program, Refs
+from rpc_server.program.program import WRITE_TEXTS, Program, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid, read_params
 
@@ -59,7 +59,7 @@ OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs",
 """What this server offers whatever the program; the program's own besides."""
 
 
-class Handlers:
+class MethodHandlers:
     """One function from params to result for every method offered; they know models, not HTTP."""
 
     def __init__(
@@ -69,8 +69,8 @@ class Handlers:
         server: ServerInfo,
         limits: Limits,
         datasets: Datasets,
-        refs: Refs,
-        load: Load,
+        refs: TrajectoryRefs,
+        controller: AdmissionController,
         calls: CallLedger,
         commits: Commits | None = None,
         mutations: Mutations | None = None,
@@ -79,11 +79,11 @@ class Handlers:
         self._commits = commits
         self._mutations = mutations
         self._limits = limits
-        assert limits.max_result_bytes is not None, "`limits.within` sets it"  # noqa: S101
+        assert limits.max_result_bytes is not None, "`limits.combined_limits` sets it"  # noqa: S101
         self._max_result_bytes = limits.max_result_bytes
         self._datasets = datasets
         self._refs = refs
-        self._load = load
+        self._controller = controller
         self._calls = calls
         self._components = program.info.seed_candidate.keys()
         self.capabilities = OWN_CAPABILITIES | (program.capabilities - {WRITE_TEXTS})
@@ -165,9 +165,9 @@ class Handlers:
             meta = request.meta
             if meta is None or meta.call_id is None:
                 job = prepare(request, params)
-                with self._load.admit(job.examples) as admission:
+                with self._controller.admit(job.examples) as admission:
                     return await job.run(admission)
-            return await self._calls.ask(
+            return await self._calls.submit(
                 meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
             )
 
@@ -291,5 +291,5 @@ def _check_lengths(path: str, results: int, examples: int) -> None:
 
 def _digest(method: str, params: dict[str, Any]) -> bytes:
     """Equal for equal requests; `_meta` is about the call, not part of what is asked for."""
-    asked = {name: value for name, value in params.items() if name != "_meta"}
-    return hashlib.blake2b(wire.canonical([method, asked])).digest()
+    requested = {name: value for name, value in params.items() if name != "_meta"}
+    return hashlib.blake2b(wire.canonical([method, requested])).digest()

@@ -5,13 +5,13 @@ import uuid
 
 from evolverpc_common.version import VERSION
 from protocol import ServerInfo
-from rpc_server.calls.admission import Load
+from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.ledger import CallLedger
 from rpc_server.methods.code import Commits, Mutations
 from rpc_server.methods.datasets import Datasets
-from rpc_server.methods.handlers import Handlers
+from rpc_server.methods.handlers import MethodHandlers
 from rpc_server.methods.trace_store import TraceStore
-from rpc_server.program.program import KeptByProgram, Program, within
+from rpc_server.program.program import Program, ProgramRefs, combined_limits
 from rpc_server.rpc.dispatch import Dispatcher
 from rpc_server.settings.settings import Settings
 
@@ -31,24 +31,24 @@ class Service:
         self.instance_id = uuid.uuid4().hex
         self._program = program
         self._drain_s = settings.drain_s
-        self.limits = within(program.limits, settings)
+        self.limits = combined_limits(program.limits, settings)
         """What is borne here."""
-        self._load = Load(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
+        self._controller = AdmissionController(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
         self._calls = CallLedger(
-            self._load,
+            self._controller,
             abandon_after_s=settings.abandon_after_s,
             keep_answers_s=settings.keep_answers_s,
             max_answer_bytes=settings.max_answer_bytes,
         )
-        handlers = Handlers(
+        handlers = MethodHandlers(
             program,
             server=ServerInfo(name="gepa-server", version=VERSION, language="python", instance_id=self.instance_id),
             limits=self.limits,
             datasets=datasets,
-            refs=KeptByProgram(self.instance_id)
+            refs=ProgramRefs(self.instance_id)
             if "refs" in program.capabilities
             else TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes),
-            load=self._load,
+            controller=self._controller,
             calls=self._calls,
             commits=commits,
             mutations=mutations,
@@ -58,16 +58,16 @@ class Service:
     @property
     def ready(self) -> bool:
         """True while new work is welcome."""
-        return self._program.ready and not self._load.draining
+        return self._program.ready and not self._controller.draining
 
     async def drain(self) -> None:
         """Take no new work; return when nothing runs and every kept answer was collected, or after `drain_s`."""
-        self._load.draining = True
+        self._controller.draining = True
         try:
             async with asyncio.timeout(self._drain_s):
-                while self._load.calls or self._calls.uncollected:
-                    self._load.changed.clear()
-                    await self._load.changed.wait()
+                while self._controller.calls or self._calls.uncollected:
+                    self._controller.changed.clear()
+                    await self._controller.changed.wait()
         except TimeoutError:
             return
 

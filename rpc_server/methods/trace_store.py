@@ -13,7 +13,7 @@ _ENTRY_BYTES = 256
 
 
 class TraceStore:
-    """The `Refs` of a program that gives its trajectories whole: those of a named group are kept here.
+    """The `TrajectoryRefs` of a program that gives its trajectories whole: those of a named group are kept here.
 
     At most `max_bytes` in all. Whole groups (minibatches) are let go, the one longest untouched first: half a minibatch
     is of no use to anyone.
@@ -22,7 +22,7 @@ class TraceStore:
     def __init__(self, *, instance_id: str, max_bytes: int) -> None:
         self._prefix = f"{instance_id}/t"
         self._max_bytes = max_bytes
-        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._groups: OrderedDict[str, _TraceGroup] = OrderedDict()
         self._group_of: dict[str, str] = {}
         self._bytes = 0
         self._made = 0
@@ -53,11 +53,11 @@ class TraceStore:
         if (kept.bytes if kept is not None else 0) + size > self._max_bytes:
             return None
         if kept is None:
-            kept = self._groups[group] = _Group()
+            kept = self._groups[group] = _TraceGroup()
         # Last in line, so that the groups let go below are others.
         self._groups.move_to_end(group)
         while self._bytes + size > self._max_bytes:
-            self._let_go_oldest()
+            self._evict_oldest()
         self._made += 1
         ref = f"{self._prefix}{self._made}"
         kept.members[ref] = text
@@ -89,14 +89,14 @@ class TraceStore:
         rest = {key: value for key, value in result.items() if key != "trajectory_ref"}
         return {**rest, "trajectory": wire.read(self._groups[group].members[ref])}
 
-    def _let_go_oldest(self) -> None:
+    def _evict_oldest(self) -> None:
         _, group = self._groups.popitem(last=False)
         self._bytes -= group.bytes
         for ref in group.members:
             del self._group_of[ref]
 
 
-class _Group:
+class _TraceGroup:
     """The trajectories of one minibatch, as JSON text by ref."""
 
     def __init__(self) -> None:

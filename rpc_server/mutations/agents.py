@@ -13,8 +13,8 @@ from typing import Protocol
 from pydantic import BaseModel, ValidationError
 
 from protocol.evaluation import Usage
-from rpc_server.commands.run import MAX_OUTPUT_BYTES, Outcome, run_supervised
-from rpc_server.jail.jail import Cell
+from rpc_server.commands.run import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
+from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LogTail
 from rpc_server.settings.code_settings import CodeSettings
 from rpc_server.settings.config_file import SettingsError
@@ -31,10 +31,10 @@ CLAUDE_CREDENTIALS = (
 )
 """Variables of which Claude needs one: it runs apart from the user's own configuration, and so from any login there."""
 
-_TOLD_AT_ONCE = 20
+_MAX_PROGRESS_AT_ONCE = 20
 _RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
 _NOT_STARTED = (126, 127)
-_MEANT = {126: " (a command cannot be executed)", 127: " (a command is not found)"}
+_STATUS_MEANINGS = {126: " (a command cannot be executed)", 127: " (a command is not found)"}
 """What shells say by an exit status."""
 
 _SESSION = Path(__file__).with_name("claude_session.py")
@@ -42,20 +42,20 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)"
 
 
 @dataclass(frozen=True)
-class Task:
+class AgentTask:
     """What an agent is asked to do in `folder`, its working directory.
 
-    `environment` is all its process gets, with the user's interpreter first on `PATH`. `cell`: its jail.
+    `environment` is all its process gets, with the user's interpreter first on `PATH`. `jail`: its jail.
     """
 
     folder: Path
     prompt: str
     environment: Mapping[str, str]
-    cell: Cell | None = None
+    jail: Jail | None = None
 
 
 @dataclass(frozen=True)
-class Done:
+class AgentResult:
     """What it said in the end, at most `MAX_SUMMARY` characters, and what it cost as far as that is known."""
 
     summary: str
@@ -85,8 +85,8 @@ class Agent(Protocol):
         """What to call it in messages."""
         ...
 
-    async def work(self, task: Task, told: Callable[[str], None]) -> Done:
-        """Do the task; `told` is called with what it is doing, a line of at most `MAX_PROGRESS` characters.
+    async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
+        """Do the task; `on_progress` is called with what it is doing, a line of at most `MAX_PROGRESS` characters.
 
         None of its processes is left when this returns, raises or is cancelled.
 
@@ -118,7 +118,7 @@ def agent_from(settings: CodeSettings) -> Agent:
     )
 
 
-def name_of(command: tuple[str, ...]) -> str:
+def command_name(command: tuple[str, ...]) -> str:
     """What to call an agent with this command: its own name, that of the script where it runs one."""
     name = Path(command[0]).name
     if len(command) > 1 and _RUNS_SCRIPTS.fullmatch(name) and not command[1].startswith("-"):
@@ -135,32 +135,32 @@ class CommandAgent:
 
     @property
     def name(self) -> str:
-        """See `name_of`."""
-        return name_of(self._command)
+        """See `command_name`."""
+        return command_name(self._command)
 
-    async def work(self, task: Task, told: Callable[[str], None]) -> Done:
+    async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Run the command; any exit status but 0 is a failure."""
-        log, said = LogTail(), LogTail()
+        log, output = LogTail(), LogTail()
 
         def on_lines(lines: list[bytes]) -> None:
             text = b"\n".join(lines) + b"\n"
             log.write(text)
-            said.write(text)
-            for line in lines[-_TOLD_AT_ONCE:]:  # of what came at once, nobody could have read more
+            output.write(text)
+            for line in lines[-_MAX_PROGRESS_AT_ONCE:]:  # of what came at once, nobody could have read more
                 if shown := _shown(line.decode("utf-8", "replace")):
-                    told(shown)
+                    on_progress(shown)
 
-        outcome = await _supervised(
+        outcome = await _run_in_task(
             self._command, task, task.prompt.encode(), self._timeout_s, on_lines=on_lines, log=log
         )
-        if reason := _why_it_failed(outcome, self.name, self._timeout_s):
+        if reason := _failure_reason(outcome, self.name, self._timeout_s):
             log_tail = log.since()
             if outcome.status in _NOT_STARTED and log_tail.startswith(
                 not_started := f"cannot start {self._command[0]}: "
             ):
                 reason = f"{self._command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"
             raise AgentFailed(reason, log_tail=log_tail, killed=_was_killed(outcome))
-        return Done(_printable(said.since()).strip()[-MAX_SUMMARY:], Usage())
+        return AgentResult(_printable(output.since()).strip()[-MAX_SUMMARY:], Usage())
 
 
 class ClaudeAgent:
@@ -174,23 +174,23 @@ class ClaudeAgent:
         self._options = {"model": model, "tools": tools, "max_turns": max_turns, "max_cost_usd": max_cost_usd}
         self._timeout_s = timeout_s
 
-    async def work(self, task: Task, told: Callable[[str], None]) -> Done:
+    async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Run one session."""
-        session = _Session(told)
+        session = _Session(on_progress)
         given = {"folder": str(task.folder), "prompt": task.prompt, **self._options}
         command = (sys.executable, "-I", str(_SESSION))
-        outcome = await _supervised(
+        outcome = await _run_in_task(
             command, task, json.dumps(given).encode(), self._timeout_s, on_lines=session.take, log=session.log
         )
-        failed = session.failed or _why_it_failed(outcome, self.name, self._timeout_s)
+        failed = session.failed or _failure_reason(outcome, self.name, self._timeout_s)
         if failed is not None or session.done is None:
             reason = failed or "its session ended without an answer"
             killed = session.killed or (session.failed is None and _was_killed(outcome))
             raise AgentFailed(reason, log_tail=_printable(session.log.since()), usage=session.usage, killed=killed)
-        return Done(_printable(session.done).strip()[:MAX_SUMMARY], session.usage)
+        return AgentResult(_printable(session.done).strip()[:MAX_SUMMARY], session.usage)
 
 
-class _Event(BaseModel):
+class _SessionEvent(BaseModel):
     """A line of `claude_session.py`."""
 
     progress: str | None = None
@@ -203,8 +203,8 @@ class _Event(BaseModel):
 class _Session:
     """What a session has told so far."""
 
-    def __init__(self, told: Callable[[str], None]) -> None:
-        self._told = told
+    def __init__(self, on_progress: Callable[[str], None]) -> None:
+        self._on_progress = on_progress
         self.log = LogTail()
         self.usage = Usage()
         self.done: str | None = None
@@ -214,13 +214,13 @@ class _Session:
     def take(self, lines: list[bytes]) -> None:
         for line in lines:
             try:
-                event = _Event.model_validate_json(line)
+                event = _SessionEvent.model_validate_json(line)
             except ValidationError:
                 self.log.write(line + b"\n")  # something else printed it
                 continue
             if event.progress is not None:
                 self.log.write(event.progress.encode() + b"\n")
-                self._told(_shown(event.progress))
+                self._on_progress(_shown(event.progress))
             if event.usage is not None:
                 self.usage = event.usage
             if event.done is not None:
@@ -229,15 +229,15 @@ class _Session:
                 self.failed, self.killed = _shown(event.failed), event.killed
 
 
-async def _supervised(
+async def _run_in_task(
     command: tuple[str, ...],
-    task: Task,
+    task: AgentTask,
     prompt: bytes,
     timeout_s: float,
     *,
     on_lines: Callable[[list[bytes]], None],
     log: LogTail,
-) -> Outcome:
+) -> CommandOutcome:
     try:
         return await run_supervised(
             command,
@@ -247,13 +247,13 @@ async def _supervised(
             timeout_s=timeout_s,
             on_lines=on_lines,
             on_log=log.write,
-            cell=task.cell,
+            jail=task.jail,
         )
     except OSError as error:
         raise AgentFailed(f"{command[0]} cannot be started in {task.folder}: {error.strerror}") from error
 
 
-def _why_it_failed(outcome: Outcome, name: str, timeout_s: float) -> str | None:
+def _failure_reason(outcome: CommandOutcome, name: str, timeout_s: float) -> str | None:
     if outcome.out_of_time:
         return f"{name} was not done after {timeout_s:g} s (`agent_timeout_s`)"
     if outcome.too_much_output:
@@ -262,15 +262,15 @@ def _why_it_failed(outcome: Outcome, name: str, timeout_s: float) -> str | None:
         return None
     if (killer := _signal_of(outcome)) is not None:
         return f"{name} was killed by {killer.name}"
-    return f"{name} exited with status {outcome.status}{_MEANT.get(outcome.status, '')}"
+    return f"{name} exited with status {outcome.status}{_STATUS_MEANINGS.get(outcome.status, '')}"
 
 
-def _was_killed(outcome: Outcome) -> bool:
+def _was_killed(outcome: CommandOutcome) -> bool:
     """Whether a signal that is none of ours ended it."""
     return not outcome.out_of_time and not outcome.too_much_output and _signal_of(outcome) is not None
 
 
-def _signal_of(outcome: Outcome) -> signal.Signals | None:
+def _signal_of(outcome: CommandOutcome) -> signal.Signals | None:
     """The signal that an exit status tells of, as shells write it; None for any other status, such as 255."""
     try:
         return signal.Signals(outcome.status - 128)

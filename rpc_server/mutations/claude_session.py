@@ -32,7 +32,7 @@ _SHOWN = 200
 _SUMMARY = 4_000
 _MAX_MESSAGE_BYTES = 64 * 2**20
 
-_ALONE = {
+_ENVIRONMENT = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_TELEMETRY": "1",
@@ -69,24 +69,24 @@ async def _run(task: dict[str, Any], private: Path) -> None:
             if isinstance(message, AssistantMessage):
                 usage.add(message)
                 for block in message.content:
-                    _tell_block(block, task["folder"])
+                    _emit_block(block, task["folder"])
             elif isinstance(message, ResultMessage):
                 result = message
     except ClaudeSDKError as error:
         if result is None:
-            _tell(failed=_ending(error), usage=usage.known, killed=_was_killed(error))
+            _emit(failed=_exit_reason(error), usage=usage.known, killed=_was_killed(error))
             return
         # An end that was told as a result already, and comes as an exception once more.
     if result is None:
-        _tell(failed="the agent's program ended without a result", usage=usage.known)
+        _emit(failed="the agent's program ended without a result", usage=usage.known)
     elif result.is_error or result.subtype != "success":
-        _tell(failed=_reason(result, task)[:_SUMMARY], usage=_total(result))
+        _emit(failed=_reason(result, task)[:_SUMMARY], usage=_total(result))
     else:
-        _tell(done=(result.result or "").strip()[:_SUMMARY], usage=_total(result))
+        _emit(done=(result.result or "").strip()[:_SUMMARY], usage=_total(result))
 
 
 def _options(task: dict[str, Any], private: Path) -> ClaudeAgentOptions:
-    environment = {**_ALONE, "CLAUDE_CONFIG_DIR": str(private), "CLAUDE_CODE_TMPDIR": str(private)}
+    environment = {**_ENVIRONMENT, "CLAUDE_CONFIG_DIR": str(private), "CLAUDE_CODE_TMPDIR": str(private)}
     if os.geteuid() == 0:
         environment["IS_SANDBOX"] = "1"  # else root may not bypass permissions
     return ClaudeAgentOptions(
@@ -120,7 +120,7 @@ class _Usage:
     def add(self, message: AssistantMessage) -> None:
         if message.message_id is not None and message.usage is not None:
             self._inputs[message.message_id] = _input_tokens(message.usage)
-            _tell(usage=self.known)
+            _emit(usage=self.known)
 
 
 def _total(result: ResultMessage) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _reason(result: ResultMessage, task: dict[str, Any]) -> str:
     return "; ".join(result.errors or ()) or result.result or result.subtype
 
 
-def _ending(error: ClaudeSDKError) -> str:
+def _exit_reason(error: ClaudeSDKError) -> str:
     status = error.exit_code if isinstance(error, ProcessError) else None
     if status is None:
         return str(error)
@@ -161,19 +161,19 @@ def _was_killed(error: ClaudeSDKError) -> bool:
     return isinstance(error, CLIConnectionError) and not isinstance(error, CLINotFoundError)
 
 
-def _tell_block(block: object, folder: str) -> None:
+def _emit_block(block: object, folder: str) -> None:
     if isinstance(block, TextBlock):
-        words = block.text
+        text = block.text
     elif isinstance(block, ToolUseBlock):
-        words = _tool_words(block, folder)
+        text = _tool_summary(block, folder)
     else:
         return
-    line = " ".join(words[: 4 * _SHOWN].split())[:_SHOWN]
+    line = " ".join(text[: 4 * _SHOWN].split())[:_SHOWN]
     if line:
-        _tell(progress=line)
+        _emit(progress=line)
 
 
-def _tool_words(block: ToolUseBlock, folder: str) -> str:
+def _tool_summary(block: ToolUseBlock, folder: str) -> str:
     given = block.input
     if "command" in given:
         return f"{block.name}: {given['command']}"
@@ -181,7 +181,7 @@ def _tool_words(block: ToolUseBlock, folder: str) -> str:
     return f"{block.name} {subject.removeprefix(folder.rstrip('/') + '/')}"
 
 
-def _tell(**event: Any) -> None:
+def _emit(**event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 

@@ -13,20 +13,20 @@ from protocol import Candidate
 from protocol.code import branch_of
 from protocol.errors import ProgramFailed
 from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
-from rpc_server.jail.jail import TMP, Jail
-from rpc_server.mutations.agents import Agent, AgentFailed, Task
+from rpc_server.jail.jail import TMP, JailFactory
+from rpc_server.mutations.agents import Agent, AgentFailed, AgentTask
 from rpc_server.mutations.prompt import MAX_PAST, change_prompt, conflict_prompt
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
-from rpc_server.mutations.rejection import Attempt, rejected
+from rpc_server.mutations.rejection import MutationDetails, rejected
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.repository import Repository
-from rpc_server.worktrees.staged_change import Draft, LentFiles, Untakeable
-from rpc_server.worktrees.worktree import Tree, environment_in, furnish, settings_in
+from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles
+from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_environment, worktree_settings
 
-Told = Callable[[str], None]
+OnProgress = Callable[[str], None]
 """Hears what is being done, in a few words."""
 
 _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -34,7 +34,7 @@ _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @dataclass(frozen=True)
-class Before:
+class ParentInfo:
     """The parent as it runs: its commit, the texts its program starts from itself, and what is installed for it."""
 
     commit: str
@@ -42,49 +42,56 @@ class Before:
     environment: Environment
 
 
-class Workbench:
+class StagedEditor:
     """Where the files of a draft are changed. Whatever ran there has ended when a method returns or raises.
 
     Every method raises `MutationRejected`, stage `agent`, `edit`, `paths` or `size`.
     """
 
-    def __init__(self, settings: Settings, prefix: str, draft: Draft, before: Before, jail: Jail | None = None) -> None:
-        self._jail = jail
+    def __init__(
+        self,
+        settings: Settings,
+        prefix: str,
+        staged: StagedChange,
+        parent: ParentInfo,
+        jails: JailFactory | None = None,
+    ) -> None:
+        self._jails = jails
         self._settings = settings.model_copy(update={"build_command": None})
         self._prefix = prefix
-        self._draft = draft
-        self._before = before
+        self._staged = staged
+        self._parent = parent
 
-    async def have_changed(self, agent: Agent, prompt: str, attempt: Attempt, told: Told) -> str:
+    async def run_agent(self, agent: Agent, prompt: str, details: MutationDetails, on_progress: OnProgress) -> str:
         """Have an agent do a task there, and take over what it has done; its last words."""
-        lent, tree, links = await self._lent()
-        task = Task(tree.folder, prompt, self._environment(tree), tree.cell)
-        told(f"{agent.name} is at work")
+        editable, worktree, links = await self._check_out()
+        task = AgentTask(worktree.folder, prompt, self._environment(worktree), worktree.jail)
+        on_progress(f"{agent.name} is at work")
         try:
-            done = await agent.work(task, told)
+            result = await agent.work(task, on_progress)
         except AgentFailed as error:
-            attempt.charge(error.usage)
-            attempt.killed += error.killed
+            details.add_usage(error.usage)
+            details.killed += error.killed
             raise rejected("agent", error.reason, log_tail=error.log_tail) from error
-        attempt.charge(done.usage)
-        told("looking at what has changed")
+        details.add_usage(result.usage)
+        on_progress("looking at what has changed")
         try:
-            await to_the_end(lent.take_back, self._settings.max_diff_bytes, links)
-        except Untakeable as error:
+            await to_the_end(editable.collect, self._settings.max_diff_bytes, links)
+        except UncommittableFiles as error:
             raise rejected("size" if error.too_large else "paths", error.reason) from error
-        return done.summary
+        return result.summary
 
-    async def have_written(self, texts: Candidate) -> bool:
+    async def write_texts(self, texts: Candidate) -> bool:
         """Have the program write these texts to where it keeps them, and take over its files; False where it cannot."""
-        _, tree, _ = await self._lent()
-        settings = settings_in(self._settings, tree)
+        _, worktree, _ = await self._check_out()
+        settings = worktree_settings(self._settings, worktree)
         settings = settings.model_copy(update={"env": {**settings.env, **_NO_BYTECODE}})
         try:
-            program = await open_program(settings, cell=tree.cell)
+            program = await open_program(settings, jail=worktree.jail)
             try:
                 if WRITE_TEXTS not in program.capabilities:
                     return False
-                answer = await program.call(WRITE_TEXTS, {"candidate": {**self._before.seed, **texts}})
+                answer = await program.call(WRITE_TEXTS, {"candidate": {**self._parent.seed, **texts}})
             finally:
                 await program.close()
         except ProgramFailed as error:
@@ -95,42 +102,42 @@ class Workbench:
         if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
             raise rejected("edit", f"the program's answer to {WRITE_TEXTS}: files is not a list of paths")
         for file in files:
-            await to_the_end(self._take, tree, file)
+            await to_the_end(self._stage_file, worktree, file)
         return True
 
-    def _take(self, tree: Tree, file: str) -> None:
-        path = Path(os.path.normpath(tree.root / file))
+    def _stage_file(self, worktree: Worktree, file: str) -> None:
+        path = Path(os.path.normpath(worktree.root / file))
         real = Path(os.path.realpath(path))
-        top = Path(os.path.realpath(tree.folder))
+        top = Path(os.path.realpath(worktree.folder))
         if not real.is_relative_to(top) or not real.is_file():
             raise rejected("edit", f"the program says that it has written {file!r}, which is no file of its repository")
         size, inside = real.stat().st_size, real.relative_to(top).as_posix()
-        if size > self._settings.max_diff_bytes + len(self._draft.content(inside) or b""):
+        if size > self._settings.max_diff_bytes + len(self._staged.content(inside) or b""):
             raise rejected("size", f"{file!r} has {size} bytes now")
         try:
-            self._draft.write(inside, real.read_bytes())
+            self._staged.write(inside, real.read_bytes())
         except GitError as error:
             raise rejected("edit", f"{file!r}, which the program wrote, cannot be kept: {error}") from None
 
-    async def _lent(self) -> tuple[LentFiles, Tree, list[Path]]:
+    async def _check_out(self) -> tuple[EditableFiles, Worktree, list[Path]]:
         """The files, as a tree to run things in, and the links in it that are not the draft's."""
-        lent = await to_the_end(self._draft.lend)
-        folder = lent.folder
+        editable = await to_the_end(self._staged.check_out_files)
+        folder = editable.folder
         scratch = folder.parent / "scratch"
         scratch.mkdir()
         # The repository there borrows objects from beside it.
-        cell = None if self._jail is None else self._jail.cell(folder, readable=(folder.parent,))
-        tree = Tree(self._before.commit, folder, folder / self._prefix, scratch, self._before.environment, cell)
-        places = [tree.root / name for name in (*self._settings.links, "node_modules")]
+        jail = None if self._jails is None else self._jails.jail(folder, readable=(folder.parent,))
+        worktree = Worktree(self._parent.commit, folder, folder / self._prefix, scratch, self._parent.environment, jail)
+        places = [worktree.root / name for name in (*self._settings.links, "node_modules")]
         links = [place for place in places if not place.is_symlink()]
-        await furnish(self._settings, tree)
-        return lent, tree, links
+        await prepare_worktree(self._settings, worktree)
+        return editable, worktree, links
 
-    def _environment(self, tree: Tree) -> Mapping[str, str]:
+    def _environment(self, worktree: Worktree) -> Mapping[str, str]:
         """That of commands in the tree, in which git knows nothing but the lent repository."""
-        inherited = environment_in(self._settings, tree)
-        outside = tree.folder.parent
-        private = outside if tree.cell is None else TMP
+        inherited = worktree_environment(self._settings, worktree)
+        outside = worktree.folder.parent
+        private = outside if worktree.jail is None else TMP
         return {
             **{name: value for name, value in inherited.items() if not name.startswith("GIT_")},
             **_NO_BYTECODE,
@@ -144,51 +151,60 @@ _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 
 
 @dataclass(frozen=True)
-class Editor:
+class MutationEditor:
     """Makes mutations in drafts; what runs in them, in a jail where there is one."""
 
     repository: Repository
     settings: Settings
     agent: Agent
-    jail: Jail | None = None
+    jails: JailFactory | None = None
 
-    async def edit(self, draft: Draft, mutation: Mutation, before: Before, attempt: Attempt, told: Told) -> str:
-        """Do what is asked for; what was done, in words. `attempt` gets to know what an agent cost.
+    async def edit(
+        self,
+        staged: StagedChange,
+        mutation: Mutation,
+        parent: ParentInfo,
+        details: MutationDetails,
+        on_progress: OnProgress,
+    ) -> str:
+        """Do what is asked for; what was done, in words. `details` gets to know what an agent cost.
 
         Raises:
             MutationRejected: stage `edit`, `agent`, `empty`, or `paths` and `size` for what an agent left.
         """
-        bench = Workbench(self.settings, self.repository.prefix, draft, before, self.jail)
+        editor = StagedEditor(self.settings, self.repository.prefix, staged, parent, self.jails)
         if isinstance(mutation, ChangeRequest):
-            notes = await to_the_end(self._notes, before.commit)
+            notes = await to_the_end(self._notes, parent.commit)
             prompt = change_prompt(mutation, notes=notes, settings=self.settings)
-            return await bench.have_changed(self.agent, prompt, attempt, told)
+            return await editor.run_agent(self.agent, prompt, details, on_progress)
         if isinstance(mutation, Patch):
-            return await self._patch(draft, mutation, told)
+            return await self._patch(staged, mutation, on_progress)
         if isinstance(mutation, Texts):
-            return await self._texts(draft, mutation, before, bench, told)
-        return await self._merge(draft, mutation, bench, attempt, told)
+            return await self._texts(staged, mutation, parent, editor, on_progress)
+        return await self._merge(staged, mutation, editor, details, on_progress)
 
-    async def _patch(self, draft: Draft, patch: Patch, told: Told) -> str:
-        told("applying the patch")
+    async def _patch(self, staged: StagedChange, patch: Patch, on_progress: OnProgress) -> str:
+        on_progress("applying the patch")
         size, allowed = len(patch.diff.encode()), self.settings.max_diff_bytes
         if size > allowed:
             raise rejected("size", f"the patch has {size} bytes, {allowed} are allowed")
         try:
-            await to_the_end(draft.apply_patch, patch.diff)
+            await to_the_end(staged.apply_patch, patch.diff)
         except GitError as error:
             raise rejected("edit", f"the patch does not apply: {error}") from None
         return "Applied the patch as it was given."
 
-    async def _texts(self, draft: Draft, texts: Texts, before: Before, bench: Workbench, told: Told) -> str:
-        told("writing the texts")
-        unknown = sorted(texts.texts.keys() - before.seed.keys())
+    async def _texts(
+        self, staged: StagedChange, texts: Texts, parent: ParentInfo, editor: StagedEditor, on_progress: OnProgress
+    ) -> str:
+        on_progress("writing the texts")
+        unknown = sorted(texts.texts.keys() - parent.seed.keys())
         if unknown:
-            known = ", ".join(before.seed) or "none"
+            known = ", ".join(parent.seed) or "none"
             raise rejected("edit", f"the program has no component {unknown[0]!r:.100}; it has {known}")
         if isinstance(self.settings.seed_candidate, Path):
-            await to_the_end(self._write_seed, draft, self.settings.seed_candidate, texts.texts)
-        elif not await bench.have_written(texts.texts):
+            await to_the_end(self._write_seed, staged, self.settings.seed_candidate, texts.texts)
+        elif not await editor.write_texts(texts.texts):
             raise rejected(
                 "edit",
                 "the program does not say where it keeps its texts: let the setting `seed_candidate` be a JSON file of "
@@ -196,11 +212,11 @@ class Editor:
             )
         return f"Wrote the texts of {', '.join(sorted(texts.texts))}."
 
-    def _write_seed(self, draft: Draft, seed: Path, texts: Mapping[str, str]) -> None:
+    def _write_seed(self, staged: StagedChange, seed: Path, texts: Mapping[str, str]) -> None:
         """The texts into the JSON file they come from, with as little else changed as can be."""
         relative = os.path.relpath(self.settings.root / seed, self.settings.root)
         path = os.path.normpath(os.path.join(self.repository.prefix, relative))  # noqa: PTH118  # git's own notation
-        content = None if path.startswith("../") else draft.content(path)
+        content = None if path.startswith("../") else staged.content(path)
         if content is None:
             raise rejected("edit", f"{seed} is no file of the repository, so no commit can hold its texts")
         text = content.decode()
@@ -209,24 +225,31 @@ class Editor:
             {**json.loads(text), **texts}, ensure_ascii=text.isascii(), indent=first[1] if first else None
         )
         try:
-            draft.write(path, (written + ("\n" if text.endswith("\n") else "")).encode())
+            staged.write(path, (written + ("\n" if text.endswith("\n") else "")).encode())
         except GitError as error:
             raise rejected("edit", f"cannot write {path}: {error}") from None
 
-    async def _merge(self, draft: Draft, merge: Merge, bench: Workbench, attempt: Attempt, told: Told) -> str:
-        told("merging")
+    async def _merge(
+        self,
+        staged: StagedChange,
+        merge: Merge,
+        editor: StagedEditor,
+        details: MutationDetails,
+        on_progress: OnProgress,
+    ) -> str:
+        on_progress("merging")
         try:
-            if await to_the_end(draft.has_the_other):
+            if await to_the_end(staged.contains_other_parent):
                 raise rejected("empty", "the other candidate's code is part of this one's already")
-            conflicts = await to_the_end(draft.merge)
+            conflicts = await to_the_end(staged.merge)
         except GitError as error:
             raise rejected("edit", f"git cannot merge them: {error}") from None
         if not conflicts:
             return f"Merged {branch_of(merge.other)}; git found no conflicts."
-        ours, theirs = await to_the_end(draft.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
+        ours, theirs = await to_the_end(staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
         prompt = conflict_prompt(conflicts, ours=ours, theirs=theirs, settings=self.settings)
-        summary = await bench.have_changed(self.agent, prompt, attempt, told)
-        left = await to_the_end(draft.conflicted, conflicts)
+        summary = await editor.run_agent(self.agent, prompt, details, on_progress)
+        left = await to_the_end(staged.with_conflict_markers, conflicts)
         if left:
             raise rejected("edit", f"{self.agent.name} left conflict markers in {', '.join(map(repr, left)):.500}")
         return summary

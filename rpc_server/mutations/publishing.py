@@ -35,8 +35,8 @@ def commit_message(request: ApplyMutationParams, name: MutationName, summary: st
     else:
         subject, body = _cut(f"Merge {branch_of(mutation.other)}"), ""
     trailers = f"Mutation: {mutation.kind}\nRun: {name.run}/{name.number}"
-    told = [_plain(text)[:_MAX_BODY].strip() for text in (body, summary)]
-    parts = [subject, *told, trailers]
+    paragraphs = [_plain(text)[:_MAX_BODY].strip() for text in (body, summary)]
+    parts = [subject, *paragraphs, trailers]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -14,7 +14,7 @@ MAX_DIFF = 20_000
 
 
 @dataclass
-class Attempt:
+class MutationDetails:
     """What has become known of a mutation so far: the agent's cost, and the diff.
 
     `killed`: how often the agent was killed by a signal that is none of ours.
@@ -24,13 +24,13 @@ class Attempt:
     diff: str | None = None
     killed: int = 0
 
-    def charge(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add what an agent cost; what is unknown of either is left out."""
         before = self.usage or Usage()
         both = (one.model_dump(exclude_none=True) for one in (before, usage))
         self.usage = Usage.model_validate(summed(*both))
 
-    def explain(self, error: RpcError) -> None:
+    def add_to(self, error: RpcError) -> None:
         """Add it to the error: the cost to any, the diff to one that is about it."""
         if self.usage is not None:
             error.details["usage"] = self.usage.model_dump(exclude_none=True)

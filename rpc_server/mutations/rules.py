@@ -69,7 +69,7 @@ _MOST_STEPS = 40
 _MOST_BYTES = 4095
 
 
-def leaving(links: Mapping[str, str]) -> dict[str, str]:
+def unsafe_links(links: Mapping[str, str]) -> dict[str, str]:
     """Of a tree's links, target by path, those that may not be there, and why.
 
     A target is resolved as the system would, through the tree's other links; what it names need not exist.
@@ -215,7 +215,7 @@ _FILES = ("100644", "100755")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def judges_of(settings: Settings, prefix: str) -> tuple[str, ...]:
+def protected_globs(settings: Settings, prefix: str) -> tuple[str, ...]:
     """Globs of what no mutation may change, as it decides whether the check accepts one; none without a check."""
     if settings.check_command is None or settings.allow_tests:
         return ()
@@ -226,12 +226,12 @@ def judges_of(settings: Settings, prefix: str) -> tuple[str, ...]:
 class Rules:
     """`linked`: paths, from the repository's top, where every tree gets a link to the user's own files.
 
-    `judges`: what decides whether the check accepts a mutation.
+    `protected`: what decides whether the check accepts a mutation.
     """
 
     allow: Globs
     deny: Globs
-    judges: Globs
+    protected: Globs
     linked: Globs
     max_diff_bytes: int
 
@@ -246,7 +246,7 @@ class Rules:
             return cls(
                 allow=Globs(settings.allow),
                 deny=Globs(settings.deny),
-                judges=Globs(judges_of(settings, prefix)),
+                protected=Globs(protected_globs(settings, prefix)),
                 linked=Globs([_escaped(f"{prefix}/{link}") for link in settings.links]),
                 max_diff_bytes=settings.max_diff_bytes,
             )
@@ -264,12 +264,12 @@ class Rules:
         for file in changes.files:
             if fault := self._fault(file):
                 raise rejected("paths", f"{file.path!r}: {fault}")
-        before = leaving(changes.old_links)
-        for path, why in leaving(changes.links).items():
+        before = unsafe_links(changes.old_links)
+        for path, why in unsafe_links(changes.links).items():
             as_before = path in before and changes.old_links[path] == changes.links[path]
             if not as_before:
                 raise rejected("paths", f"{path!r} is a symbolic link to {changes.links[path]!r:.200}: {why}")
-        self.check_size(sum(file.least_diff_bytes for file in changes.files))
+        self.check_size(sum(file.min_diff_bytes for file in changes.files))
 
     def check_size(self, size: int) -> None:
         """Raises `MutationRejected`, stage `size`, for a diff of more bytes than it may have."""
@@ -286,10 +286,10 @@ class Rules:
             return f"it has mode {file.mode}; only files, executable files and symbolic links can be kept"
         if self.linked.matching(path) is not None:
             return "every tree gets a link to files outside of the repository there (`links`)"
-        if judge := self.judges.matching(path):
-            return f"it is a test or configures the check (`{judge}`), and may not change without `allow_tests`"
-        if denied := self.deny.matching(path):
-            return f"it may not change (`deny` has {denied!r})"
+        if protecting := self.protected.matching(path):
+            return f"it is a test or configures the check (`{protecting}`), and may not change without `allow_tests`"
+        if denying := self.deny.matching(path):
+            return f"it may not change (`deny` has {denying!r})"
         if self.allow.matching(path) is None:
             return "it may not change (it matches nothing in `allow`)"
         return None

@@ -17,21 +17,21 @@ from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCa
 from protocol.mutation import Merge, MutationName
 from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import Agent
-from rpc_server.mutations.edits import Before, Editor, Told
+from rpc_server.mutations.edits import MutationEditor, OnProgress, ParentInfo
 from rpc_server.mutations.publishing import Publisher, commit_message
-from rpc_server.mutations.rejection import Attempt, Stage, rejected
+from rpc_server.mutations.rejection import MutationDetails, Stage, rejected
 from rpc_server.mutations.rules import Rules
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid
-from rpc_server.worktrees.candidates import Changed, after, named_commit
-from rpc_server.worktrees.instances import Ready, Trees
+from rpc_server.worktrees.candidates import ChangedCandidate, changed_candidate, named_commit
+from rpc_server.worktrees.instances import Instance, InstancePool
 from rpc_server.worktrees.repository import BRANCHES, BranchTaken
-from rpc_server.worktrees.server_folder import Places
-from rpc_server.worktrees.staged_change import Draft
-from rpc_server.worktrees.worktree import Tree, environment_in
+from rpc_server.worktrees.server_folder import WorktreePaths
+from rpc_server.worktrees.staged_change import StagedChange
+from rpc_server.worktrees.worktree import Worktree, worktree_environment
 
 
-class Alone:
+class KeyedLock:
     """Locks by name, kept only as long as somebody holds or waits for them."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Alone:
         self._users: dict[str, int] = {}
 
     @asynccontextmanager
-    async def at(self, name: str) -> AsyncIterator[None]:
+    async def hold(self, name: str) -> AsyncIterator[None]:
         """Wait until nobody else is at this name."""
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._users[name] = self._users.get(name, 0) + 1
@@ -57,7 +57,7 @@ _STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", 
 
 
 @dataclass(frozen=True)
-class _Order:
+class _NamedRequest:
     """A request, the name it goes by, and the digest by which it is known again."""
 
     request: ApplyMutationParams
@@ -70,7 +70,7 @@ class _Order:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _CommittedChange:
     """What a draft came to, allowed by the rules: its commit, the bundle with it, and what was done in words."""
 
     commit: str
@@ -80,166 +80,185 @@ class _Work:
     diff: str
 
 
-class TreeMutations:
-    """Mutations of the commits of `trees`; see `rpc_server.methods.code.Mutations`."""
+class CodeMutations:
+    """Mutations of the commits of `instances`; see `rpc_server.methods.code.Mutations`."""
 
-    def __init__(self, trees: Trees, agent: Agent, rules: Rules) -> None:
-        self._trees = trees
-        self._repository = trees.repository
-        self._settings = trees.settings
+    def __init__(self, instances: InstancePool, agent: Agent, rules: Rules) -> None:
+        self._instances = instances
+        self._repository = instances.repository
+        self._settings = instances.settings
         self._rules = rules
-        self._editor = Editor(trees.repository, trees.settings, agent, trees.jail)
-        self._publisher = Publisher(trees.repository, trees.settings.push)
-        self._room = asyncio.Semaphore(trees.settings.max_mutations)
-        self._alone = Alone()
-        self._places = Places(trees.state.folder / "trees")
+        self._editor = MutationEditor(instances.repository, instances.settings, agent, instances.jails)
+        self._publisher = Publisher(instances.repository, instances.settings.push)
+        self._room = asyncio.Semaphore(instances.settings.max_mutations)
+        self._branch_locks = KeyedLock()
+        self._paths = WorktreePaths(instances.state.folder / "trees")
 
-    async def apply(self, request: ApplyMutationParams, told: Told) -> ApplyMutationResult:
+    async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
         """See `Mutations.apply`."""
-        order = _Order(
+        named = _NamedRequest(
             request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0), _digest(request)
         )
-        async with self._alone.at(order.branch):
-            found = await self._found(order)
+        async with self._branch_locks.hold(named.branch):
+            found = await self._find_published(named)
             if found is not None:
                 return found
             async with self._room:
-                return await self._made(order, told)
+                return await self._make(named, on_progress)
 
-    async def _found(self, order: _Order) -> ApplyMutationResult | None:
+    async def _find_published(self, named: _NamedRequest) -> ApplyMutationResult | None:
         """What was answered when the branch was made, by a server that may have been killed before it pushed."""
-        commit = await to_the_end(self._repository.branch, order.branch)
+        commit = await to_the_end(self._repository.branch, named.branch)
         if commit is None:
             return None
-        kept = await to_the_end(self._repository.answer, order.branch)
+        kept = await to_the_end(self._repository.answer, named.branch)
         if kept is None:
-            raise invalid("name", f"the branch {order.branch} is there already, and no mutation here made it")
+            raise invalid("name", f"the branch {named.branch} is there already, and no mutation here made it")
         found = json.loads(kept)
-        if found["asked"] != order.digest:
-            raise invalid("name", f"the branch {order.branch} stands for another mutation")
+        if found["asked"] != named.digest:
+            raise invalid("name", f"the branch {named.branch} stands for another mutation")
         if found["answer"]["commit"] != commit:
-            raise invalid("name", f"the branch {order.branch} has been moved since a mutation here made it")
-        await self._publisher.push_again(order.branch, commit)
+            raise invalid("name", f"the branch {named.branch} has been moved since a mutation here made it")
+        await self._publisher.push_again(named.branch, commit)
         return ApplyMutationResult.model_validate(found["answer"])
 
-    async def _made(self, order: _Order, told: Told) -> ApplyMutationResult:
-        mutation = order.request.mutation
-        parents = [named_commit(order.request.candidate)]
+    async def _make(self, named: _NamedRequest, on_progress: OnProgress) -> ApplyMutationResult:
+        mutation = named.request.mutation
+        parents = [named_commit(named.request.candidate)]
         if isinstance(mutation, Merge):
             parents.append(named_commit(mutation.other))
             if not await to_the_end(self._repository.has, parents[1]):
                 raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
-        async with self._trees.at(parents[0]) as ready:
-            before = Before(parents[0], ready.seed, ready.tree.environment)
-        attempt = Attempt()
+        async with self._instances.acquire(parents[0]) as instance:
+            parent = ParentInfo(parents[0], instance.seed, instance.worktree.environment)
+        details = MutationDetails()
         try:
-            work, ready = await self._prepared(parents, order, before, attempt, told)
+            committed, instance = await self._prepare(parents, named, parent, details, on_progress)
             try:
-                result = _result(order, before, work, ready.seed, attempt)
-                await self._publish(order, work, result)
+                result = _result(named, parent, committed, instance.seed, details)
+                await self._publish(named, committed, result)
             except BaseException as error:
-                await all_of(self._trees.put_away(ready))
-                if isinstance(error, BranchTaken) and (found := await self._found(order)) is not None:
+                await all_of(self._instances.close_instance(instance))
+                if isinstance(error, BranchTaken) and (found := await self._find_published(named)) is not None:
                     return found  # another server was asked for the same, and was done first
                 raise
         except RpcError as error:
-            attempt.explain(error)
+            details.add_to(error)
             raise
-        await _whatever_comes(self._trees.keep(ready))
+        await _uncancellable(self._instances.add(instance))
         return result
 
-    async def _prepared(
-        self, parents: list[str], order: _Order, before: Before, attempt: Attempt, told: Told
-    ) -> tuple[_Work, Ready]:
+    async def _prepare(
+        self,
+        parents: list[str],
+        named: _NamedRequest,
+        parent: ParentInfo,
+        details: MutationDetails,
+        on_progress: OnProgress,
+    ) -> tuple[_CommittedChange, Instance]:
         """Everything that can be done without the repository noticing; once more where the agent was killed."""
         try:
-            return await self._prepared_once(parents, order, before, attempt, told)
+            return await self._prepare_once(parents, named, parent, details, on_progress)
         except MutationRejected:
-            if attempt.killed != 1:
+            if details.killed != 1:
                 raise
-        told(f"{self._editor.agent.name} was cut short, and begins again")
-        return await self._prepared_once(parents, order, before, attempt, told)
+        on_progress(f"{self._editor.agent.name} was cut short, and begins again")
+        return await self._prepare_once(parents, named, parent, details, on_progress)
 
-    async def _prepared_once(
-        self, parents: list[str], order: _Order, before: Before, attempt: Attempt, told: Told
-    ) -> tuple[_Work, Ready]:
-        ready = None
+    async def _prepare_once(
+        self,
+        parents: list[str],
+        named: _NamedRequest,
+        parent: ParentInfo,
+        details: MutationDetails,
+        on_progress: OnProgress,
+    ) -> tuple[_CommittedChange, Instance]:
+        instance = None
         try:
-            async with self._draft(parents) as draft:
-                work = await self._worked(draft, order, before, attempt, told)
-                ready = await self._checked(draft, work.commit, told)
+            async with self._stage(parents) as staged:
+                committed = await self._commit_edit(staged, named, parent, details, on_progress)
+                instance = await self._check(staged, committed.commit, on_progress)
         except BaseException:
-            if ready is not None:
-                await all_of(self._trees.put_away(ready))
+            if instance is not None:
+                await all_of(self._instances.close_instance(instance))
             raise
-        return work, ready
+        return committed, instance
 
-    async def _worked(self, draft: Draft, order: _Order, before: Before, attempt: Attempt, told: Told) -> _Work:
+    async def _commit_edit(
+        self,
+        staged: StagedChange,
+        named: _NamedRequest,
+        parent: ParentInfo,
+        details: MutationDetails,
+        on_progress: OnProgress,
+    ) -> _CommittedChange:
         """The edit, held against the rules, as a commit of the draft."""
-        summary = await self._editor.edit(draft, order.request.mutation, before, attempt, told)
-        changes = await to_the_end(draft.changes)
+        summary = await self._editor.edit(staged, named.request.mutation, parent, details, on_progress)
+        changes = await to_the_end(staged.changes)
         self._rules.check(changes)
-        diff = await to_the_end(draft.diff, changes, self._settings.max_diff_bytes)
-        attempt.diff = diff.text
+        diff = await to_the_end(staged.diff, changes, self._settings.max_diff_bytes)
+        details.diff = diff.text
         self._rules.check_size(diff.size)
         files = [file.path for file in changes.files]
-        commit = await to_the_end(draft.commit, commit_message(order.request, order.name, summary, files))
-        return _Work(commit, await to_the_end(draft.bundle, commit, order.branch), summary, files, diff.text)
+        commit = await to_the_end(staged.commit, commit_message(named.request, named.name, summary, files))
+        return _CommittedChange(
+            commit, await to_the_end(staged.bundle, commit, named.branch), summary, files, diff.text
+        )
 
-    async def _checked(self, draft: Draft, commit: str, told: Told) -> Ready:
+    async def _check(self, staged: StagedChange, commit: str, on_progress: OnProgress) -> Instance:
         """A fresh tree of the commit, whose program has started and which passes the user's check."""
         try:
-            ready = await self._trees.ready_from(commit, draft.objects, told)
+            instance = await self._instances.create_from(commit, staged.objects, on_progress)
             try:
                 if self._settings.check_command is not None:
-                    told("running the check")
-                    await self._run_check(self._settings.check_command, draft, ready.tree)
+                    on_progress("running the check")
+                    await self._run_check(self._settings.check_command, staged, instance.worktree)
             except BaseException:
-                await all_of(self._trees.put_away(ready))
+                await all_of(self._instances.close_instance(instance))
                 raise
         except ProgramFailed as error:
             if error.retryable:
                 raise
-            said = [error.details.get(name) for name in ("traceback", "log_tail")]
-            log_tail = "\n".join(text for text in said if isinstance(text, str) and text)
+            logs = [error.details.get(name) for name in ("traceback", "log_tail")]
+            log_tail = "\n".join(text for text in logs if isinstance(text, str) and text)
             stage = _STAGES.get(error.details.get("stage"), "start")
-            seen = self._places.without
+            seen = self._paths.without
             raise rejected(stage, seen(error.message), log_tail=seen(log_tail)) from error
-        return ready
+        return instance
 
-    async def _run_check(self, command: tuple[str, ...], draft: Draft, tree: Tree) -> None:
-        files = tree.folder / "files"
-        before = await to_the_end(draft.differing, files)  # what the build changed, as it does in every tree
+    async def _run_check(self, command: tuple[str, ...], staged: StagedChange, worktree: Worktree) -> None:
+        files = worktree.folder / "files"
+        before = await to_the_end(staged.files_differing_in, files)  # what the build changed, as it does in every tree
         await run_command(
             command,
-            folder=tree.root,
-            environment=environment_in(self._settings, tree),
+            folder=worktree.root,
+            environment=worktree_environment(self._settings, worktree),
             timeout_s=self._settings.check_timeout_s,
             stage="check",
-            cell=tree.cell,
+            jail=worktree.jail,
         )
-        changed = set(await to_the_end(draft.differing, files)) - set(before)
+        changed = set(await to_the_end(staged.files_differing_in, files)) - set(before)
         if changed:
             names = ", ".join(map(repr, sorted(changed)))
             raise rejected("check", f"the check changed files, so they are not those of the commit: {names:.500}")
 
-    async def _publish(self, order: _Order, work: _Work, result: ApplyMutationResult) -> None:
-        made = {"asked": order.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
-        await self._publisher.publish(order.branch, work.commit, work.bundle, wire.write(made))
+    async def _publish(self, named: _NamedRequest, committed: _CommittedChange, result: ApplyMutationResult) -> None:
+        kept = {"asked": named.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
+        await self._publisher.publish(named.branch, committed.commit, committed.bundle, wire.write(kept))
 
     @asynccontextmanager
-    async def _draft(self, parents: list[str]) -> AsyncIterator[Draft]:
-        draft = Draft(self._repository, self._trees.state.new_folder("drafts"), *parents)
+    async def _stage(self, parents: list[str]) -> AsyncIterator[StagedChange]:
+        staged = StagedChange(self._repository, self._instances.state.new_folder("drafts"), *parents)
         try:
-            await to_the_end(draft.open)
-            yield draft
+            await to_the_end(staged.open)
+            yield staged
         finally:
-            await to_the_end(draft.close)
+            await to_the_end(staged.close)
 
 
-async def _whatever_comes(work: Coroutine[Any, Any, None]) -> None:
+async def _uncancellable(committed: Coroutine[Any, Any, None]) -> None:
     """Wait for the end of what follows upon a mutation that is done; it is too late to cancel that."""
-    running = asyncio.ensure_future(work)
+    running = asyncio.ensure_future(committed)
     while not running.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([running])
@@ -247,33 +266,35 @@ async def _whatever_comes(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _digest(request: ApplyMutationParams) -> str:
-    asked = request.model_dump(mode="json", include={"candidate", "mutation"})
-    return hashlib.sha256(wire.canonical(asked)).hexdigest()
+    requested = request.model_dump(mode="json", include={"candidate", "mutation"})
+    return hashlib.sha256(wire.canonical(requested)).hexdigest()
 
 
-def _result(order: _Order, before: Before, work: _Work, now: Candidate, attempt: Attempt) -> ApplyMutationResult:
-    changed = _after(order, before, now, work.commit)
+def _result(
+    named: _NamedRequest, parent: ParentInfo, committed: _CommittedChange, now: Candidate, details: MutationDetails
+) -> ApplyMutationResult:
+    changed = _changed_candidate(named, parent, now, committed.commit)
     return ApplyMutationResult(
         candidate=changed.candidate,
-        commit=work.commit,
-        parent=before.commit,
-        diff=work.diff,
-        files=work.files,
-        summary=work.summary,
-        branch=order.branch,
-        bundle=base64.b64encode(work.bundle).decode(),
-        usage=attempt.usage,
+        commit=committed.commit,
+        parent=parent.commit,
+        diff=committed.diff,
+        files=committed.files,
+        summary=committed.summary,
+        branch=named.branch,
+        bundle=base64.b64encode(committed.bundle).decode(),
+        usage=details.usage,
         components_added=changed.added,
         components_removed=changed.removed,
     )
 
 
-def _after(order: _Order, before: Before, now: Candidate, commit: str) -> Changed:
+def _changed_candidate(named: _NamedRequest, parent: ParentInfo, now: Candidate, commit: str) -> ChangedCandidate:
     """The new candidate; that of a merge keeps this candidate's texts, and has what was added to either."""
-    candidate, mutation = order.request.candidate, order.request.mutation
+    candidate, mutation = named.request.candidate, named.request.mutation
     if not isinstance(mutation, Merge):
-        return after(candidate, before.seed, now, order.branch, commit)
+        return changed_candidate(candidate, parent.seed, now, named.branch, commit)
     ours, theirs = added_to(candidate), added_to(mutation.other)
     both = {**ours, **{name: text for name, text in theirs.items() if name not in ours}}
-    as_now = {name: now.get(name, text) for name, text in before.seed.items()}
-    return after({**candidate, ADDED_COMPONENTS: added_components(both)}, as_now, now, order.branch, commit)
+    as_now = {name: now.get(name, text) for name, text in parent.seed.items()}
+    return changed_candidate({**candidate, ADDED_COMPONENTS: added_components(both)}, as_now, now, named.branch, commit)

@@ -15,18 +15,18 @@ from typing import Protocol
 class Exit:
     """How a process ended: exit status, or minus the signal that killed it; None where nobody could see.
 
-    `blameless`: it ended because the process it was forked from did.
+    `parent_died`: it ended because the process it was forked from did.
     """
 
     status: int | None
-    blameless: bool = False
+    parent_died: bool = False
     message: str = ""
 
     def __str__(self) -> str:
         if self.message:
             return self.message
         if self.status is None:
-            return "ended with the process it was forked from" if self.blameless else "ended"
+            return "ended with the process it was forked from" if self.parent_died else "ended"
         if self.status >= 0:
             return f"exited with status {self.status}"
         try:
@@ -68,16 +68,16 @@ class Pipes:
             os.set_blocking(descriptor, False)
 
     @property
-    def childs(self) -> tuple[int, int, int]:
+    def child_ends(self) -> tuple[int, int, int]:
         """The child's ends: stdin, stdout, stderr."""
         return self.child_stdin, self.child_stdout, self.child_stderr
 
-    def close_childs(self) -> None:
+    def close_child_ends(self) -> None:
         """Let go of the child's ends, once it has them."""
-        for descriptor in self.childs:
+        for descriptor in self.child_ends:
             os.close(descriptor)
 
-    def close_ours(self) -> None:
+    def close_own_ends(self) -> None:
         """Let go of our ends, where no process came of it."""
         for descriptor in (self.stdin, self.stdout, self.stderr):
             os.close(descriptor)
@@ -101,7 +101,7 @@ class SpawnedChild:
     ) -> None:
         """Start it. `jailed`: its status is told as shells do. Raises `OSError` where that cannot be."""
         self._jailed = jailed
-        stdin, stdout, stderr = pipes.childs
+        stdin, stdout, stderr = pipes.child_ends
         self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is what we are for
             command,
             stdin=stdin,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from evolverpc_common.git import REPOSITORY_VARIABLES
 from protocol.errors import ProgramFailed
-from rpc_server.jail.jail import Cell
+from rpc_server.jail.jail import Jail
 from rpc_server.program.child_process import Pipes, SpawnedChild
 from rpc_server.program.process import ProgramProcess
 from rpc_server.settings.settings import Settings
@@ -83,10 +83,10 @@ def environment(settings: Settings) -> dict[str, str]:
 class CommandLauncher:
     """Starts the command afresh each time."""
 
-    def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], cell: Cell | None = None) -> None:
+    def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], jail: Jail | None = None) -> None:
         self._command = command
         self._root = root
-        self._cell = cell
+        self._jail = jail
         self._env = {**env, STDIO_VARIABLE: "1"}
 
     async def launch(self) -> ProgramProcess:
@@ -97,17 +97,17 @@ class CommandLauncher:
             raise ProgramFailed(f"there is no command {name!r}", stage="start", log_tail="")
         pipes = Pipes()
         command = self._command
-        if self._cell is not None:
-            command = self._cell.jailed(command, folder=self._root, environment=self._env)
+        if self._jail is not None:
+            command = self._jail.wrap(command, folder=self._root, environment=self._env)
         # Through a small program of ours, which ties the command's life to the server's and then becomes it.
         command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *command)
         try:
-            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._cell is not None)
+            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._jail is not None)
         except OSError as error:
-            pipes.close_ours()
+            pipes.close_own_ends()
             raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
         finally:
-            pipes.close_childs()
+            pipes.close_child_ends()
         return ProgramProcess(child, pipes)
 
     async def close(self) -> None:

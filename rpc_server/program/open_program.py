@@ -11,11 +11,11 @@ from typing import Any
 from evolverpc_common.version import VERSION
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
-from rpc_server.jail.jail import Cell
+from rpc_server.jail.jail import Jail
 from rpc_server.program.launch import CommandLauncher, Launcher, environment, find_interpreter
 from rpc_server.program.pool import Pool, PoolPlan
-from rpc_server.program.process_factory import Started, start_process
-from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, within
+from rpc_server.program.process_factory import StartedProcess, start_process
+from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, combined_limits
 from rpc_server.program.python_launch import PythonLauncher
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
@@ -24,7 +24,7 @@ SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNO
 """Names of variables whose values may be renewed without the program being another one."""
 
 
-def digested(settings: Settings, seed: Candidate | None) -> dict[str, Any]:
+def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any]:
     """The settings that a program's digest covers, as JSON, without paths that differ from machine to machine.
 
     `seed`: the setting `seed_candidate`, read. Left out is what the scores do not come from: how fast the program runs,
@@ -51,7 +51,7 @@ def _dspy(settings: Settings) -> dict[str, Any]:
 
 
 def command_digest(settings: Settings, stated: dict[str, Any]) -> str | None:
-    """SHA-256, in hexadecimal, over what is `digested` and the files that the command names; None without one."""
+    """SHA-256, in hexadecimal, over what is `digest_settings` and the files that the command names; None without one."""
     if settings.command is None:
         return None
     digest = hashlib.sha256(wire.canonical(stated))
@@ -74,10 +74,10 @@ _THREADS = {"dspy": 8}
 """Examples at once in one process where nobody says: DSPy's programs wait for models, and bear threads."""
 
 
-async def open_program(settings: Settings, *, known_by: Settings | None = None, cell: Cell | None = None) -> Program:
+async def open_program(settings: Settings, *, digest_of: Settings | None = None, jail: Jail | None = None) -> Program:
     """Start the program and learn what it is. Close it when done.
 
-    `known_by`: the settings that its digest covers, where it runs by others, with paths of a tree for instance. `cell`:
+    `digest_of`: the settings that its digest covers, where it runs by others, with paths of a tree for instance. `jail`:
     the jail that each of its processes runs in.
 
     Raises:
@@ -85,29 +85,29 @@ async def open_program(settings: Settings, *, known_by: Settings | None = None, 
             Python programs, null where unknown.
     """
     try:
-        stated = digested(known_by or settings, _seed_candidate(settings))
-        launcher = _launcher(settings, stated, cell)
+        stated = digest_settings(digest_of or settings, _seed_candidate(settings))
+        launcher = _launcher(settings, stated, jail)
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
                 digest = first.discovery.program.digest or await asyncio.to_thread(command_digest, settings, stated)
-                return Pool(launcher, first, _plan(settings, launcher, first, digest, jailed=cell is not None))
+                return Pool(launcher, first, _plan(settings, launcher, first, digest, jailed=jail is not None))
             except BaseException:
-                await first.process.end(polite_s=0)
+                await first.process.end(grace_s=0)
                 raise
         except BaseException:
             await launcher.close()
             raise
     except ProgramFailed as error:
-        raise _explained(error, settings) from error.__cause__
+        raise _with_all_details(error, settings) from error.__cause__
 
 
-def _launcher(settings: Settings, stated: dict[str, Any], cell: Cell | None) -> Launcher:
+def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> Launcher:
     env, root = environment(settings), settings.root.absolute()
     if settings.command is not None:
-        return CommandLauncher(settings.command, root=root, env=env, cell=cell)
-    config = {**_worker_config(settings, stated), "jailed": cell is not None}
-    return PythonLauncher(find_interpreter(settings), config, root=root, env=env, cell=cell)
+        return CommandLauncher(settings.command, root=root, env=env, jail=jail)
+    config = {**_worker_config(settings, stated), "jailed": jail is not None}
+    return PythonLauncher(find_interpreter(settings), config, root=root, env=env, jail=jail)
 
 
 def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
@@ -154,30 +154,32 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
     return seed
 
 
-def _plan(settings: Settings, launcher: Launcher, first: Started, digest: str | None, *, jailed: bool) -> PoolPlan:
-    said = first.discovery
-    capabilities = frozenset(said.capabilities)
+def _plan(
+    settings: Settings, launcher: Launcher, first: StartedProcess, digest: str | None, *, jailed: bool
+) -> PoolPlan:
+    described = first.discovery
+    capabilities = frozenset(described.capabilities)
     single = "refs" in capabilities  # what it keeps for its refs is in that one process
     if single:
-        _check_heeded(settings)
+        _check_applicable(settings)
     size = 1 if single else settings.workers or _default_size(launcher)
-    most = said.limits.model_copy(update={"max_concurrency": size * said.limits.max_concurrency})
+    most = described.limits.model_copy(update={"max_concurrency": size * described.limits.max_concurrency})
     return PoolPlan(
-        info=_info(settings, said.program, digest),
+        info=_info(settings, described.program, digest),
         capabilities=capabilities & PROGRAM_CAPABILITIES,
-        limits=within(most, settings),
+        limits=combined_limits(most, settings),
         size=size,
         single=single,
-        splits={split: held.size for split, held in said.datasets.items()} if "datasets" in capabilities else {},
+        splits={split: held.size for split, held in described.datasets.items()} if "datasets" in capabilities else {},
         cancels="cancel" in capabilities,
         fresh_after_deadline=jailed,
-        max_line_bytes=said.limits.max_request_bytes if settings.is_a == "command" else None,
+        max_line_bytes=described.limits.max_request_bytes if settings.is_a == "command" else None,
         start_timeout_s=settings.start_timeout_s,
         call_timeout_s=settings.call_timeout_s,
     )
 
 
-def _check_heeded(settings: Settings) -> None:
+def _check_applicable(settings: Settings) -> None:
     """Refuse what is said in vain to a program that keeps its trajectories itself, in its one process."""
     if settings.workers not in (None, 1):
         raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
@@ -192,25 +194,25 @@ def _default_size(launcher: Launcher) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _info(settings: Settings, said: ProgramInfo, digest: str | None) -> ProgramInfo:
+def _info(settings: Settings, described: ProgramInfo, digest: str | None) -> ProgramInfo:
     """The program's own words, under what the settings say."""
-    seed = _seed_candidate(settings) or said.seed_candidate
-    if seed and not said.seed_candidate:
+    seed = _seed_candidate(settings) or described.seed_candidate
+    if seed and not described.seed_candidate:
         raise ProgramFailed("the program only scores: it has no components", stage="seed_candidate")
-    if seed.keys() != said.seed_candidate.keys():
-        names = ", ".join(said.seed_candidate)
+    if seed.keys() != described.seed_candidate.keys():
+        names = ", ".join(described.seed_candidate)
         raise ProgramFailed(f"the setting's components are not the program's: {names}", stage="seed_candidate")
-    return said.model_copy(
+    return described.model_copy(
         update={
-            "name": settings.name or said.name,
-            "version": settings.version or said.version,
+            "name": settings.name or described.name,
+            "version": settings.version or described.version,
             "digest": digest,
             "seed_candidate": seed,
         }
     )
 
 
-def _explained(error: ProgramFailed, settings: Settings) -> ProgramFailed:
+def _with_all_details(error: ProgramFailed, settings: Settings) -> ProgramFailed:
     """The same error with everything a person needs to mend the program."""
     for name in ("log_tail", "traceback"):
         error.details.setdefault(name, None)

@@ -12,17 +12,17 @@ from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launch import Launcher
 from rpc_server.program.process import Heartbeat
-from rpc_server.program.process_factory import TRIES, Started, Supply
+from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
 from rpc_server.program.program import ResultDict
-from rpc_server.program.scheduler import Slot, Ticket, Turns
-from rpc_server.program.work import Examples, ExamplesCall, OtherCall, Work
+from rpc_server.program.scheduler import Scheduler, WorkerSlot, WorkItem
+from rpc_server.program.work import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
 
 GRACE_S = 0.75
 """How long after its deadline a process may still end an example by itself."""
 
 _EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
 
-_MAX_HELD = 0.1
+_MAX_BLOCKED_SHARE = 0.1
 """The share of a limit for which a process may fail to answer before the work in it counts as held up."""
 
 _SOON_S = 0.001
@@ -56,7 +56,7 @@ class PoolPlan:
 class Pool:
     """A `Program` over processes of one launcher; see `rpc_server.program.program.Program`.
 
-    Requests wait for their turn (see `Turns`). A request's deadline counts from when it is sent to a process. A
+    Requests wait for their turn (see `Scheduler`). A request's deadline counts from when it is sent to a process. A
     process that does not keep it is killed, and what else ran in it runs again, uncounted.
 
     A request past its deadline is timed out only if its process has run nothing else, or answered heartbeats for all
@@ -68,19 +68,19 @@ class Pool:
     does.
     """
 
-    def __init__(self, launcher: Launcher, first: Started, plan: PoolPlan) -> None:
+    def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
         self._plan = plan
         self._loop = asyncio.get_running_loop()
-        self._turns = Turns()
-        self._slots: list[Slot] = []
+        self._scheduler = Scheduler()
+        self._slots: list[WorkerSlot] = []
         self._running = 0
         self._made = 0
         self._state: Any = None
-        self._supply = Supply(
+        self._factory = ProcessFactory(
             launcher,
             start_timeout_s=plan.start_timeout_s,
-            on_started=self._arrived,
-            on_failed=self._not_to_be_had,
+            on_started=self._process_started,
+            on_failed=self._start_failed,
             on_retry=self._fill,
         )
         self._closed = False
@@ -110,7 +110,7 @@ class Pool:
     @property
     def ready(self) -> bool:
         """False once no process could be had twice in a row, until one is."""
-        return not self._closed and (bool(self._slots) or self._supply.failures < TRIES)
+        return not self._closed and (bool(self._slots) or self._factory.failures < TRIES)
 
     async def evaluate(
         self,
@@ -150,7 +150,7 @@ class Pool:
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
-        call = OtherCall(method, params, limit_s=self._call_limit(params))
+        call = MethodRequest(method, params, limit_s=self._call_limit(params))
         await self._run([call], call.done)
         return call.done.result()
 
@@ -160,7 +160,7 @@ class Pool:
         self._refuse_all(_closing())
         for slot in tuple(self._slots):
             self._retire(slot)
-        await self._supply.close()
+        await self._factory.close()
 
     def _call_limit(self, params: dict[str, Any]) -> float:
         """Room for each of the call's examples, as reflecting on them may take as long as running them."""
@@ -175,7 +175,7 @@ class Pool:
         on_result: Callable[[int, ResultDict], None],
     ) -> ExamplesCall:
         most = self._plan.limits.max_result_bytes
-        assert most is not None, "`limits.within` sets it"  # noqa: S101
+        assert most is not None, "`limits.combined_limits` sets it"  # noqa: S101
         return ExamplesCall(method, size, params, on_result=on_result, max_result_bytes=most)
 
     async def _run_examples(self, call: ExamplesCall, *, whole: bool) -> None:
@@ -184,98 +184,98 @@ class Pool:
         limit_s = self._plan.limits.example_timeout_s
         if whole or self._plan.limits.whole_batches:
             whole_s = None if limit_s is None else limit_s * call.size
-            pieces = [Examples(call, range(call.size), limit_s=whole_s)]
+            pieces = [ExamplesRequest(call, range(call.size), limit_s=whole_s)]
         else:
-            pieces = [Examples(call, (position,), limit_s=limit_s) for position in range(call.size)]
+            pieces = [ExamplesRequest(call, (position,), limit_s=limit_s) for position in range(call.size)]
         await self._run(pieces, call.done)
 
     # -- from a call to a process ------------------------------------------------------------------------------------
 
-    async def _run(self, pieces: Sequence[Work], done: "asyncio.Future[Any]") -> None:
+    async def _run(self, pieces: Sequence[ProcessRequest], done: "asyncio.Future[Any]") -> None:
         if self._closed:
             raise _closing()
-        if not self.ready and self._supply.last_failure is not None:
-            raise copy(self._supply.last_failure)
-        tickets = [self._ticket(work) for work in pieces]
-        self._turns.join(tickets)
+        if not self.ready and self._factory.last_failure is not None:
+            raise copy(self._factory.last_failure)
+        items = [self._work_item(work) for work in pieces]
+        self._scheduler.add(items)
         self._dispatch()
         try:
             await done
         finally:
             if done.cancelled() or done.exception() is not None:
-                self._give_up(tickets)
+                self._abandon(items)
 
-    def _ticket(self, work: Work) -> Ticket:
+    def _work_item(self, work: ProcessRequest) -> WorkItem:
         self._made += 1
-        return Ticket(work, f"p{self._made}")
+        return WorkItem(work, f"p{self._made}")
 
     def _dispatch(self) -> None:
         while self._running < self._plan.limits.max_concurrency:
-            if self._turns.any_apart:
+            if self._scheduler.any_exclusive:
                 slot = None if self._running else self._slot_for_suspect()
                 if slot is None:
                     break
-                self._send(slot, self._turns.next_apart())
+                self._send(slot, self._scheduler.next_exclusive())
                 continue
-            if any(ticket.apart for slot in self._slots for ticket in slot.running):
+            if any(item.exclusive for slot in self._slots for item in slot.running):
                 break
-            if self._turns.any_alone:
+            if self._scheduler.any_isolated:
                 slot = self._slot_for_suspect()
                 if slot is not None:
-                    self._send(slot, self._turns.next_alone())
+                    self._send(slot, self._scheduler.next_isolated())
                     continue
                 if self._plan.single:
                     break  # its one process must fall idle first
             slot = self._slot_with_room()
             if slot is None:
                 break
-            ticket = self._turns.next()
-            if ticket is None:
+            item = self._scheduler.next()
+            if item is None:
                 break
-            self._send(slot, ticket)
+            self._send(slot, item)
         self._fill()
 
-    def _slot_for_suspect(self) -> Slot | None:
+    def _slot_for_suspect(self) -> WorkerSlot | None:
         for slot in self._slots:
-            if slot.process.alive and not slot.running and not slot.ghosts and (self._plan.single or not slot.used):
+            if slot.process.alive and not slot.running and not slot.abandoned and (self._plan.single or not slot.used):
                 return slot
         return None
 
-    def _slot_with_room(self) -> Slot | None:
-        best: Slot | None = None
+    def _slot_with_room(self) -> WorkerSlot | None:
+        best: WorkerSlot | None = None
         for slot in self._slots:
-            free = slot.process.alive and not slot.exclusive and len(slot.running) < slot.room
+            free = slot.process.alive and not slot.isolated and len(slot.running) < slot.room
             if free and (best is None or len(slot.running) < len(best.running)):
                 best = slot
         return best
 
-    def _send(self, slot: Slot, ticket: Ticket) -> None:
-        ticket.sent = self._loop.time()
-        ticket.log_mark = slot.process.log.total
-        ticket.late = False
-        ticket.isolated = self._is_serial(slot) or (ticket.alone and not slot.used)
-        method, params = ticket.work.request()
-        self._add_meta(slot, ticket, method, params)
+    def _send(self, slot: WorkerSlot, item: WorkItem) -> None:
+        item.sent = self._loop.time()
+        item.log_mark = slot.process.log.total
+        item.late = False
+        item.unshared = self._is_serial(slot) or (item.isolated and not slot.used)
+        method, params = item.work.request()
+        self._add_meta(slot, item, method, params)
         try:
-            on_answer = functools.partial(self._answered, slot, ticket)
+            on_answer = functools.partial(self._answered, slot, item)
             slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes)
         except RpcError as error:  # nested too deep, or too long with rows and trajectories filled in
-            ticket.work.refused(error)
+            item.work.reject(error)
             return
         self._running += 1
-        slot.running.add(ticket)
+        slot.running.add(item)
         slot.used = True
-        slot.exclusive = ticket.alone
-        ticket.slot = slot
-        if ticket.work.limit_s is None:
+        slot.isolated = item.isolated
+        item.slot = slot
+        if item.work.limit_s is None:
             return
         if slot.heartbeat is not None:
             slot.heartbeat.start()
-            ticket.held_mark = slot.heartbeat.held_s
-        ticket.timer = self._loop.call_later(ticket.work.limit_s, self._over, slot, ticket)
+            item.blocked_mark = slot.heartbeat.blocked_s
+        item.timer = self._loop.call_later(item.work.limit_s, self._deadline_passed, slot, item)
 
-    def _add_meta(self, slot: Slot, ticket: Ticket, method: str, params: dict[str, Any]) -> None:
-        meta: dict[str, Any] = {"call_id": ticket.call_id} if self._plan.cancels else {}
+    def _add_meta(self, slot: WorkerSlot, item: WorkItem, method: str, params: dict[str, Any]) -> None:
+        meta: dict[str, Any] = {"call_id": item.call_id} if self._plan.cancels else {}
         if slot.restore is not None:
             if method == "make_reflective_dataset" and params.get("adapter_state") is None:
                 params["adapter_state"] = slot.restore
@@ -287,137 +287,137 @@ class Pool:
 
     # -- from a process to a call ------------------------------------------------------------------------------------
 
-    def _answered(self, slot: Slot, ticket: Ticket, message: dict[str, Any]) -> None:
-        if ticket.slot is not slot:
+    def _answered(self, slot: WorkerSlot, item: WorkItem, message: dict[str, Any]) -> None:
+        if item.slot is not slot:
             return  # the last words of a process that was given up: the example is under way elsewhere
-        self._release(slot, ticket)
+        self._release(slot, item)
         result = message.get("result")
         if isinstance(result, dict) and "adapter_state" in self._plan.capabilities:
             self._state = result.get("adapter_state", self._state)
-        late = ticket.late or _tells_of_a_timeout(result)
-        fault = self._fault(slot, ticket) if late else None
-        again = late and fault is None and not ticket.given_up
+        late = item.late or _reports_timeout(result)
+        evidence = self._timeout_evidence(slot, item) if late else None
+        requeue = late and evidence is None and not item.abandoned
         stale = late and self._plan.fresh_after_deadline and not slot.running
         # The next suspect gets a fresh process; a single one only goes if its earlier work may be to blame.
-        used_up = ticket.alone and again if self._plan.single else ticket.alone or stale
-        if again:
-            ticket.work.set_aside(message)
-            ticket.alone = True
-            self._turns.suspect(ticket)
-        elif not ticket.given_up:
-            seconds, log = self._seconds(ticket), self._log(slot, ticket)
-            ticket.work.answered(message, late=ticket.late, fault=fault, seconds=seconds, log=log)
+        used_up = item.isolated and requeue if self._plan.single else item.isolated or stale
+        if requeue:
+            item.work.discard(message)
+            item.isolated = True
+            self._scheduler.add_suspect(item)
+        elif not item.abandoned:
+            seconds, log = self._seconds(item), self._log(slot, item)
+            item.work.answered(message, late=item.late, evidence=evidence, seconds=seconds, log=log)
         if used_up and slot in self._slots:
-            self._retire(slot, politely=not (stale or again))
+            self._retire(slot, gracefully=not (stale or requeue))
         else:
-            self._tidy(slot)
+            self._release_if_unneeded(slot)
         self._dispatch()
 
-    def _is_serial(self, slot: Slot) -> bool:
+    def _is_serial(self, slot: WorkerSlot) -> bool:
         """Whether a request has the process to itself: it takes one at a time, and has ended it when it answers."""
         return slot.room == 1 and not self._plan.cancels
 
-    def _fault(self, slot: Slot, ticket: Ticket) -> str | None:
+    def _timeout_evidence(self, slot: WorkerSlot, item: WorkItem) -> str | None:
         """What shows that it was the work itself that took too long; None where its process may have held it up."""
-        if ticket.isolated:
+        if item.unshared:
             return _ALONE
-        return None if self._allowance_s(slot, ticket) is None else _RESPONSIVE
+        return None if self._allowance_s(slot, item) is None else _RESPONSIVE
 
-    def _allowance_s(self, slot: Slot, ticket: Ticket) -> float | None:
+    def _allowance_s(self, slot: WorkerSlot, item: WorkItem) -> float | None:
         """How long its process kept it waiting; None where that was too long, or cannot be measured."""
-        if slot.heartbeat is None or ticket.work.limit_s is None:
+        if slot.heartbeat is None or item.work.limit_s is None:
             return None
-        held_s = slot.heartbeat.held_s - ticket.held_mark
-        return held_s if held_s <= _MAX_HELD * ticket.work.limit_s else None
+        blocked_s = slot.heartbeat.blocked_s - item.blocked_mark
+        return blocked_s if blocked_s <= _MAX_BLOCKED_SHARE * item.work.limit_s else None
 
-    def _over(self, slot: Slot, ticket: Ticket) -> None:
+    def _deadline_passed(self, slot: WorkerSlot, item: WorkItem) -> None:
         """The deadline is over: the process may end the example by itself for a moment still."""
-        limit_s = ticket.work.limit_s or 0.0
-        allowance_s = None if ticket.isolated else self._allowance_s(slot, ticket)
-        left_s = limit_s + (allowance_s or 0.0) - (self._loop.time() - ticket.sent)
+        limit_s = item.work.limit_s or 0.0
+        allowance_s = None if item.unshared else self._allowance_s(slot, item)
+        left_s = limit_s + (allowance_s or 0.0) - (self._loop.time() - item.sent)
         if left_s > _SOON_S:
-            ticket.timer = self._loop.call_later(left_s, self._over, slot, ticket)
+            item.timer = self._loop.call_later(left_s, self._deadline_passed, slot, item)
             return
-        ticket.late = True
+        item.late = True
         if self._plan.cancels:
-            self._send_cancel(slot, ticket)
-        ticket.timer = self._loop.call_later(GRACE_S, self._hung, slot, ticket)
+            self._send_cancel(slot, item)
+        item.timer = self._loop.call_later(GRACE_S, self._kill_overdue, slot, item)
 
-    def _hung(self, slot: Slot, ticket: Ticket) -> None:
-        fault = self._fault(slot, ticket)
+    def _kill_overdue(self, slot: WorkerSlot, item: WorkItem) -> None:
+        evidence = self._timeout_evidence(slot, item)
         ran = self._remove(slot)
-        if fault is not None and not ticket.given_up:
-            ran.remove(ticket)
-            ticket.work.timed_out(fault, self._seconds(ticket), self._log(slot, ticket))
+        if evidence is not None and not item.abandoned:
+            ran.remove(item)
+            item.work.timed_out(evidence, self._seconds(item), self._log(slot, item))
         for one in reversed(ran):
-            one.alone = one.alone or one.late  # held up by another, or too long by itself: alone it will show
-            self._turns.again(one)
-        self._supply.end(slot.process, polite=False)
+            one.isolated = one.isolated or one.late  # held up by another, or too long by itself: alone it will show
+            self._scheduler.requeue(one)
+        self._factory.end(slot.process, graceful=False)
         self._dispatch()
 
-    def _died(self, slot: Slot, how: Exit) -> None:
+    def _process_died(self, slot: WorkerSlot, how: Exit) -> None:
         victims = self._remove(slot)
-        if not slot.used and not how.blameless:
+        if not slot.used and not how.parent_died:
             # It could be started, but does not stay: another at once would fare no better.
-            self._supply.failed(
+            self._factory.failed(
                 ProgramFailed(f"the program's process {how} before it was given anything", stage="start")
             )
-        for ticket in victims:
-            if ticket.apart or (ticket.died and not how.blameless):
-                ticket.work.died(how, self._seconds(ticket), self._log(slot, ticket))
+        for item in victims:
+            if item.exclusive or (item.died and not how.parent_died):
+                item.work.died(how, self._seconds(item), self._log(slot, item))
             else:
-                ticket.alone, ticket.apart, ticket.died = True, how.blameless, True
-                self._turns.suspect(ticket)
+                item.isolated, item.exclusive, item.died = True, how.parent_died, True
+                self._scheduler.add_suspect(item)
         self._dispatch()
 
-    def _release(self, slot: Slot, ticket: Ticket) -> None:
-        if ticket.timer is not None:
-            ticket.timer.cancel()
-            ticket.timer = None
-        if ticket in slot.running:
-            slot.running.remove(ticket)
+    def _release(self, slot: WorkerSlot, item: WorkItem) -> None:
+        if item.timer is not None:
+            item.timer.cancel()
+            item.timer = None
+        if item in slot.running:
+            slot.running.remove(item)
             self._running -= 1
-        slot.ghosts.discard(ticket)
-        ticket.slot = None
+        slot.abandoned.discard(item)
+        item.slot = None
         if slot.heartbeat is not None and not slot.running:
             slot.heartbeat.stop()
 
-    def _seconds(self, ticket: Ticket) -> float:
-        return round(self._loop.time() - ticket.sent, 6)
+    def _seconds(self, item: WorkItem) -> float:
+        return round(self._loop.time() - item.sent, 6)
 
-    def _log(self, slot: Slot, ticket: Ticket) -> Callable[[], str]:
-        return functools.partial(slot.process.log_since, ticket.log_mark)
+    def _log(self, slot: WorkerSlot, item: WorkItem) -> Callable[[], str]:
+        return functools.partial(slot.process.log_since, item.log_mark)
 
     # -- giving up ---------------------------------------------------------------------------------------------------
 
-    def _give_up(self, tickets: Sequence[Ticket]) -> None:
+    def _abandon(self, items: Sequence[WorkItem]) -> None:
         """Nobody waits for these any more: their room is free at once."""
-        for ticket in tickets:
-            ticket.given_up = True
-            slot = ticket.slot
-            if slot is None or ticket not in slot.running:
+        for item in items:
+            item.abandoned = True
+            slot = item.slot
+            if slot is None or item not in slot.running:
                 continue
-            slot.running.remove(ticket)
+            slot.running.remove(item)
             self._running -= 1
-            slot.ghosts.add(ticket)  # its deadline stands: a process that never answers it is ended in the end
+            slot.abandoned.add(item)  # its deadline stands: a process that never answers it is ended in the end
             if self._plan.cancels:
-                self._send_cancel(slot, ticket)
-        self._turns.forget_given_up()
-        for slot in {ticket.slot for ticket in tickets if ticket.slot is not None}:
-            self._tidy(slot)
+                self._send_cancel(slot, item)
+        self._scheduler.drop_abandoned()
+        for slot in {item.slot for item in items if item.slot is not None}:
+            self._release_if_unneeded(slot)
         self._dispatch()
 
-    def _send_cancel(self, slot: Slot, ticket: Ticket) -> None:
-        slot.process.request("cancel", {"call_id": ticket.call_id}, lambda _: None)
+    def _send_cancel(self, slot: WorkerSlot, item: WorkItem) -> None:
+        slot.process.request("cancel", {"call_id": item.call_id}, lambda _: None)
 
-    def _tidy(self, slot: Slot) -> None:
+    def _release_if_unneeded(self, slot: WorkerSlot) -> None:
         """End a process that only works for nobody, or that is one too many."""
         if slot not in self._slots or slot.running:
             return
-        slot.exclusive = False
-        for_nobody = bool(slot.ghosts) and not self._plan.cancels
-        too_many = slot.used and not slot.ghosts and len(self._slots) > self._wanted()
-        if for_nobody or too_many:
+        slot.isolated = False
+        only_abandoned = bool(slot.abandoned) and not self._plan.cancels
+        too_many = slot.used and not slot.abandoned and len(self._slots) > self._wanted()
+        if only_abandoned or too_many:
             self._retire(slot)
 
     # -- processes ---------------------------------------------------------------------------------------------------
@@ -425,57 +425,57 @@ class Pool:
     def _wanted(self) -> int:
         if self._plan.single:
             return self._plan.size
-        alone = self._turns.suspects + sum(slot.exclusive for slot in self._slots)
-        return self._plan.size + min(alone, _EXTRA_PROCESSES)
+        isolated = self._scheduler.suspects + sum(slot.isolated for slot in self._slots)
+        return self._plan.size + min(isolated, _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
-        self._supply.order(self._wanted() - len(self._slots))
+        self._factory.ensure_starting(self._wanted() - len(self._slots))
 
-    def _arrived(self, started: Started) -> None:
+    def _process_started(self, started: StartedProcess) -> None:
         self._add(started)
         self._dispatch()
 
-    def _add(self, started: Started) -> None:
+    def _add(self, started: StartedProcess) -> None:
         limit_s = self._plan.limits.example_timeout_s or self._plan.call_timeout_s
         heartbeat = Heartbeat(started.process, limit_s) if self._plan.cancels else None
-        slot = Slot(started, self._state, heartbeat)
+        slot = WorkerSlot(started, self._state, heartbeat)
         self._slots.append(slot)
         started.process.exited.add_done_callback(lambda exited: self._exited(slot, exited.result()))
 
-    def _exited(self, slot: Slot, how: Exit) -> None:
+    def _exited(self, slot: WorkerSlot, how: Exit) -> None:
         if slot in self._slots:
-            self._died(slot, how)
+            self._process_died(slot, how)
 
-    def _not_to_be_had(self, error: ProgramFailed) -> None:
+    def _start_failed(self, error: ProgramFailed) -> None:
         if not self.ready:
             self._refuse_all(error)
 
     def _refuse_all(self, error: ProgramFailed) -> None:
         """End every call that waits or runs: no process can be had for it."""
-        running = [ticket for slot in self._slots for ticket in slot.running]
-        for ticket in (*self._turns.waiting(), *running):
+        running = [item for slot in self._slots for item in slot.running]
+        for item in (*self._scheduler.waiting(), *running):
             # An exception is for one who raises it: each adds to its traceback.
-            ticket.work.refused(copy(error))
+            item.work.reject(copy(error))
 
-    def _remove(self, slot: Slot) -> list[Ticket]:
+    def _remove(self, slot: WorkerSlot) -> list[WorkItem]:
         """Take a process out of use; what ran in it."""
         self._slots.remove(slot)
-        running = sorted(slot.running, key=lambda ticket: ticket.sent)
-        for ticket in (*running, *slot.ghosts):
-            self._release(slot, ticket)
+        running = sorted(slot.running, key=lambda item: item.sent)
+        for item in (*running, *slot.abandoned):
+            self._release(slot, item)
         return running
 
-    def _retire(self, slot: Slot, *, politely: bool = True) -> None:
-        busy = bool(slot.running or slot.ghosts)
+    def _retire(self, slot: WorkerSlot, *, gracefully: bool = True) -> None:
+        busy = bool(slot.running or slot.abandoned)
         self._remove(slot)
-        self._supply.end(slot.process, polite=politely and not busy)
+        self._factory.end(slot.process, graceful=gracefully and not busy)
 
 
 def _rows(batch: Sequence[Example]) -> list[dict[str, Any]]:
     return [{"id": example.id, "data": example.data} for example in batch]
 
 
-def _tells_of_a_timeout(result: Any) -> bool:
+def _reports_timeout(result: Any) -> bool:
     """The process may have noticed before we did."""
     results = result.get("results") if isinstance(result, dict) else None
     return isinstance(results, list) and any(

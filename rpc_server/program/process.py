@@ -8,13 +8,13 @@ from typing import Any
 
 from protocol.errors import LimitExceeded
 from rpc_server.program.child_process import Child, Exit, Pipes
-from rpc_server.program.stdio import Lines, LogTail, LongLine, read_line, read_long_line, request_line
+from rpc_server.program.stdio import LineSplitter, LogTail, LongLine, read_line, read_long_line, request_line
 from rpc_server.settings.memory import answer_bytes
 
-_ENDLESS = 16
+_MAX_LINE_FACTOR = 16
 """A process is ended when a line of its output is this many times longer than the longest line that is kept."""
 
-_FORCED_S = 2.0
+_KILL_WAIT_S = 2.0
 """How long the end of a process that was killed is waited for: one that the system cannot end is left to it."""
 
 _CHUNK = 1 << 18
@@ -35,7 +35,7 @@ class ProgramProcess:
         self._pending: dict[int, OnAnswer] = {}
         self._number = 0
         self._unsent = bytearray()
-        self._lines = Lines(answer_bytes())
+        self._lines = LineSplitter(answer_bytes())
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its end is known, which is before `exited` is told."""
@@ -98,13 +98,13 @@ class ProgramProcess:
         """End it and its process group."""
         self._child.kill()
 
-    async def end(self, *, polite_s: float) -> None:
-        """Ask it to exit, kill it when it does not within `polite_s`, and wait for its end, some seconds at most."""
+    async def end(self, *, grace_s: float) -> None:
+        """Ask it to exit, kill it when it does not within `grace_s`, and wait for its end, some seconds at most."""
         self.end_input()
-        done, _ = await asyncio.wait({self.exited}, timeout=polite_s)
+        done, _ = await asyncio.wait({self.exited}, timeout=grace_s)
         if not done:
             self.kill()
-            await asyncio.wait({self.exited}, timeout=_FORCED_S)
+            await asyncio.wait({self.exited}, timeout=_KILL_WAIT_S)
 
     def log_since(self, mark: int = 0) -> str:
         """What it wrote to its log since `log.total` was `mark`, up to this moment."""
@@ -145,7 +145,7 @@ class ProgramProcess:
                 self._take_long_line(line)
             else:
                 self._take_line(line)
-        if self._lines.unfinished > _ENDLESS * self._lines.limit:
+        if self._lines.unfinished > _MAX_LINE_FACTOR * self._lines.limit:
             self._end_at_long_line(self._lines.unfinished)
 
     def _take_long_line(self, line: LongLine) -> None:
@@ -205,7 +205,7 @@ _SHORTEST_S, _LONGEST_S = 0.02, 1.0
 class Heartbeat:
     """Sends a `cancel` of no call every hundredth of `limit_s`, between 0.02 s and 1 s, and measures the answers.
 
-    If the next answer is over 0.02 s late, all time since the one before counts as held, so that `held_s` errs towards
+    If the next answer is over 0.02 s late, all time since the one before counts as held, so that `blocked_s` errs towards
     too much. It includes time in which this server or the whole machine was too busy to ask or to answer.
     """
 
@@ -216,13 +216,13 @@ class Heartbeat:
         self._timer: asyncio.TimerHandle | None = None
         self._asked = False
         self._seen = 0.0
-        self._held_s = 0.0
+        self._blocked_s = 0.0
 
     @property
-    def held_s(self) -> float:
+    def blocked_s(self) -> float:
         """Seconds in which the process did not answer in time; compare two readings without a `stop` in between."""
         since = self._loop.time() - self._seen
-        return self._held_s + (since if since > self._every_s + _SLOW_S else 0.0)
+        return self._blocked_s + (since if since > self._every_s + _SLOW_S else 0.0)
 
     def start(self) -> None:
         """Begin, or go on; does nothing while it runs."""
@@ -244,6 +244,6 @@ class Heartbeat:
             self._process.request("cancel", {"call_id": CALL_ID}, self._answered)
 
     def _answered(self, _: dict[str, Any]) -> None:
-        self._held_s = self.held_s
+        self._blocked_s = self.blocked_s
         self._seen = self._loop.time()
         self._asked = False

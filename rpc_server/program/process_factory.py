@@ -19,19 +19,19 @@ class StartTimedOut(ProgramFailed):
     """It did not start in time, which a busy machine can be the cause of."""
 
 
-class NoProcess(ProgramFailed):
+class NoProcessAvailable(ProgramFailed):
     """The system gives no process, which is no fault of the program's."""
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedProcess:
     """A process that can answer, and what it said of itself."""
 
     process: ProgramProcess
     discovery: DiscoverResult
 
 
-async def start_process(launcher: Launcher, timeout_s: float) -> Started:
+async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
     """A process that has answered `discover`.
 
     Raises:
@@ -46,25 +46,25 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Started:
                 process = await launcher.launch()
                 message = await _ask_discover(process)
                 if message is not None:
-                    return Started(process, _read(message))
+                    return StartedProcess(process, _read(message))
         raise ProgramFailed("the process it is forked from keeps ending", stage="start")
     except TimeoutError:
         late = StartTimedOut(f"the program did not start within {timeout_s:g} s", stage="start")
         raise await _ended(late, process) from None
     except OSError as cause:  # no more descriptors, or processes
-        none = NoProcess(f"cannot start a process: {cause.strerror}", stage="start", retryable=True)
+        none = NoProcessAvailable(f"cannot start a process: {cause.strerror}", stage="start", retryable=True)
         raise await _ended(none, process) from cause
     except ProgramFailed as error:
         raise await _ended(error, process) from None
     except BaseException:
         if process is not None:
-            await process.end(polite_s=0)
+            await process.end(grace_s=0)
         raise
 
 
 async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> ProgramFailed:
     if process is not None:
-        await process.end(polite_s=0)
+        await process.end(grace_s=0)
         error.details.setdefault("log_tail", process.log_since())
     return error
 
@@ -78,7 +78,7 @@ async def _ask_discover(process: ProgramProcess) -> dict[str, Any] | None:
     if answer.done():
         return answer.result()
     how = process.exited.result()
-    if how.blameless:
+    if how.parent_died:
         return None
     raise ProgramFailed(f"the program's process {how} before it answered", stage="start")
 
@@ -115,12 +115,12 @@ def _refusal(given: Any) -> ProgramFailed:
 TRIES = 2
 """Starts that fail in a row before a program counts as gone."""
 
-_POLITE_S = 1.0
+_GRACE_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
 
-class Supply:
+class ProcessFactory:
     """Starts processes as ordered. After a failure there is a pause, longer each time, before `on_retry` is called."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Supply:
         launcher: Launcher,
         *,
         start_timeout_s: float,
-        on_started: Callable[[Started], None],
+        on_started: Callable[[StartedProcess], None],
         on_failed: Callable[[ProgramFailed], None],
         on_retry: Callable[[], None],
     ) -> None:
@@ -147,7 +147,7 @@ class Supply:
         self.last_failure: ProgramFailed | None = None
         """Why the last of them failed."""
 
-    def order(self, count: int) -> None:
+    def ensure_starting(self, count: int) -> None:
         """Have `count` processes on their way, those ordered before included; none during a pause."""
         if self._closed or self._pause is not None:
             return
@@ -186,11 +186,11 @@ class Supply:
         self._pause = None
         self._on_retry()
 
-    def end(self, process: ProgramProcess, *, polite: bool) -> None:
-        """See a process off in the background: asked first if `polite`, else killed at once."""
-        if not polite:
+    def end(self, process: ProgramProcess, *, graceful: bool) -> None:
+        """See a process off in the background: asked first if `graceful`, else killed at once."""
+        if not graceful:
             process.kill()
-        task = self._loop.create_task(process.end(polite_s=_POLITE_S if polite else 0))
+        task = self._loop.create_task(process.end(grace_s=_GRACE_S if graceful else 0))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

@@ -97,7 +97,7 @@ class Program(Protocol):
         ...
 
 
-def within(program: Limits, settings: Settings) -> Limits:
+def combined_limits(program: Limits, settings: Settings) -> Limits:
     """The program's own limits inside those of the settings, with what the server adds. Doing it twice changes nothing.
 
     `program.max_concurrency`: in all of its processes together.
@@ -117,7 +117,7 @@ def within(program: Limits, settings: Settings) -> Limits:
     )
 
 
-class Refs(Protocol):
+class TrajectoryRefs(Protocol):
     """How an instance's refs are made and read."""
 
     def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
@@ -137,7 +137,7 @@ class Refs(Protocol):
         ...
 
 
-class KeptByProgram:
+class ProgramRefs:
     """The program keeps its trajectories itself; its refs get this instance's name in front."""
 
     def __init__(self, instance_id: str) -> None:

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import ProgramFailed
-from rpc_server.jail.jail import Cell
+from rpc_server.jail.jail import Jail
 from rpc_server.program.child_process import Exit, Pipes, SpawnedChild
 from rpc_server.program.launch import WORKER_FOLDER, Interpreter
 from rpc_server.program.process import ProgramProcess
 from rpc_server.rpc import wire
 
 _BOOTSTRAP = WORKER_FOLDER / "bootstrap.py"
-_POLITE_S = 0.5
+_GRACE_S = 0.5
 _MAX_HELLO_BYTES = 2**24
-_MAX_TOLD_BYTES = 2**16
+_MAX_MESSAGE_BYTES = 2**16
 """What the warm process may say of one fork: user code runs there too, and is not to fill the server's memory."""
 
 
@@ -39,15 +39,15 @@ class PythonLauncher:
         *,
         root: Path,
         env: dict[str, str],
-        cell: Cell | None = None,
+        jail: Jail | None = None,
     ) -> None:
         self._interpreter = interpreter
-        self._cell = cell
+        self._jail = jail
         self._config = config
         self._root = root
         self._env = env
         self._starting = asyncio.Lock()
-        self._zygote: _Zygote | None = None
+        self._zygote: _ZygoteClient | None = None
         self._forks = True
         self.mode: str | None = None
         """"sync", "threads" or "async"; None before the first process."""
@@ -61,7 +61,7 @@ class PythonLauncher:
                 started = await self._start()
                 if not self._forks:
                     return started.process
-                self._zygote = _Zygote(started, jailed=self._cell is not None)
+                self._zygote = _ZygoteClient(started, jailed=self._jail is not None)
         return self._zygote.fork()
 
     async def close(self) -> None:
@@ -69,30 +69,30 @@ class PythonLauncher:
         if self._zygote is not None:
             await self._zygote.close()
 
-    async def _start(self) -> "_Started":
+    async def _start(self) -> "_ImportedProcess":
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         pipes = Pipes()
         command: tuple[str, ...] = (str(self._interpreter.path), str(_BOOTSTRAP), str(theirs.fileno()))
         try:
-            if self._cell is not None:
-                _check_is_there(self._interpreter.path)
+            if self._jail is not None:
+                _check_executable(self._interpreter.path)
                 # What is forked from it comes after it: so that it can end them, however many they are.
-                command = self._cell.jailed(command, folder=self._root, environment=self._env, niceness=0)
+                command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
             child = SpawnedChild(
                 command,
                 pipes,
                 cwd=self._root,
                 env=self._env,
                 pass_fds=(theirs.fileno(),),
-                jailed=self._cell is not None,
+                jailed=self._jail is not None,
             )
         except OSError as error:
-            pipes.close_ours()
+            pipes.close_own_ends()
             ours.close()
             raise self._failed(f"cannot start {self._interpreter.path}: {error.strerror}", "start", "") from error
         finally:
-            pipes.close_childs()
+            pipes.close_child_ends()
             theirs.close()
         process = ProgramProcess(child, pipes)
         process.write(wire.write(self._config) + b"\n")
@@ -101,19 +101,19 @@ class PythonLauncher:
             await self._check(hello, process)
         except BaseException:
             ours.close()
-            await process.end(polite_s=0)
+            await process.end(grace_s=0)
             raise
         self.mode = hello["mode"]
         self._forks = hello["ready"] == "fork"
         if not self._forks:
             ours.close()
-        return _Started(process, ours)
+        return _ImportedProcess(process, ours)
 
     async def _check(self, hello: dict[str, Any], process: ProgramProcess) -> None:
         if "ready" in hello:
             return
         # It ends by itself after a failure; how it did is told where nothing else is.
-        await asyncio.wait({process.exited}, timeout=_POLITE_S)
+        await asyncio.wait({process.exited}, timeout=_GRACE_S)
         failed = hello.get("failed")
         if failed is not None:
             raise self._failed(failed["message"], failed["stage"], process.log_since(), failed.get("traceback"))
@@ -126,7 +126,7 @@ class PythonLauncher:
         )
 
 
-class _Started:
+class _ImportedProcess:
     """A process whose program is imported."""
 
     def __init__(self, process: ProgramProcess, control: socket.socket) -> None:
@@ -134,13 +134,13 @@ class _Started:
         self.control = control
 
 
-class _Zygote:
+class _ZygoteClient:
     """The warm process as seen from here: forks on request, and tells of each fork's end.
 
     `jailed`: the pids that it tells are its jail's, and would be somebody else's here.
     """
 
-    def __init__(self, started: _Started, *, jailed: bool) -> None:
+    def __init__(self, started: _ImportedProcess, *, jailed: bool) -> None:
         self._jailed = jailed
         self._process = started.process
         self._control = started.control
@@ -159,16 +159,16 @@ class _Zygote:
         """A new process, with the program imported already."""
         pipes = Pipes()
         number = next(self._numbers)
-        child = _ForkedChild(lambda: self._say({"kill": number}))
+        child = _ForkedChild(lambda: self._send({"kill": number}))
         self._children[number] = child
         process = ProgramProcess(child, pipes)
         try:
-            self._say({"fork": number}, pipes.childs)
+            self._send({"fork": number}, pipes.child_ends)
         finally:
-            pipes.close_childs()
+            pipes.close_child_ends()
         return process
 
-    def _say(self, message: dict[str, int], descriptors: tuple[int, ...] = ()) -> None:
+    def _send(self, message: dict[str, int], descriptors: tuple[int, ...] = ()) -> None:
         try:
             socket.send_fds(self._control, [wire.write(message) + b"\n"], descriptors)
         except OSError:
@@ -187,7 +187,7 @@ class _Zygote:
             self._process.kill()
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
-        if len(self._buffer) > _MAX_TOLD_BYTES:
+        if len(self._buffer) > _MAX_MESSAGE_BYTES:
             self._process.kill()
             self._buffer = b""
         for line in lines:
@@ -211,7 +211,7 @@ class _Zygote:
         if self.alive:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
-        await self._process.end(polite_s=_POLITE_S)
+        await self._process.end(grace_s=_GRACE_S)
 
 
 class _ForkedChild:
@@ -240,10 +240,10 @@ class _ForkedChild:
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        self.ended(Exit(None, blameless=True))
+        self.ended(Exit(None, parent_died=True))
 
 
-def _check_is_there(interpreter: Path) -> None:
+def _check_executable(interpreter: Path) -> None:
     """Before it is looked for in a jail, whose status alone would tell."""
     if not os.access(interpreter, os.X_OK):
         number = errno.EACCES if interpreter.exists() else errno.ENOENT

@@ -10,7 +10,7 @@ from evolverpc_common.json_bounds import MAX_RESULT_NESTING, is_nested_deeper
 from protocol import ExampleResult, Usage
 from protocol.errors import LimitExceeded
 from rpc_server.program.program import ResultDict
-from rpc_server.program.stdio import unwritable
+from rpc_server.program.stdio import find_non_finite
 from rpc_server.rpc import wire
 
 UsageDict = dict[str, Any]
@@ -102,7 +102,7 @@ def _problem(given: Any, *, lenient: bool) -> str | None:
         if problem is not None:
             return problem
     if lenient:
-        problem = unwritable(given, "result")
+        problem = find_non_finite(given, "result")
         if problem is not None:
             return problem.removeprefix("result.")
     try:

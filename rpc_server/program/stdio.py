@@ -49,7 +49,7 @@ class LongLine:
     tail: bytes
 
 
-class Lines:
+class LineSplitter:
     """Lines of at most `limit` bytes, out of chunks. `unfinished`: bytes of the line that has no end yet."""
 
     def __init__(self, limit: int) -> None:
@@ -147,29 +147,29 @@ def _read_leniently(line: bytes) -> Any:
     if start < 0:
         return None
     try:
-        message = _mended(json.loads(line[start:]))
+        message = _sanitized(json.loads(line[start:]))
     except (ValueError, RecursionError):
         return None
     return LenientMessage(message) if isinstance(message, dict) else None
 
 
-def _mended(value: Any) -> Any:
+def _sanitized(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_mended(key): _mended(member) for key, member in value.items()}
+        return {_sanitized(key): _sanitized(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [_mended(member) for member in value]
+        return [_sanitized(member) for member in value]
     return value
 
 
-def unwritable(value: Any, path: str) -> str | None:
+def find_non_finite(value: Any, path: str) -> str | None:
     """Where a value holds NaN or an infinity, which leave as neither; None where all is well."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{path} is {'NaN' if math.isnan(value) else 'infinite'}, which JSON cannot hold"
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, member in members:
-        found = unwritable(member, f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}")
+        found = find_non_finite(member, f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}")
         if found is not None:
             return found
     return None

@@ -9,7 +9,7 @@ from rpc_server.program import results
 from rpc_server.program.child_process import Exit
 from rpc_server.program.program import ResultDict
 from rpc_server.program.results import UsageDict
-from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, unwritable
+from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
 
 Log = Callable[[], str]
 """Gives what the process wrote while it worked on this, where somebody wants to know."""
@@ -17,10 +17,10 @@ Log = Callable[[], str]
 _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
 
-class Work(Protocol):
+class ProcessRequest(Protocol):
     """One request to a process.
 
-    Exactly one of `answered`, `timed_out`, `died` and `refused` is called, once, unless it is given up before.
+    Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is given up before.
     """
 
     limit_s: float | None
@@ -30,31 +30,31 @@ class Work(Protocol):
         """Method and params."""
         ...
 
-    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+    def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """The process answered; `late`: after the deadline, while it was being stopped.
 
-        `fault`: in a few words, what shows that a time-out is the work's own; None where the answer is none.
+        `evidence`: in a few words, what shows that a time-out is the work's own; None where the answer is none.
         """
         ...
 
-    def set_aside(self, message: dict[str, Any]) -> None:
+    def discard(self, message: dict[str, Any]) -> None:
         """The process answered, but the attempt does not count: the work is about to run again."""
         ...
 
-    def timed_out(self, fault: str, seconds: float, log: Log) -> None:
-        """The process did not answer in time and was killed; `fault` as for `answered`."""
+    def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
+        """The process did not answer in time and was killed; `evidence` as for `answered`."""
         ...
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
         """It ended the process it ran in, alone and for the second time."""
         ...
 
-    def refused(self, error: RpcError) -> None:
+    def reject(self, error: RpcError) -> None:
         """No process can be had."""
         ...
 
 
-class Examples:
+class ExamplesRequest:
     """A request about a single example of a call, or about its whole batch where the program wants it so."""
 
     def __init__(
@@ -73,11 +73,11 @@ class Examples:
         """The call's request, for these examples."""
         return self._call.method, self._call.params(self._positions)
 
-    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+    def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """Give each example its result, or the failure that the answer stands for."""
-        if late and fault is not None and not _is_timeout(message):
-            self.set_aside(message)
-            self.timed_out(fault, seconds, log)
+        if late and evidence is not None and not _is_timeout(message):
+            self.discard(message)
+            self.timed_out(evidence, seconds, log)
             return
         if "error" in message:
             self._refusal(message["error"], seconds, log)
@@ -91,14 +91,16 @@ class Examples:
         result = message.get("result")
         given = result.get("results") if isinstance(result, dict) else None
         if not isinstance(given, list) or len(given) != len(self._positions):
-            said = f"{len(given)} results" if isinstance(given, list) else "no list of results"
-            self._all("program_error", "invalid_result", f"{said} for {len(self._positions)} examples", seconds, log)
+            described = f"{len(given)} results" if isinstance(given, list) else "no list of results"
+            self._all(
+                "program_error", "invalid_result", f"{described} for {len(self._positions)} examples", seconds, log
+            )
             return
         lenient = isinstance(message, LenientMessage)
         for position, one in zip(self._positions, given, strict=True):
-            self._give(position, _faulted(results.checked(one, seconds, log, lenient=lenient), fault))
+            self._give(position, _with_evidence(results.checked(one, seconds, log, lenient=lenient), evidence))
 
-    def set_aside(self, message: dict[str, Any]) -> None:
+    def discard(self, message: dict[str, Any]) -> None:
         """Keep what the attempt cost, to be added to what the one that counts costs."""
         result = message.get("result")
         given = result.get("results") if isinstance(result, dict) else None
@@ -107,15 +109,15 @@ class Examples:
         for position, one in zip(self._positions, given, strict=True):
             self._spent[position] = results.summed(self._spent.get(position, {}), results.usage_of(one))
 
-    def timed_out(self, fault: str, seconds: float, log: Log) -> None:
+    def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
         """Time-outs in their places."""
-        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s {fault}", seconds, log)
+        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s {evidence}", seconds, log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
         """The examples killed their process."""
         self._all("program_error", "process_died", f"the program's process {how}", seconds, log)
 
-    def refused(self, error: RpcError) -> None:
+    def reject(self, error: RpcError) -> None:
         """The whole call fails."""
         self._call.fail(error)
 
@@ -191,7 +193,7 @@ class ExamplesCall:
             self.done.set_exception(error)
 
 
-class OtherCall:
+class MethodRequest:
     """A request that is not about examples one by one: its answer, or its error, is the caller's."""
 
     def __init__(self, method: str, params: Mapping[str, Any], *, limit_s: float | None) -> None:
@@ -204,17 +206,17 @@ class OtherCall:
         """The request as the caller gave it."""
         return self._method, dict(self._params)
 
-    def answered(self, message: dict[str, Any], *, late: bool, fault: str | None, seconds: float, log: Log) -> None:
+    def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """The answer, or the error in it."""
-        if late and fault is not None:
-            self.timed_out(fault, seconds, log)
+        if late and evidence is not None:
+            self.timed_out(evidence, seconds, log)
             return
         if "error" in message:
             error = _error(message["error"])
             if isinstance(error, ProgramFailed):
                 error.details.setdefault("stage", self._method)
                 error.details.setdefault("log_tail", log())
-            self.refused(error)
+            self.reject(error)
             return
         result = message.get("result")
         if isinstance(message, UnreadableMessage):
@@ -223,29 +225,29 @@ class OtherCall:
             self._failed(f"answer of {message.size} bytes, more than {message.limit} accepted", log)
         elif not isinstance(result, dict):
             self._failed("the program answered no object", log)
-        elif isinstance(message, LenientMessage) and (problem := unwritable(result, "result")) is not None:
+        elif isinstance(message, LenientMessage) and (problem := find_non_finite(result, "result")) is not None:
             self._failed(problem, log)
         elif not self.done.done():
             self.done.set_result(result)
 
-    def set_aside(self, message: dict[str, Any]) -> None:
+    def discard(self, message: dict[str, Any]) -> None:
         """Nothing of the answer is kept."""
 
-    def timed_out(self, fault: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
+    def timed_out(self, evidence: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
         """The call fails."""
-        self._failed(f"ran longer than {self.limit_s:g} s {fault}", log)
+        self._failed(f"ran longer than {self.limit_s:g} s {evidence}", log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
         """The call fails."""
         self._failed(f"the program's process {how}", log)
 
-    def refused(self, error: RpcError) -> None:
+    def reject(self, error: RpcError) -> None:
         """The call fails with this."""
         if not self.done.done():
             self.done.set_exception(error)
 
     def _failed(self, message: str, log: Log) -> None:
-        self.refused(ProgramFailed(message, stage=self._method, log_tail=log()))
+        self.reject(ProgramFailed(message, stage=self._method, log_tail=log()))
 
 
 def _error(given: Any) -> RpcError:
@@ -254,12 +256,12 @@ def _error(given: Any) -> RpcError:
     )
 
 
-def _faulted(result: ResultDict, fault: str | None) -> ResultDict:
+def _with_evidence(result: ResultDict, evidence: str | None) -> ResultDict:
     """The same result; a time-out's message also says what shows that it is the example's own."""
-    if result["status"] != "timeout" or fault is None:
+    if result["status"] != "timeout" or evidence is None:
         return result
     error = result["error"]
-    return {**result, "error": {**error, "message": f"{error['message']} {fault}"}}
+    return {**result, "error": {**error, "message": f"{error['message']} {evidence}"}}
 
 
 def _is_timeout(message: dict[str, Any]) -> bool:

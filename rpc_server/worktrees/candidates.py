@@ -16,14 +16,14 @@ from protocol.code import (
 )
 from protocol.errors import ProgramFailed, UnknownCandidate
 
-_ABOUT = {
+_DESCRIPTIONS = {
     GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
     ADDED_COMPONENTS: ("added", "Texts that changes of the code added: a JSON object."),
 }
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedCandidate:
     """A candidate after a change of its code, with the names of the components that came and went."""
 
     candidate: Candidate
@@ -31,11 +31,11 @@ class Changed:
     removed: list[str]
 
 
-def told(info: ProgramInfo, branch: str, commit: str) -> ProgramInfo:
+def with_code_components(info: ProgramInfo, branch: str, commit: str) -> ProgramInfo:
     """The seed's program as the contract tells of it: its own components, and those that say which code runs."""
     label = branch.encode("utf-8", "replace").decode().replace("@", "-")  # git allows more in a name than the contract
     texts = {GIT_BRANCH: git_branch(label, commit), ADDED_COMPONENTS: "{}"}
-    code = [ComponentInfo(name=name, kind=kind, description=about) for name, (kind, about) in _ABOUT.items()]
+    code = [ComponentInfo(name=name, kind=kind, description=about) for name, (kind, about) in _DESCRIPTIONS.items()]
     return info.model_copy(
         update={"components": [*info.components, *code], "seed_candidate": {**info.seed_candidate, **texts}}
     )
@@ -67,13 +67,15 @@ def named_commit(candidate: Candidate) -> str:
     return commit
 
 
-def given_to(seed: Candidate, candidate: Candidate) -> Candidate:
+def program_candidate(seed: Candidate, candidate: Candidate) -> Candidate:
     """What a commit's program gets, `seed` being the texts it starts from itself; what it does not know is left out."""
     added = added_to(candidate)
     return {name: candidate.get(name, added.get(name, text)) for name, text in seed.items()}
 
 
-def after(candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str) -> Changed:
+def changed_candidate(
+    candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str
+) -> ChangedCandidate:
     """The candidate whose code has gone from a commit with the texts `before` to `commit` with the texts `now`.
 
     A text that the commit itself changed is the new one; a name that was unknown so far comes with the commit's text.
@@ -87,10 +89,10 @@ def after(candidate: Candidate, before: Candidate, now: Candidate, branch: str, 
     texts |= {GIT_BRANCH: git_branch(branch, commit)}
     if added != added_to(candidate):
         texts |= {ADDED_COMPONENTS: added_components(added)}
-    return Changed(texts, sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))
+    return ChangedCandidate(texts, sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))
 
 
-def asked_of_program(components: Iterable[str], candidate: Candidate, seed: Mapping[str, str]) -> list[str]:
+def requested_from_program(components: Iterable[str], candidate: Candidate, seed: Mapping[str, str]) -> list[str]:
     """The program's own components that records are wanted for; all of them where they are wanted for the code."""
     wanted: list[str] = []
     for name in components:
@@ -103,7 +105,7 @@ def asked_of_program(components: Iterable[str], candidate: Candidate, seed: Mapp
     return [name for name in dict.fromkeys(wanted) if name in seed]
 
 
-def recorded(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """The dataset in a program's answer, records by component. Raises `ProgramFailed` where it is none."""
     dataset = answer.get("dataset")
     if not isinstance(dataset, dict):
@@ -114,20 +116,20 @@ def recorded(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return dataset
 
 
-def as_asked(dataset: Mapping[str, Any], asked: Iterable[str], candidate: Candidate) -> dict[str, Any]:
+def by_requested_component(dataset: Mapping[str, Any], asked: Iterable[str], candidate: Candidate) -> dict[str, Any]:
     """Records under the names that were asked for: those for the code are everything that was recorded, once."""
     found: dict[str, Any] = {}
     for name in asked:
         if name == GIT_BRANCH:
-            found[name] = _joined(dataset)
+            found[name] = _merged_records(dataset)
         elif name == ADDED_COMPONENTS:
-            found[name] = _joined({part: dataset[part] for part in added_to(candidate) if part in dataset})
+            found[name] = _merged_records({part: dataset[part] for part in added_to(candidate) if part in dataset})
         elif name in dataset:
             found[name] = dataset[name]
     return found
 
 
-def _joined(dataset: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _merged_records(dataset: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """The records of all components in one list; each says its component, unless all have the same records."""
     each = list(dataset.values())
     if all(records == each[0] for records in each):
@@ -137,5 +139,5 @@ def _joined(dataset: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, A
 
 def _malformed(where: str) -> ProgramFailed:
     expected = "an object" if where == "dataset" else "a list of objects"
-    said = f"the program's answer to make_reflective_dataset: {where} is not {expected}"
-    return ProgramFailed(said, stage="make_reflective_dataset", log_tail="")
+    message = f"the program's answer to make_reflective_dataset: {where} is not {expected}"
+    return ProgramFailed(message, stage="make_reflective_dataset", log_tail="")

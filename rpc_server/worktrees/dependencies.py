@@ -16,7 +16,7 @@ from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
-from rpc_server.jail.jail import Cell
+from rpc_server.jail.jail import Jail
 from rpc_server.program.launch import environment as server_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import Repository
@@ -83,9 +83,9 @@ def _included(files: dict[str, bytes]) -> set[str]:
 def _digest(files: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
     for path, content in sorted(files.items()):
-        said = _needs(posixpath.basename(path), content)
-        digest.update(f"{path} {len(said)}\n".encode("utf-8", "surrogateescape"))
-        digest.update(said)
+        relevant = _needs(posixpath.basename(path), content)
+        digest.update(f"{path} {len(relevant)}\n".encode("utf-8", "surrogateescape"))
+        digest.update(relevant)
     return digest.hexdigest()[:24]
 
 
@@ -100,8 +100,8 @@ def _needs(name: str, content: bytes) -> bytes:
         return content
     if not isinstance(document, dict):
         return content
-    said = {key: _under(document, key.split(".")) for key in keys}
-    return json.dumps(said, sort_keys=True, default=str).encode()
+    relevant = {key: _under(document, key.split(".")) for key in keys}
+    return json.dumps(relevant, sort_keys=True, default=str).encode()
 
 
 def _under(document: Any, keys: Sequence[str]) -> Any:
@@ -149,11 +149,11 @@ _NPM_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"
 
 
 async def install(
-    manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, cell: Cell | None = None
+    manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, jail: Jail | None = None
 ) -> None:
     """Make `folder` and install into it; nothing of the repository is there but the manifest's files.
 
-    `cell`: the jail to do so in, which keeps no cache of packages: what is installed may be anybody's code.
+    `jail`: the jail to do so in, which keeps no cache of packages: what is installed may be anybody's code.
 
     Raises:
         ProgramFailed: that is not possible; stage `environment`, and `log_tail` where a command said why.
@@ -164,12 +164,12 @@ async def install(
         file.write_bytes(content)
     cache = folder / _CACHE
     env = server_environment(settings)
-    if cell is not None:
+    if jail is not None:
         env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
     if manifest.language == "node":
-        await _install_node(manifest, folder, env, cell)
+        await _install_node(manifest, folder, env, jail)
     else:
-        await _install_python(manifest, folder, interpreter, env, cell)
+        await _install_python(manifest, folder, interpreter, env, jail)
     await to_the_end(_remove, cache)
 
 
@@ -189,16 +189,16 @@ def node_version(settings: Settings) -> str:
     if node is None:
         raise _failed("package.json changed, and there is no node to install for")
     try:
-        told = subprocess.run(  # noqa: S603  # the user's own Node
+        completed = subprocess.run(  # noqa: S603  # the user's own Node
             [node, "--version"], env=environment, capture_output=True, text=True, check=True, timeout=_VERSION_S
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise _failed(f"{node} does not tell its version: {error}") from None
-    return told.stdout.strip()
+    return completed.stdout.strip()
 
 
 async def _install_python(
-    manifest: Manifest, folder: Path, interpreter: Path, env: dict[str, str], cell: Cell | None
+    manifest: Manifest, folder: Path, interpreter: Path, env: dict[str, str], jail: Jail | None
 ) -> None:
     names = {PurePosixPath(path).name for path in manifest.files}
     uv, venv, where = _uv(), folder / VENV, installed_to(manifest, folder)
@@ -217,8 +217,8 @@ async def _install_python(
         command = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *required]
     env = env | {"VIRTUAL_ENV": str(venv)}
     env |= {name: env[pip] for pip, name in _UV_FOR_PIP.items() if pip in env and name not in env}
-    await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env, cell)
-    await _run(command, where, env, cell)
+    await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env, jail)
+    await _run(command, where, env, jail)
 
 
 def _lists_dependencies(file: Path) -> bool:
@@ -229,7 +229,7 @@ def _lists_dependencies(file: Path) -> bool:
     return "dependencies" in document.get("project", {})
 
 
-async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], cell: Cell | None) -> None:
+async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], jail: Jail | None) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise _failed("package.json changed, and there is no npm to install from it")
@@ -237,7 +237,7 @@ async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], c
     _drop_scripts(where / "package.json")
     locked = any((where / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
     (where / "node_modules").mkdir(exist_ok=True)  # npm makes none where nothing is required any more
-    await _run([npm, "ci" if locked else "install", *_NPM_QUIET], where, env, cell)
+    await _run([npm, "ci" if locked else "install", *_NPM_QUIET], where, env, jail)
 
 
 def _drop_scripts(file: Path) -> None:
@@ -252,8 +252,8 @@ def _drop_scripts(file: Path) -> None:
     file.write_text(json.dumps(document, indent=2), encoding="utf-8")
 
 
-async def _run(command: list[str], where: Path, env: dict[str, str], cell: Cell | None) -> None:
-    await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment", cell=cell)
+async def _run(command: list[str], where: Path, env: dict[str, str], jail: Jail | None) -> None:
+    await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment", jail=jail)
 
 
 def _remove(cache: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from evolverpc_common.file_lock import lock_if_free, locked
 from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
-from rpc_server.jail.jail import Cell, Jail
+from rpc_server.jail.jail import Jail, JailFactory
 from rpc_server.program.launch import environment, find_interpreter
 from rpc_server.program.launch import environment as server_environment
 from rpc_server.settings.settings import Settings
@@ -23,7 +23,7 @@ from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed
 from rpc_server.worktrees.repository import Repository
 
 # What setuptools installs editable may be on no path: a finder knows where each package is.
-_ASK = """
+_PRINT_IMPORT_PATHS = """
 import json, os, sys
 finders = [module for name, module in list(sys.modules.items()) if name.startswith("__editable__")]
 places = [place for finder in finders for place in getattr(finder, "MAPPING", {}).values()]
@@ -33,7 +33,7 @@ print(json.dumps([path for path in sys.path if path] + [os.path.dirname(place) f
 
 
 def import_paths(
-    settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str], cell: Cell | None
+    settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str], jail: Jail | None
 ) -> tuple[str, ...]:
     """Folders as seen from the repository's `top`, first the one that is looked into first; `""` is `top` itself.
 
@@ -41,17 +41,17 @@ def import_paths(
     where the interpreter cannot be asked: the program's start says better what is the matter with it.
     """
     holding = {str(folder) for path in tracked for folder in PurePath(path).parents}
-    asked = _asked(settings, interpreter, cell)
-    inside = (os.path.relpath(os.path.realpath(path), os.path.realpath(top)) for path in asked)
+    reported = _python_import_paths(settings, interpreter, jail)
+    inside = (os.path.relpath(os.path.realpath(path), os.path.realpath(top)) for path in reported)
     return tuple(dict.fromkeys("" if path == os.curdir else path for path in inside if path in holding))
 
 
-def _asked(settings: Settings, interpreter: Path, cell: Cell | None) -> list[str]:
-    command: tuple[str, ...] = (str(interpreter), "-B", "-c", _ASK)
-    if cell is not None:
-        command = cell.jailed(command, folder=settings.root, environment=environment(settings))
+def _python_import_paths(settings: Settings, interpreter: Path, jail: Jail | None) -> list[str]:
+    command: tuple[str, ...] = (str(interpreter), "-B", "-c", _PRINT_IMPORT_PATHS)
+    if jail is not None:
+        command = jail.wrap(command, folder=settings.root, environment=environment(settings))
     try:
-        told = subprocess.run(  # noqa: S603  # the user's interpreter, which is to run the program
+        completed = subprocess.run(  # noqa: S603  # the user's interpreter, which is to run the program
             command,
             cwd=settings.root,
             env=environment(settings),
@@ -62,7 +62,7 @@ def _asked(settings: Settings, interpreter: Path, cell: Cell | None) -> list[str
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    found: list[str] = json.loads(told.stdout.splitlines()[-1])
+    found: list[str] = json.loads(completed.stdout.splitlines()[-1])
     return found
 
 
@@ -91,7 +91,7 @@ class Environment:
     import_paths: tuple[str, ...] = ()
 
 
-class Environments:
+class EnvironmentCache:
     """Environments of one repository's commits, kept below `cache` for every server of this user.
 
     A commit with the same manifests as `seed` has the user's own. Blocks while it reads those of the seed
@@ -101,17 +101,17 @@ class Environments:
     """
 
     def __init__(
-        self, repository: Repository, settings: Settings, seed: str, cache: Path, jail: Jail | None = None
+        self, repository: Repository, settings: Settings, seed: str, cache: Path, jails: JailFactory | None = None
     ) -> None:
         self._repository = repository
-        self._jail = jail
+        self._jails = jails
         self._settings = settings
         self._folder = cache / "environments"
         self._node: str | None = None
         self._interpreter = find_interpreter(settings).path
         self._seed = manifests_of(repository, seed)
         self._import_paths = import_paths(
-            settings, self._interpreter, repository.top, repository.files(seed), None if jail is None else jail.cell()
+            settings, self._interpreter, repository.top, repository.files(seed), None if jails is None else jails.jail()
         )
 
     async def of(self, commit: str, objects: Path | None = None) -> Environment:
@@ -125,14 +125,14 @@ class Environments:
         variables: dict[str, str] = {}
         found: list[Path] = []
         venv: Path | None = None
-        if self._differs(python):
-            venv = (await self._built(python)) / VENV
+        if self._differs_from_seed(python):
+            venv = (await self._build(python)) / VENV
             variables["VIRTUAL_ENV"] = str(venv)
             found.append(venv / "bin")
         elif self._settings.command is None and (self._interpreter.parents[1] / "pyvenv.cfg").is_file():
             found.append(self._interpreter.parent)
-        if self._differs(node):
-            node_modules: Path | None = installed_to(node, await self._built(node)) / "node_modules"
+        if self._differs_from_seed(node):
+            node_modules: Path | None = installed_to(node, await self._build(node)) / "node_modules"
         else:
             node_modules = self._own_node_modules()
         if node_modules is not None:
@@ -145,10 +145,10 @@ class Environments:
         folders = (self._settings.root, self._repository.top)
         return next((path for folder in folders if (path := folder / "node_modules").is_dir()), None)
 
-    def _differs(self, manifest: Manifest) -> bool:
+    def _differs_from_seed(self, manifest: Manifest) -> bool:
         return bool(manifest.files) and manifest.digest != self._seed[manifest.language].digest
 
-    async def _built(self, manifest: Manifest) -> Path:
+    async def _build(self, manifest: Manifest) -> Path:
         """The folder of what was installed for the manifest, by this server or another."""
         runtime = str(self._interpreter) if manifest.language == "python" else await to_the_end(self._node_version)
         what = f"{manifest.language} {runtime} {manifest.digest}"
@@ -158,8 +158,8 @@ class Environments:
             if not _is_complete(folder):
                 await to_the_end(remove_tree, folder)  # one that was begun and not finished, or whose Python is gone
                 try:
-                    cell = None if self._jail is None else self._jail.cell(folder)
-                    await install(manifest, folder, self._interpreter, self._settings, cell)
+                    jail = None if self._jails is None else self._jails.jail(folder)
+                    await install(manifest, folder, self._interpreter, self._settings, jail)
                 except BaseException:
                     await to_the_end(remove_tree, folder)
                     raise

@@ -36,7 +36,7 @@ _MERGE_AS_TEXT = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %
 """Git's own merge if no driver is configured; without a command the driver would be an error."""
 
 
-def without_programs(names: Iterable[str]) -> dict[str, str]:
+def drivers_off(names: Iterable[str]) -> dict[str, str]:
     """Return settings that turn off the filters and merge drivers among configured settings, by their full names.
 
     Their commands run in a tree, so they may run or import files that an agent wrote.

@@ -14,107 +14,109 @@ from evolverpc_common.git import GitError
 from evolverpc_common.shielded import all_of, to_the_end
 from protocol import Candidate
 from protocol.errors import ProgramFailed, UnknownCandidate
-from rpc_server.jail.jail import Jail
+from rpc_server.jail.jail import JailFactory
 from rpc_server.program.open_program import open_program
 from rpc_server.program.process_factory import StartTimedOut
 from rpc_server.program.program import Program
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import check_names
-from rpc_server.worktrees.environments import Environment, Environments
+from rpc_server.worktrees.environments import Environment, EnvironmentCache
 from rpc_server.worktrees.repository import Repository
-from rpc_server.worktrees.server_folder import State
-from rpc_server.worktrees.worktree import Tree, furnish, settings_in
+from rpc_server.worktrees.server_folder import ServerFolder
+from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_settings
 
 T = TypeVar("T")
 
 
-class Closed(Exception):
+class PoolClosed(Exception):
     """Nothing is made any more."""
 
 
-class _Held(Generic[T]):
+class _PoolEntry(Generic[T]):
     """One thing, there or being made. `users`: how many hold or wait for it."""
 
-    def __init__(self, making: "asyncio.Future[T]") -> None:
-        self.making = making
+    def __init__(self, creation: "asyncio.Future[T]") -> None:
+        self.creation = creation
         self.users = 0
 
 
-class Leases(Generic[T]):
+class LruPool(Generic[T]):
     """Things by name, made when first asked for; at most `bound` of them at a time, those being unmade included.
 
     What is in use is never put away: where all are, who asks for another one waits. So whoever waits for one must hold
-    no other. `make(name)` and `unmake(thing)` run one at a time for each name; what nobody waits for any more is not
+    no other. `create(name)` and `close_one(thing)` run one at a time for each name; what nobody waits for any more is not
     made to its end.
     """
 
-    def __init__(self, make: Callable[[str], Awaitable[T]], unmake: Callable[[T], Awaitable[None]], bound: int) -> None:
-        self._make = make
-        self._unmake = unmake
+    def __init__(
+        self, create: Callable[[str], Awaitable[T]], close_one: Callable[[T], Awaitable[None]], bound: int
+    ) -> None:
+        self._create_one = create
+        self._close_one = close_one
         self._bound = bound
-        self._held: OrderedDict[str, _Held[T]] = OrderedDict()
-        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._entries: OrderedDict[str, _PoolEntry[T]] = OrderedDict()
+        self._closing: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._waiting = 0
         self._closed = False
 
     @asynccontextmanager
-    async def of(self, name: str) -> AsyncIterator[T]:
+    async def acquire(self, name: str) -> AsyncIterator[T]:
         """The thing of this name, kept as long as the block runs.
 
-        Raises what `make` raises, to all who wait for it; then it is not kept, and made anew for who asks next.
+        Raises what `create` raises, to all who wait for it; then it is not kept, and made anew for who asks next.
 
         Raises:
             Closed: it is, or is closed meanwhile.
         """
-        held = await self._take(name)
+        entry = await self._take(name)
         try:
-            await asyncio.wait([held.making])  # which our being cancelled leaves as it is
-            if held.making.cancelled():
-                raise Closed
-            yield held.making.result()
+            await asyncio.wait([entry.creation])  # which our being cancelled leaves as it is
+            if entry.creation.cancelled():
+                raise PoolClosed
+            yield entry.creation.result()
         finally:
-            held.users -= 1
-            self._left(name, held)
+            entry.users -= 1
+            self._released(name, entry)
 
-    async def keep(self, name: str, thing: T) -> None:
+    async def add(self, name: str, thing: T) -> None:
         """Hand over one that was made elsewhere.
 
         It is unmade at once where there is one of the name already, or all are in use: it can be made again. Otherwise
         something idle makes room, whose end is waited for.
         """
-        while not self._closed and name not in self._held and name not in self._ending:
+        while not self._closed and name not in self._entries and name not in self._closing:
             if self._has_room():
                 made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
                 made.set_result(thing)
-                self._held[name] = _Held(made)
+                self._entries[name] = _PoolEntry(made)
                 self._changed.set()
                 return
-            if not self._ending:
+            if not self._closing:
                 break
             await self._change()
-        await self._unmake(thing)
+        await self._close_one(thing)
 
     async def close(self) -> None:
         """Unmake all that there is, in use or not."""
         self._closed = True
-        for name in list(self._held):
-            self._put_away(name)
+        for name in list(self._entries):
+            self._evict(name)
         self._changed.set()
-        while self._ending:
-            await asyncio.wait(set(self._ending.values()))
+        while self._closing:
+            await asyncio.wait(set(self._closing.values()))
 
-    async def _take(self, name: str) -> _Held[T]:
+    async def _take(self, name: str) -> _PoolEntry[T]:
         while True:
             if self._closed:
-                raise Closed
-            held = self._held.get(name)
-            if held is None and name not in self._ending and self._has_room():
-                held = self._held[name] = _Held(asyncio.ensure_future(self._make(name)))
-            if held is not None:
-                held.users += 1
-                self._held.move_to_end(name)
-                return held
+                raise PoolClosed
+            entry = self._entries.get(name)
+            if entry is None and name not in self._closing and self._has_room():
+                entry = self._entries[name] = _PoolEntry(asyncio.ensure_future(self._create_one(name)))
+            if entry is not None:
+                entry.users += 1
+                self._entries.move_to_end(name)
+                return entry
             await self._change()
 
     async def _change(self) -> None:
@@ -128,57 +130,57 @@ class Leases(Generic[T]):
 
     def _has_room(self) -> bool:
         """Whether another fits; where none does, something idle is put away for each who waits."""
-        if len(self._held) + len(self._ending) < self._bound:
+        if len(self._entries) + len(self._closing) < self._bound:
             return True
-        if len(self._ending) <= self._waiting:
-            self._put_away_idle()
+        if len(self._closing) <= self._waiting:
+            self._evict_idle()
         return False
 
-    def _put_away_idle(self) -> bool:
+    def _evict_idle(self) -> bool:
         """Put away what was longest unused; whether anything was."""
-        idle = next((name for name, held in self._held.items() if not held.users), None)
+        idle = next((name for name, entry in self._entries.items() if not entry.users), None)
         if idle is not None:
-            self._put_away(idle)
+            self._evict(idle)
         return idle is not None
 
-    def _left(self, name: str, held: _Held[T]) -> None:
+    def _released(self, name: str, entry: _PoolEntry[T]) -> None:
         """A user is gone, perhaps the last."""
         self._changed.set()
-        if self._held.get(name) is not held:
+        if self._entries.get(name) is not entry:
             return  # put away at the close
-        if held.making.done() and (held.making.cancelled() or held.making.exception() is not None):
-            del self._held[name]
-        elif not held.users and not held.making.done():
-            self._put_away(name)
+        if entry.creation.done() and (entry.creation.cancelled() or entry.creation.exception() is not None):
+            del self._entries[name]
+        elif not entry.users and not entry.creation.done():
+            self._evict(name)
         else:
-            self._held.move_to_end(name)
+            self._entries.move_to_end(name)
 
-    def _put_away(self, name: str) -> None:
-        held = self._held.pop(name)
-        task = self._ending[name] = asyncio.ensure_future(self._end(held))
+    def _evict(self, name: str) -> None:
+        entry = self._entries.pop(name)
+        task = self._closing[name] = asyncio.ensure_future(self._close_entry(entry))
 
         def ended(_: "asyncio.Task[None]") -> None:
-            del self._ending[name]
+            del self._closing[name]
             self._changed.set()
 
         task.add_done_callback(ended)
 
-    async def _end(self, held: _Held[T]) -> None:
-        if not held.making.done():
-            held.making.cancel()
-            await asyncio.wait([held.making])
-        if not held.making.cancelled() and held.making.exception() is None:
-            await self._unmake(held.making.result())
+    async def _close_entry(self, entry: _PoolEntry[T]) -> None:
+        if not entry.creation.done():
+            entry.creation.cancel()
+            await asyncio.wait([entry.creation])
+        if not entry.creation.cancelled() and entry.creation.exception() is None:
+            await self._close_one(entry.creation.result())
 
 
-_NOWHERE = Path(os.devnull)
+_NO_FOLDER = Path(os.devnull)
 
 
 @dataclass(frozen=True)
-class Ready:
+class Instance:
     """A commit's tree with its program, or why that cannot start, which is the candidate's fault."""
 
-    tree: Tree
+    worktree: Worktree
     program: Program | None
     failed: ProgramFailed | None = None
 
@@ -194,71 +196,71 @@ class Ready:
         return self.program
 
 
-class Trees:
+class InstancePool:
     """Commits of a repository, ready to run: at most `settings.max_trees` of them at a time.
 
-    What `ready_from` makes is beyond that until it is kept: `settings.max_mutations` at most are under way at a time.
+    What `create_from` makes is beyond that until it is kept: `settings.max_mutations` at most are under way at a time.
     """
 
     def __init__(
         self,
         repository: Repository,
         settings: Settings,
-        state: State,
-        environments: Environments,
-        jail: Jail | None = None,
+        state: ServerFolder,
+        environments: EnvironmentCache,
+        jails: JailFactory | None = None,
     ) -> None:
         self.repository = repository
-        self.jail = jail
+        self.jails = jails
         self.settings = settings
         self.state = state
         self._environments = environments
-        self._leases = Leases(self._made, self.put_away, settings.max_trees)
+        self._pool = LruPool(self._create, self.close_instance, settings.max_trees)
 
     @asynccontextmanager
-    async def at(self, commit: str) -> AsyncIterator[Ready]:
+    async def acquire(self, commit: str) -> AsyncIterator[Instance]:
         """A commit of the repository, ready as long as the block runs; in which no other may be asked for.
 
         Raises:
             UnknownCandidate: the repository has no such commit; with `commit`.
-            ProgramFailed: nobody's fault, it is `retryable`; what is the commit's own is in `Ready.failed`.
+            ProgramFailed: nobody's fault, it is `retryable`; what is the commit's own is in `Instance.failed`.
         """
         try:
-            async with self._leases.of(commit) as ready:
-                yield ready
-        except Closed:
+            async with self._pool.acquire(commit) as instance:
+                yield instance
+        except PoolClosed:
             raise ProgramFailed("the server is shutting down", stage="close", retryable=True) from None
 
-    async def keep(self, ready: Ready) -> None:
-        """Take over what `ready_from` made, its commit being in the repository now; put away where all are in use.
+    async def add(self, instance: Instance) -> None:
+        """Take over what `create_from` made, its commit being in the repository now; put away where all are in use.
 
         Not to be cancelled: it takes as long as another commit's end does, at most.
         """
-        await self._leases.keep(ready.tree.commit, ready)
+        await self._pool.add(instance.worktree.commit, instance)
 
-    async def ready_from(self, commit: str, objects: Path, told: Callable[[str], None]) -> Ready:
+    async def create_from(self, commit: str, objects: Path, on_progress: Callable[[str], None]) -> Instance:
         """A tree of a commit that is in `objects` only, its program started; to be kept or put away.
 
         Raises:
             ProgramFailed: it cannot be made ready, or its program does not start; nothing of it is left.
         """
-        return await self._ready(commit, objects, told)
+        return await self._create_instance(commit, objects, on_progress)
 
-    async def put_away(self, ready: Ready) -> None:
+    async def close_instance(self, instance: Instance) -> None:
         """End its program and remove its files."""
-        if ready.program is not None:  # else nothing of it was kept
-            await ready.program.close()
-            await to_the_end(self.state.remove, ready.tree.folder)
+        if instance.program is not None:  # else nothing of it was kept
+            await instance.program.close()
+            await to_the_end(self.state.remove, instance.worktree.folder)
 
     async def close(self) -> None:
         """Put them all away."""
-        await self._leases.close()
+        await self._pool.close()
 
-    async def _made(self, commit: str) -> Ready:
+    async def _create(self, commit: str) -> Instance:
         if not await to_the_end(self.repository.has, commit):
             raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
         try:
-            return await self._ready(commit, None, _silent)
+            return await self._create_instance(commit, None, _ignore_progress)
         except StartTimedOut as error:
             error.retryable = True  # it did start in time where the commit was made
             raise
@@ -268,15 +270,17 @@ class Trees:
             if error.details.get("stage") == "environment":
                 error.retryable = True  # it was built where the commit was made: what is missing is missing here
                 raise
-            return Ready(_nowhere(commit), None, error)
+            return Instance(_no_worktree(commit), None, error)
 
-    async def _ready(self, commit: str, objects: Path | None, told: Callable[[str], None]) -> Ready:
+    async def _create_instance(self, commit: str, objects: Path | None, on_progress: Callable[[str], None]) -> Instance:
         """Made from nothing, of which nothing is left where it fails or is cancelled."""
         folder = self.state.new_folder("trees")
         try:
-            tree = await self._tree(commit, folder, objects, told)
-            told("starting the program")
-            program = await open_program(settings_in(self.settings, tree), known_by=self.settings, cell=tree.cell)
+            worktree = await self._create_worktree(commit, folder, objects, on_progress)
+            on_progress("starting the program")
+            program = await open_program(
+                worktree_settings(self.settings, worktree), digest_of=self.settings, jail=worktree.jail
+            )
             try:
                 check_names(program.info.seed_candidate)
             except BaseException:
@@ -285,9 +289,11 @@ class Trees:
         except BaseException:
             await to_the_end(self.state.remove, folder)
             raise
-        return Ready(tree, program)
+        return Instance(worktree, program)
 
-    async def _tree(self, commit: str, folder: Path, objects: Path | None, told: Callable[[str], None]) -> Tree:
+    async def _create_worktree(
+        self, commit: str, folder: Path, objects: Path | None, on_progress: Callable[[str], None]
+    ) -> Worktree:
         files, scratch = folder / "files", folder / "scratch"
         try:
             await to_the_end(self.repository.check_out, commit, files, objects)
@@ -299,20 +305,20 @@ class Trees:
         root = files / self.repository.prefix
         if not root.is_dir():
             raise ProgramFailed(f"there is no folder {self.repository.prefix} in {commit}", stage="files", log_tail="")
-        told("installing what it needs")
+        on_progress("installing what it needs")
         environment = await self._environments.of(commit, objects)
-        cell = None if self.jail is None else self.jail.cell(folder)
-        tree = Tree(commit, folder, root, scratch, environment, cell)
+        jail = None if self.jails is None else self.jails.jail(folder)
+        worktree = Worktree(commit, folder, root, scratch, environment, jail)
         if self.settings.build_command is not None:
-            told("building")
-        await furnish(self.settings, tree)
-        return tree
+            on_progress("building")
+        await prepare_worktree(self.settings, worktree)
+        return worktree
 
 
-def _nowhere(commit: str) -> Tree:
+def _no_worktree(commit: str) -> Worktree:
     """Of a commit that cannot run nothing is kept on disk."""
-    return Tree(commit, _NOWHERE, _NOWHERE, _NOWHERE, Environment())
+    return Worktree(commit, _NO_FOLDER, _NO_FOLDER, _NO_FOLDER, Environment())
 
 
-def _silent(_message: str) -> None:
+def _ignore_progress(_message: str) -> None:
     return

@@ -9,34 +9,34 @@ from pathlib import Path
 
 from evolverpc_common.shielded import to_the_end
 from protocol.errors import ProgramFailed
-from rpc_server.jail.jail import Jail
+from rpc_server.jail.jail import JailFactory
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.environments import Environments
-from rpc_server.worktrees.instances import Trees
+from rpc_server.worktrees.environments import EnvironmentCache
+from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.repository import Repository
-from rpc_server.worktrees.server_folder import State, cache_folder, home_of
+from rpc_server.worktrees.server_folder import ServerFolder, cache_folder, servers_folder
 from rpc_server.worktrees.worktree import check_links
-from rpc_server.worktrees.worktree_program import TreesProgram
+from rpc_server.worktrees.worktree_program import WorktreeProgram
 
 
-def explained(
-    error: ProgramFailed, settings: Settings, tracked: Collection[str], prefix: str, state: Path
+def add_missing_files(
+    error: ProgramFailed, settings: Settings, tracked: Collection[str], prefix: str, server_folder: Path
 ) -> ProgramFailed:
     """The error, with what to do where the program, or a file that its command names, is in `root` alone.
 
-    `state`: the folder that trees are in, of which users know nothing.
+    `server_folder`: the folder that trees are in, of which users know nothing.
     """
-    missing = [name for name in _named(settings) if _is_missing(name, settings, tracked, prefix)]
+    missing = [name for name in _named_files(settings) if _is_missing(name, settings, tracked, prefix)]
     if not missing:
         return error
     names, are = " ".join(missing), "is" if len(missing) == 1 else "are"
     advice = f"{names} {are} not committed, and candidates run from commits: git add {names} && git commit"
-    said = re.sub(re.escape(str(state)) + r"/trees/[^/]+/files/?", "", error.message)
+    message = re.sub(re.escape(str(server_folder)) + r"/trees/[^/]+/files/?", "", error.message)
     details = {name: value for name, value in error.details.items() if name != "message"}
-    return ProgramFailed(f"{said}; {advice}", retryable=error.retryable, **details)
+    return ProgramFailed(f"{message}; {advice}", retryable=error.retryable, **details)
 
 
-def _named(settings: Settings) -> list[str]:
+def _named_files(settings: Settings) -> list[str]:
     """Paths from `root` of what may be files of the program; the first word of a command may be the user's own."""
     words = [*(settings.command or ())[1:]]
     if settings.program is not None and settings.program.endswith(".py"):
@@ -59,7 +59,7 @@ OPEN_FILES = 10_240
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedFiles:
     """What of the user's folder is not in the trees: changes that are not committed, and submodules' files.
 
     `untracked`: how many files and folders git knows nothing of, and is not to ignore. `filters`: those of git, which
@@ -74,7 +74,7 @@ class LeftOut:
     filters: list[str]
 
 
-async def open_trees(settings: Settings, jail: Jail | None = None) -> tuple[TreesProgram, LeftOut]:
+async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -> tuple[WorktreeProgram, ExcludedFiles]:
     """Start the program of the commit that is checked out, in a tree of its own, jailed or not. Close it when done.
 
     Raises:
@@ -85,7 +85,7 @@ async def open_trees(settings: Settings, jail: Jail | None = None) -> tuple[Tree
     branch, commit = await to_the_end(repository.head)
     tracked = await to_the_end(repository.files, commit)
     check_links(settings, tracked, repository.prefix)
-    left_out = LeftOut(
+    excluded = ExcludedFiles(
         branch,
         commit,
         await to_the_end(repository.changed),
@@ -94,32 +94,34 @@ async def open_trees(settings: Settings, jail: Jail | None = None) -> tuple[Tree
         await to_the_end(repository.filters, commit),
     )
     tree_dir = None if settings.tree_dir is None else settings.root / settings.tree_dir
-    state = State(home_of(repository.git_dir, tree_dir))
+    server_folder = ServerFolder(servers_folder(repository.git_dir, tree_dir))
     cache = cache_folder()
-    if jail is not None:
-        jail = jail.knowing(
-            hidden=(state.folder.parent, cache / "trees"),
+    if jails is not None:
+        jails = jails.extend(
+            hidden=(server_folder.folder.parent, cache / "trees"),
             readable=(settings.root, repository.top, repository.git_dir, cache / "environments"),
         )
-    environments = await to_the_end(Environments, repository, settings, commit, cache, jail)
+    environments = await to_the_end(EnvironmentCache, repository, settings, commit, cache, jails)
     try:
-        await to_the_end(state.open)
-        await to_the_end(state.sweep)
-        if state.alone:
+        await to_the_end(server_folder.open)
+        await to_the_end(server_folder.sweep)
+        if server_folder.only_server:
             await to_the_end(repository.sweep)
         await to_the_end(environments.sweep)
         _allow_open_files()
-        trees = Trees(repository, settings, state, environments, jail)
+        instances = InstancePool(repository, settings, server_folder, environments, jails)
         try:
-            async with trees.at(commit) as seed:
+            async with instances.acquire(commit) as seed:
                 if seed.failed is not None:
-                    raise explained(seed.failed, settings, set(tracked), repository.prefix, state.folder)
-                return TreesProgram(trees, seed, branch), left_out
+                    raise add_missing_files(
+                        seed.failed, settings, set(tracked), repository.prefix, server_folder.folder
+                    )
+                return WorktreeProgram(instances, seed, branch), excluded
         except BaseException:
-            await trees.close()
+            await instances.close()
             raise
     except BaseException:
-        await to_the_end(state.close)
+        await to_the_end(server_folder.close)
         raise
 
 

@@ -28,9 +28,9 @@ def outline_of(repository: Repository, commit: str) -> str:
     for at, path in enumerate(paths):
         name, content = _printable(path), contents.get(path) if at < MAX_READ else None
         files.append(name if content is None else "\n".join([name + _size(content), *_definitions(path, content)]))
-    said = "".join(_note(path, contents[path]) for path in notes if contents.get(path))[:MAX_NOTES]
-    listed = _cut("\n".join(files), MAX_CHARACTERS - len(said))
-    return f"Files ({len(paths)}):\n{listed}\n{said}"
+    notes_text = "".join(_note(path, contents[path]) for path in notes if contents.get(path))[:MAX_NOTES]
+    listed = _cut("\n".join(files), MAX_CHARACTERS - len(notes_text))
+    return f"Files ({len(paths)}):\n{listed}\n{notes_text}"
 
 
 def _size(content: bytes) -> str:

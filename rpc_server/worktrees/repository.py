@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolverpc_common.git import GitError
 from rpc_server.settings.config_file import SettingsError
-from rpc_server.worktrees.git import Git, without_programs
+from rpc_server.worktrees.git import Git, drivers_off
 
 _SIGNATURES = (b"# v2 git bundle", b"# v3 git bundle")
 _NEEDED = re.compile(r"-([0-9a-f]{40}|[0-9a-f]{64})( .*)?")
@@ -17,7 +17,7 @@ _NAMED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (\S+)")
 
 
 @dataclass(frozen=True)
-class Bundle:
+class ParsedBundle:
     """`heads`: commits by ref. `needed`: the commits that must be there before its pack is unpacked."""
 
     heads: dict[str, str]
@@ -25,7 +25,7 @@ class Bundle:
     pack: bytes
 
 
-def read_bundle(content: bytes) -> Bundle:
+def read_bundle(content: bytes) -> ParsedBundle:
     """What is in a bundle, its pack unread.
 
     git's own `bundle verify` and `fetch` are no use for it: they refuse commits that no branch leads to any more, and
@@ -50,7 +50,7 @@ def read_bundle(content: bytes) -> Bundle:
             heads[named[2]] = named[1]
         else:
             raise GitError(f"the bundle's header has a line {text!r:.80} that means nothing here")
-    return Bundle(heads, tuple(needed), pack)
+    return ParsedBundle(heads, tuple(needed), pack)
 
 
 BRANCHES = "evolve/"
@@ -71,15 +71,15 @@ _PUSH_TIMEOUT_S = 60.0
 _SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
 """Asks nobody, where the user has no command for it."""
 
-_OF_WORKING_TREE = ("core.autocrlf", "core.fileMode", "core.symlinks")
+_WORKING_TREE_SETTINGS = ("core.autocrlf", "core.fileMode", "core.symlinks")
 """Settings by which the user's own files were written; trees are written without them."""
 
-_AT_ONCE = threading.Semaphore(4)
+_CONCURRENT_CHECKOUTS = threading.Semaphore(4)
 """Checkouts at the same time: with more, the file system makes each of them slower."""
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _TreeEntry:
     """A path in a commit, and what is there."""
 
     path: str
@@ -114,7 +114,7 @@ class Repository:
         try:
             self.top = Path(own.line("rev-parse", "--show-toplevel"))
             self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
-            off = without_programs(own.fields("config", "--list", "--name-only", "-z"))
+            off = drivers_off(own.fields("config", "--list", "--name-only", "-z"))
         except GitError as error:
             advice = "" if "dubious ownership" in str(error) else "; trees need one: git init, git add, git commit"
             raise NoRepository(f"{folder}: {error}{advice}") from None
@@ -123,7 +123,7 @@ class Repository:
         self._own = Git(folder, settings=off)  # with the index and HEAD of this working tree, which may be a linked one
         self.git = Git(self.top, self.git_dir, off)
         self._filters = {name.removeprefix("filter.").rpartition(".")[0] for name in off if name.startswith("filter.")}
-        self._taking = threading.Lock()
+        self._import_lock = threading.Lock()
 
     @property
     def objects(self) -> Path:
@@ -147,14 +147,14 @@ class Repository:
 
     def changed(self) -> list[str]:
         """Tracked paths that are not as in HEAD, in the working tree or the index, as the user's own git sees it."""
-        told = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-        settings = [word for name in _OF_WORKING_TREE for word in self._users(name)]
-        return [entry[3:] for entry in self._own.fields(*settings, "status", *told)]
+        output = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+        settings = [word for name in _WORKING_TREE_SETTINGS for word in self._user_value(name)]
+        return [entry[3:] for entry in self._own.fields(*settings, "status", *output)]
 
-    def _users(self, name: str) -> tuple[str, ...]:
+    def _user_value(self, name: str) -> tuple[str, ...]:
         """Git's option that gives a setting the user's value back; none where the user has not set it."""
-        said = self._own.fields("config", "-z", "--show-scope", "--get-all", name)
-        values = [value for scope, value in zip(said[::2], said[1::2], strict=True) if scope != "command"]
+        values = self._own.fields("config", "-z", "--show-scope", "--get-all", name)
+        values = [value for scope, value in zip(values[::2], values[1::2], strict=True) if scope != "command"]
         return ("-c", f"{name}={values[-1]}") if values else ()
 
     def untracked(self) -> int:
@@ -190,13 +190,13 @@ class Repository:
         wanted = set(paths)
         entries = [entry for entry in self._entries(commit, objects) if entry.path in wanted and entry.is_file]
         asked = "".join(f"{entry.id}\n" for entry in entries).encode()
-        told = self.git("cat-file", "--batch", stdin=asked, env=_also(objects))
+        output = self.git("cat-file", "--batch", stdin=asked, env=_with_objects(objects))
         found = {}
         at = 0
         for entry in entries:
-            start = told.index(b"\n", at) + 1
-            size = int(told[at:start].split()[2])
-            found[entry.path] = told[start : start + size]
+            start = output.index(b"\n", at) + 1
+            size = int(output[at:start].split()[2])
+            found[entry.path] = output[start : start + size]
             at = start + size + 1
         return found
 
@@ -209,23 +209,23 @@ class Repository:
             GitError: there is no such commit, or its files cannot be written.
         """
         index = folder.with_name(f"{folder.name}.index")
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder), **_also(objects)}
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder), **_with_objects(objects)}
         folder.mkdir(parents=True)
         self.git("read-tree", commit, env=env, folder=folder)
-        with _AT_ONCE:
+        with _CONCURRENT_CHECKOUTS:
             self.git("checkout-index", "--all", "--force", "--quiet", env=env, folder=folder)
         index.unlink()
 
     def branch(self, name: str) -> str | None:
         """The full id of the commit that a branch is at; None where there is no such branch."""
-        return self._at(commit_ref(name))
+        return self._commit_at(commit_ref(name))
 
     def answer(self, branch: str) -> bytes | None:
         """What was kept with a branch by `publish`; None where nothing was."""
-        blob = self._at(_answer_of(branch))
+        blob = self._commit_at(_answer_ref(branch))
         return None if blob is None else self.git("cat-file", "blob", blob)
 
-    def take(self, bundle: bytes) -> str:
+    def import_bundle(self, bundle: bytes) -> str:
         """Take over the commit of a bundle with its one branch `evolve/<run>/<number>`; the full commit id.
 
         The commit counts, the branch is a label: one that is here at another commit stays there, and the commit is kept
@@ -234,8 +234,8 @@ class Repository:
         Raises:
             GitError: it is no such bundle, or what it builds on is not here.
         """
-        with self._taking:
-            branch, commit = self._unpacked(bundle)
+        with self._import_lock:
+            branch, commit = self._unpack(bundle)
             if self.branch(branch) is None:
                 try:
                     self._create(branch, commit, None)
@@ -247,14 +247,14 @@ class Repository:
         return commit
 
     def publish(self, bundle: bytes, answer: bytes) -> str:
-        """Make the branch of a bundle as `take` would, and keep `answer` with it; both appear, or neither.
+        """Make the branch of a bundle as `import_bundle` would, and keep `answer` with it; both appear, or neither.
 
         Raises:
             BranchTaken: there is such a branch, at whatever commit.
-            GitError: as for `take`.
+            GitError: as for `import_bundle`.
         """
-        with self._taking:
-            branch, commit = self._unpacked(bundle)
+        with self._import_lock:
+            branch, commit = self._unpack(bundle)
             try:
                 self._create(branch, commit, answer)
             except GitError as error:
@@ -265,10 +265,10 @@ class Repository:
 
     def withdraw(self, branch: str, answer: bytes) -> None:
         """Remove a branch that `publish` made with this answer; nothing where it was another, or is gone."""
-        with self._taking:
-            commit, kept = self.branch(branch), self._at(_answer_of(branch))
+        with self._import_lock:
+            commit, kept = self.branch(branch), self._commit_at(_answer_ref(branch))
             if commit is not None and kept is not None and self.answer(branch) == answer:
-                self._update([f"delete {commit_ref(branch)} {commit}", f"delete {_answer_of(branch)} {kept}"])
+                self._update([f"delete {commit_ref(branch)} {commit}", f"delete {_answer_ref(branch)} {kept}"])
 
     def push(self, commit: str, branch: str, remote: str) -> None:
         """Push a commit as a branch of the remote, within a minute.
@@ -290,12 +290,12 @@ class Repository:
             for lock in refs.rglob("*.lock"):
                 lock.unlink(missing_ok=True)
 
-    def _at(self, ref: str) -> str | None:
+    def _commit_at(self, ref: str) -> str | None:
         """The id of what a ref, by its full name, is at; None where there is no such ref."""
         named = self.git.line("for-each-ref", "--format=%(refname) %(objectname)", ref)  # also those below the name
         return dict(line.split(" ") for line in named.splitlines()).get(ref)
 
-    def _unpacked(self, bundle: bytes) -> tuple[str, str]:
+    def _unpack(self, bundle: bytes) -> tuple[str, str]:
         """The branch and the commit of a bundle whose objects are here then."""
         given = read_bundle(bundle)
         branch, commit = _only_branch(given.heads)
@@ -314,9 +314,9 @@ class Repository:
         commands = [f"create {commit_ref(branch)} {commit}"]
         if answer is not None:
             blob = self.git.line("hash-object", "-w", "--stdin", stdin=answer)
-            commands.append(f"update {_answer_of(branch)} {blob}")
-        elif self._at(_answer_of(branch)) is not None:
-            commands.append(f"delete {_answer_of(branch)}")
+            commands.append(f"update {_answer_ref(branch)} {blob}")
+        elif self._commit_at(_answer_ref(branch)) is not None:
+            commands.append(f"delete {_answer_ref(branch)}")
         self._update(commands)
 
     def _push(self, *arguments: str) -> None:
@@ -330,10 +330,10 @@ class Repository:
         """All of these changes of refs, or none."""
         self.git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands).encode())
 
-    def _entries(self, commit: str, objects: Path | None) -> list[_Entry]:
-        listed = self.git.fields("ls-tree", "-r", "-z", commit, env=_also(objects))
+    def _entries(self, commit: str, objects: Path | None) -> list[_TreeEntry]:
+        listed = self.git.fields("ls-tree", "-r", "-z", commit, env=_with_objects(objects))
         parts = [entry.partition("\t") for entry in listed]
-        return [_Entry(path, mode, id_) for head, _, path in parts for mode, _, id_ in (head.split(" "),)]
+        return [_TreeEntry(path, mode, id_) for head, _, path in parts for mode, _, id_ in (head.split(" "),)]
 
 
 def _only_branch(heads: dict[str, str]) -> tuple[str, str]:
@@ -352,7 +352,7 @@ def commit_ref(branch: str) -> str:
     return f"refs/heads/{branch}"
 
 
-def _also(objects: Path | None) -> dict[str, str]:
+def _with_objects(objects: Path | None) -> dict[str, str]:
     """The environment in which git looks into this folder too."""
     if objects is None:
         return {}
@@ -360,5 +360,5 @@ def _also(objects: Path | None) -> dict[str, str]:
     return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 
-def _answer_of(branch: str) -> str:
+def _answer_ref(branch: str) -> str:
     return ANSWERS + branch.removeprefix(BRANCHES)

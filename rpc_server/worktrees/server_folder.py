@@ -17,16 +17,16 @@ from evolverpc_common.remove_tree import remove_tree
 from rpc_server.settings.config_file import SettingsError
 
 
-class Places:
+class WorktreePaths:
     """Takes the places of a server's trees out of texts. `trees`: the folder that they are in."""
 
     def __init__(self, trees: Path) -> None:
-        self._tree = re.compile(re.escape(str(trees)) + r"/[^/\s]+/files/?")
+        self._worktree_path = re.compile(re.escape(str(trees)) + r"/[^/\s]+/files/?")
 
     def without(self, value: Any) -> Any:
         """The JSON value with every path into a tree seen from the tree's own folder."""
         if isinstance(value, str):
-            return self._tree.sub("", value)
+            return self._worktree_path.sub("", value)
         if isinstance(value, dict):
             return {key: self.without(member) for key, member in value.items()}
         if isinstance(value, list):
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 CACHE = "evolverpc"
 
-_KINDS = ("trees", "drafts", "gone")
+_SUBFOLDERS = ("trees", "drafts", "gone")
 
 
 def cache_folder() -> Path:
@@ -46,10 +46,10 @@ def cache_folder() -> Path:
     return user_cache_path(CACHE)
 
 
-class State:
+class ServerFolder:
     """This server's folder among those of all servers of one repository; gone when it is closed.
 
-    `home`: the folder of them all. `alone`: whether no other server of the repository ran when this one swept. Its
+    `home`: the folder of them all. `only_server`: whether no other server of the repository ran when this one swept. Its
     methods block.
     """
 
@@ -57,26 +57,26 @@ class State:
         self._home = home
         self._servers = home / "servers"
         self._lock: int | None = None
-        self.alone = False
+        self.only_server = False
         self.folder = self._servers / uuid.uuid4().hex
 
     def open(self) -> None:
         """Make it. Close it also where this fails."""
         self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _held(self._home / "lock"):  # else one that sweeps now might find the folder before its lock is held
+        with _locked(self._home / "lock"):  # else one that sweeps now might find the folder before its lock is held
             self.folder.mkdir(mode=0o700)
             self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for name in _KINDS:
+        for name in _SUBFOLDERS:
             (self.folder / name).mkdir()
 
     def sweep(self) -> None:
         """Remove the folders of servers that are gone."""
-        with _held(self._home / "lock"):
+        with _locked(self._home / "lock"):
             others = [server for server in self._servers.iterdir() if server != self.folder]
             left = [server for server in others if not _still_runs(server)]
-            self.alone = len(left) == len(others)
-            ours = [self._taken(server) for server in left]
+            self.only_server = len(left) == len(others)
+            ours = [self._moved_aside(server) for server in left]
         for folder in ours:  # which takes as long as it takes: others may start meanwhile
             remove(folder)
 
@@ -86,20 +86,20 @@ class State:
 
     def remove(self, folder: Path) -> None:
         """Remove a folder of it; what cannot be removed now goes with the server."""
-        remove(self._taken(folder))
+        remove(self._moved_aside(folder))
 
     def close(self) -> None:
         """Remove it all; nothing where it was not made."""
         if self._lock is None:
             return
-        for name in _KINDS:
+        for name in _SUBFOLDERS:
             remove(self.folder / name)
-        with _held(self._home / "lock"):  # else a server that starts now would take it for a dead one's, and help
+        with _locked(self._home / "lock"):  # else a server that starts now would take it for a dead one's, and help
             remove(self.folder)
         os.close(self._lock)
         self._lock = None
 
-    def _taken(self, folder: Path) -> Path:
+    def _moved_aside(self, folder: Path) -> Path:
         """Where the folder is now, out of the others' sight."""
         gone = self.folder / "gone" / uuid.uuid4().hex
         try:
@@ -111,7 +111,7 @@ class State:
         return gone
 
 
-def home_of(git_dir: Path, given: Path | None) -> Path:
+def servers_folder(git_dir: Path, given: Path | None) -> Path:
     """Where the servers of a repository have their folders: `given`, else in the user's cache; absolute.
 
     Raises:
@@ -150,7 +150,7 @@ def _still_runs(server: Path) -> bool:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -16,7 +16,7 @@ from rpc_server.worktrees.staging import (
     SUBMODULE,
     Changes,
     Diff,
-    Quarantine,
+    StagingArea,
     changes_of,
     diff_of,
 )
@@ -33,7 +33,7 @@ _CONFIG = """
 """
 
 
-class Untakeable(Exception):
+class UncommittableFiles(Exception):
     """What is in a lent folder cannot become a commit; the message says what and why. `too_large`: for its size."""
 
     def __init__(self, reason: str, *, too_large: bool = False) -> None:
@@ -42,31 +42,31 @@ class Untakeable(Exception):
         self.too_large = too_large
 
 
-class LentFiles:
+class EditableFiles:
     """The files of a quarantine on disk, with a repository of their own whose HEAD is the (first) parent.
 
     That repository is for looking things up: it borrows the user's objects, and nothing that is written to it is ever
     read. Git works in the folder with the quarantine's index, whatever was done to `.git`.
     """
 
-    def __init__(self, place: Quarantine) -> None:
-        self._place = place
-        place.git("checkout-index", "--all", "--force", "--quiet", "--index")
+    def __init__(self, area: StagingArea) -> None:
+        self._area = area
+        area.git("checkout-index", "--all", "--force", "--quiet", "--index")
         self._sizes = dict(self._entries())
-        own = place.files / ".git"
-        place.make_repository(own)("update-ref", "HEAD", place.parents[0])
-        shutil.copyfile(place.index, own / "index")
+        own = area.files / ".git"
+        area.make_repository(own)("update-ref", "HEAD", area.parents[0])
+        shutil.copyfile(area.index, own / "index")
         with (own / "config").open("a") as config:
             config.write(_CONFIG)
-        if len(place.parents) > 1:
-            (own / "MERGE_HEAD").write_text(f"{place.parents[1]}\n")
+        if len(area.parents) > 1:
+            (own / "MERGE_HEAD").write_text(f"{area.parents[1]}\n")
 
     @property
     def folder(self) -> Path:
         """Where they are."""
-        return self._place.files
+        return self._area.files
 
-    def take_back(self, max_bytes: int, links: Sequence[Path]) -> None:
+    def collect(self, max_bytes: int, links: Sequence[Path]) -> None:
         """Put what is in the folder now into the index; what git ignores stays out.
 
         `links`: where in it somebody put symbolic links that are no part of the files; they go.
@@ -74,9 +74,9 @@ class LentFiles:
         Raises:
             Untakeable: it cannot be read or kept, or is certain to be more than `max_bytes` of a diff.
         """
-        place, folder = self._place, self.folder
+        area, folder = self._area, self.folder
         if folder.is_symlink() or not folder.is_dir():
-            raise Untakeable("the working directory is gone")
+            raise UncommittableFiles("the working directory is gone")
         try:
             folder.chmod(0o700)
             _remove(folder / ".git")
@@ -84,27 +84,29 @@ class LentFiles:
                 if link.is_symlink() and link.parent.resolve().is_relative_to(folder.resolve()):
                     link.unlink()
         except OSError as error:
-            raise Untakeable(f"what is no part of the files cannot be removed: {error.strerror}") from None
+            raise UncommittableFiles(f"what is no part of the files cannot be removed: {error.strerror}") from None
         sizes = dict(self._entries())
         try:
-            added = place.fields("ls-files", "--others", "--exclude-standard", "-z")
+            added = area.fields("ls-files", "--others", "--exclude-standard", "-z")
             # Submodules are not looked into: git would run what is configured in their folders.
-            touched = place.fields("diff-files", "--name-only", "--no-renames", "--ignore-submodules=all", "-z")
+            touched = area.fields("diff-files", "--name-only", "--no-renames", "--ignore-submodules=all", "-z")
             nested = next((path for path in added if path.endswith("/")), None)
             if nested is not None:
-                raise Untakeable(f"{nested!r} has a git repository of its own")
+                raise UncommittableFiles(f"{nested!r} has a git repository of its own")
             changed = list(dict.fromkeys([*added, *touched]))
             least = sum(HEADER_BYTES + abs(sizes.get(path, 0) - self._sizes.get(path, 0)) for path in changed)
             if least > max_bytes:
-                raise Untakeable(
+                raise UncommittableFiles(
                     f"{len(changed)} files were changed, by {least} bytes at least; {max_bytes} are allowed",
                     too_large=True,
                 )
             # Before the others: a file may be a folder now, or be behind a link.
-            place.git("update-index", "--force-remove", "-z", "--stdin", stdin=_listed(set(changed) - sizes.keys()))
-            place.git("update-index", "--add", "-z", "--stdin", stdin=_listed(set(changed) & sizes.keys()))
+            area.git(
+                "update-index", "--force-remove", "-z", "--stdin", stdin=_nul_separated(set(changed) - sizes.keys())
+            )
+            area.git("update-index", "--add", "-z", "--stdin", stdin=_nul_separated(set(changed) & sizes.keys()))
         except GitError as error:
-            raise Untakeable(f"git cannot take the files as they are: {error}") from None
+            raise UncommittableFiles(f"git cannot take the files as they are: {error}") from None
 
     def _entries(self) -> Iterator[tuple[str, int]]:
         """Path and bytes of everything in the folder but folders, links not followed."""
@@ -117,7 +119,9 @@ class LentFiles:
                     for entry in entries:
                         count += 1
                         if count > MAX_ENTRIES:
-                            raise Untakeable(f"there are more than {MAX_ENTRIES} files and folders", too_large=True)
+                            raise UncommittableFiles(
+                                f"there are more than {MAX_ENTRIES} files and folders", too_large=True
+                            )
                         path = f"{inside}/{entry.name}" if inside else entry.name
                         status = entry.stat(follow_symlinks=False)
                         if stat.S_ISDIR(status.st_mode):
@@ -126,7 +130,7 @@ class LentFiles:
                         else:
                             yield path, status.st_size
             except OSError as error:
-                raise Untakeable(f"{inside!r:.200} cannot be read: {error.strerror}") from None
+                raise UncommittableFiles(f"{inside!r:.200} cannot be read: {error.strerror}") from None
 
 
 def _make_readable(folder: Path, mode: int) -> None:
@@ -135,7 +139,7 @@ def _make_readable(folder: Path, mode: int) -> None:
         folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
-def _listed(paths: Iterable[str]) -> bytes:
+def _nul_separated(paths: Iterable[str]) -> bytes:
     return "".join(f"{path}\0" for path in sorted(paths)).encode("utf-8", "surrogateescape")
 
 
@@ -150,36 +154,36 @@ _NAME = "gepa-server"
 _EMAIL = "gepa-server@localhost"
 
 
-class Draft:
+class StagedChange:
     """One change in the making, on top of the commit `parent`; `other` is the second parent of a merge.
 
     Everything of it is in `folder`, from `open` to `close`. Methods block, and raise `GitError`.
     """
 
     def __init__(self, repository: Repository, folder: Path, parent: str, other: str | None = None) -> None:
-        self._place = Quarantine(repository, folder, (parent,) if other is None else (parent, other))
+        self._area = StagingArea(repository, folder, (parent,) if other is None else (parent, other))
 
     @property
     def objects(self) -> Path:
         """What it adds to the repository's objects."""
-        return self._place.objects
+        return self._area.objects
 
     def open(self) -> None:
         """Make it: the files are those of the (first) parent."""
-        self._place.open()
+        self._area.open()
 
     def close(self) -> None:
         """Remove it."""
-        self._place.close()
+        self._area.close()
 
     def apply_patch(self, diff: str) -> None:
         """Apply a unified diff to the files, none of which is on disk."""
-        self._place.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=diff.encode())
+        self._area.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=diff.encode())
 
     def content(self, path: str) -> bytes | None:
         """What a file holds now; None where there is no such file."""
         mode, blob = self._entry(path)
-        return None if mode in (NOTHING, SUBMODULE) else self._place.git("cat-file", "blob", blob)
+        return None if mode in (NOTHING, SUBMODULE) else self._area.git("cat-file", "blob", blob)
 
     def write(self, path: str, content: bytes) -> None:
         """Replace a file's content, or add the file."""
@@ -188,25 +192,25 @@ class Draft:
             raise GitError(f"{path!r} is a symbolic link")
         if mode == NOTHING:
             mode = "100644"
-        blob = self._place.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
-        self._place.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
+        blob = self._area.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
+        self._area.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
 
-    def has_the_other(self) -> bool:
+    def contains_other_parent(self) -> bool:
         """Whether the other parent is the first one, or one that it builds on."""
-        ours, theirs = self._place.parents
-        return self._place.line("merge-base", ours, theirs) == theirs
+        ours, theirs = self._area.parents
+        return self._area.line("merge-base", ours, theirs) == theirs
 
     def merge(self) -> list[str]:
         """Take in what the other parent has; the paths with conflicts, whose content has conflict markers now."""
-        arguments = ("--write-tree", "--name-only", "--no-messages", "-z", *self._place.parents)
+        arguments = ("--write-tree", "--name-only", "--no-messages", "-z", *self._area.parents)
         try:
-            merged = self._place.git("-c", "merge.conflictStyle=merge", "merge-tree", *arguments)
+            merged = self._area.git("-c", "merge.conflictStyle=merge", "merge-tree", *arguments)
         except GitError as error:
             if not error.output:
                 raise
             merged = error.output  # with conflicts its exit status is not 0
         tree, *conflicts = merged.decode("utf-8", "surrogateescape").split("\0")
-        self._place.git("read-tree", tree)
+        self._area.git("read-tree", tree)
         return list(dict.fromkeys(path for path in conflicts if path))
 
     def subjects(self, pattern: str, most: int) -> tuple[list[str], list[str]]:
@@ -214,58 +218,58 @@ class Draft:
 
         Of each, the `most` newest, oldest first.
         """
-        ours, theirs = self._place.parents
+        ours, theirs = self._area.parents
         log = ("log", "--reverse", f"--max-count={most}", f"--grep={pattern}", "--format=%s", "-z")
-        return self._place.fields(*log, f"{theirs}..{ours}"), self._place.fields(*log, f"{ours}..{theirs}")
+        return self._area.fields(*log, f"{theirs}..{ours}"), self._area.fields(*log, f"{ours}..{theirs}")
 
-    def conflicted(self, paths: Sequence[str]) -> list[str]:
+    def with_conflict_markers(self, paths: Sequence[str]) -> list[str]:
         """Those of the paths that have a line which begins or ends a conflict."""
         return [path for path in paths if _has_markers(self.content(path) or b"")]
 
-    def lend(self) -> LentFiles:
+    def check_out_files(self) -> EditableFiles:
         """The files in a folder where somebody may change them."""
-        return LentFiles(self._place)
+        return EditableFiles(self._area)
 
     def changes(self) -> Changes:
         """Everything that differs from the (first) parent."""
-        return changes_of(self._place)
+        return changes_of(self._area)
 
     def diff(self, changes: Changes, limit: int) -> Diff:
         """These changes as a unified diff, the first `limit` bytes of it."""
-        return diff_of(self._place, changes, limit)
+        return diff_of(self._area, changes, limit)
 
     def commit(self, message: str) -> str:
         """Make it a commit; its full id, which follows from parents, files and message alone."""
-        place = self._place
-        dates = [int(place.line("log", "-1", "--format=%ct", parent)) for parent in place.parents]
-        who = {"NAME": _NAME, "EMAIL": _EMAIL, "DATE": f"{max(dates) + 1} +0000"}
-        env = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
-        parents = [word for parent in place.parents for word in ("-p", parent)]
-        tree = place.line("write-tree")
+        area = self._area
+        dates = [int(area.line("log", "-1", "--format=%ct", parent)) for parent in area.parents]
+        identity = {"NAME": _NAME, "EMAIL": _EMAIL, "DATE": f"{max(dates) + 1} +0000"}
+        env = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
+        parents = [word for parent in area.parents for word in ("-p", parent)]
+        tree = area.line("write-tree")
         utf8 = ("-c", "i18n.commitEncoding=UTF-8")
-        return place.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
+        return area.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
 
-    def differing(self, folder: Path) -> list[str]:
+    def files_differing_in(self, folder: Path) -> list[str]:
         """Files of the draft that are otherwise, or not at all, in a folder that they were checked out to."""
-        index = self._place.folder / "differing-index"
-        shutil.copyfile(self._place.index, index)
+        index = self._area.folder / "differing-index"
+        shutil.copyfile(self._area.index, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)}
         quiet = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return self._place.fields("diff", "--name-only", *quiet, "-z", env=env)
+        return self._area.fields("diff", "--name-only", *quiet, "-z", env=env)
 
     def bundle(self, commit: str, branch: str) -> bytes:
         """A git bundle of that one branch, with what its commit has and the parents have not."""
-        place, file = self._place, self._place.folder / "bundle"
-        git = place.make_repository(place.folder / "bundle.git")
-        env = {"GIT_OBJECT_DIRECTORY": str(place.objects)}
+        area, file = self._area, self._area.folder / "bundle"
+        git = area.make_repository(area.folder / "bundle.git")
+        env = {"GIT_OBJECT_DIRECTORY": str(area.objects)}
         git("update-ref", commit_ref(branch), commit, env=env)
-        without = [f"^{parent}" for parent in place.parents]
+        without = [f"^{parent}" for parent in area.parents]
         git("bundle", "create", "--quiet", file, commit_ref(branch), *without, env=env)
         return file.read_bytes()
 
     def _entry(self, path: str) -> tuple[str, str]:
         """The mode and the id of what is at a path; `NOTHING` and no id where there is none."""
-        for entry in self._place.fields("ls-files", "--stage", "-z", "--", path):
+        for entry in self._area.fields("ls-files", "--stage", "-z", "--", path):
             head, _, name = entry.partition("\t")
             if name == path:  # else it is in the folder of that name
                 mode, blob, _ = head.split(" ")

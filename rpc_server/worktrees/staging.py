@@ -22,7 +22,7 @@ HEADER_BYTES = 64
 _SHA1_DIGITS = 40
 
 
-class Quarantine:
+class StagingArea:
     """A folder with an index, objects and files, on top of the commits `parents` of a repository.
 
     Everything git writes in it stays in `folder`, from `open` to `close`. Of the user's repository its objects and its
@@ -99,7 +99,7 @@ class ChangedFile:
     old_size: int
 
     @property
-    def least_diff_bytes(self) -> int:
+    def min_diff_bytes(self) -> int:
         """What it adds to a diff, or would if it were text, at least."""
         return HEADER_BYTES + abs(self.size - self.old_size)
 
@@ -121,10 +121,10 @@ class Diff:
     size: int
 
 
-def changes_of(place: Quarantine) -> Changes:
+def changes_of(area: StagingArea) -> Changes:
     """Everything that differs from the first parent."""
-    parent = place.parents[0]
-    fields = place.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
+    parent = area.parents[0]
+    fields = area.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
     rows = [(head[1:].split(" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
     wanted = {
         blob
@@ -132,10 +132,10 @@ def changes_of(place: Quarantine) -> Changes:
         for blob, of in ((old, old_mode), (new, mode))
         if of not in (NOTHING, SUBMODULE)
     }
-    sizes = _sizes(place, wanted)
-    links = _links(place.fields("ls-files", "--stage", "-z"))
-    old_links = _links(place.fields("ls-tree", "-r", "-z", parent))
-    targets = _contents(place, {*links.values(), *old_links.values()})
+    sizes = _sizes(area, wanted)
+    links = _links(area.fields("ls-files", "--stage", "-z"))
+    old_links = _links(area.fields("ls-tree", "-r", "-z", parent))
+    targets = _contents(area, {*links.values(), *old_links.values()})
     return Changes(
         tuple(
             ChangedFile(path, status, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
@@ -146,23 +146,23 @@ def changes_of(place: Quarantine) -> Changes:
     )
 
 
-def diff_of(place: Quarantine, changes: Changes, limit: int) -> Diff:
+def diff_of(area: StagingArea, changes: Changes, limit: int) -> Diff:
     """These changes as a unified diff, the first `limit` bytes of it; binary files are only named there."""
     plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
-    counted = place.fields("diff-index", *plain, "--numstat", "-z", place.parents[0])
+    counted = area.fields("diff-index", *plain, "--numstat", "-z", area.parents[0])
     binary = {entry.removeprefix("-\t-\t") for entry in counted if entry.startswith("-\t-\t")}
-    file = place.folder / "diff"
-    place.git("diff-index", *plain, "--patch", f"--output={file}", place.parents[0])
+    file = area.folder / "diff"
+    area.git("diff-index", *plain, "--patch", f"--output={file}", area.parents[0])
     with file.open("rb") as written:
         text = written.read(limit).decode("utf-8", "replace")
     unshown = sum(max(each.size, each.old_size) for each in changes.files if each.path in binary)
     return Diff(text, file.stat().st_size + unshown)
 
 
-def _sizes(place: Quarantine, blobs: set[str]) -> dict[str, int]:
+def _sizes(area: StagingArea, blobs: set[str]) -> dict[str, int]:
     """Bytes of each of them."""
-    told = place.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
-    return {blob: int(size) for blob, size in (line.split(" ") for line in told.splitlines())}
+    output = area.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
+    return {blob: int(size) for blob, size in (line.split(" ") for line in output.splitlines())}
 
 
 def _links(entries: Sequence[str]) -> dict[str, str]:
@@ -176,17 +176,17 @@ def _links(entries: Sequence[str]) -> dict[str, str]:
     return blobs
 
 
-def _contents(place: Quarantine, blobs: set[str]) -> dict[str, str]:
+def _contents(area: StagingArea, blobs: set[str]) -> dict[str, str]:
     """What each of them holds."""
     if not blobs:
         return {}
-    told = place.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
+    output = area.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
     found: dict[str, str] = {}
-    while told:
-        head, _, rest = told.partition(b"\n")
+    while output:
+        head, _, rest = output.partition(b"\n")
         blob, size = head.decode().split(" ")
         found[blob] = os.fsdecode(rest[: int(size)])
-        told = rest[int(size) + 1 :]
+        output = rest[int(size) + 1 :]
     return found
 
 

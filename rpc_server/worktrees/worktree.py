@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
-from rpc_server.jail.jail import Cell
+from rpc_server.jail.jail import Jail
 from rpc_server.program.launch import environment as server_environment
 from rpc_server.program.launch import find_interpreter
 from rpc_server.settings.config_file import SettingsError
@@ -15,15 +15,15 @@ from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
 
 _PATHS = ("program", "seed_candidate", "saved_program_json_path")
-_OF_THE_TREE = ("PATH", "VIRTUAL_ENV")
+_WORKTREE_VARIABLES = ("PATH", "VIRTUAL_ENV")
 """Variables that are the environment's before they are the settings', whose `PATH` is in it already."""
 
 
 @dataclass(frozen=True)
-class Tree:
+class Worktree:
     """The files of one commit. `root`: the program's folder in `folder`, as the settings' `root` is in the repository.
 
-    `scratch`: a folder of its own for temporary files. `cell`: the jail of whatever runs in it.
+    `scratch`: a folder of its own for temporary files. `jail`: the jail of whatever runs in it.
     """
 
     commit: str
@@ -31,61 +31,68 @@ class Tree:
     root: Path
     scratch: Path
     environment: Environment
-    cell: Cell | None = None
+    jail: Jail | None = None
 
 
-def settings_in(settings: Settings, tree: Tree) -> Settings:
+def worktree_settings(settings: Settings, worktree: Worktree) -> Settings:
     """The settings as they are for a program that runs in the tree; paths below the user's root lead into it.
 
     A git that is run in the tree finds no repository, above all not the user's where trees are kept inside it.
     """
-    found: dict[str, object] = {name: _moved(settings, getattr(settings, name), tree) for name in _PATHS}
+    found: dict[str, object] = {name: _moved(settings, getattr(settings, name), worktree) for name in _PATHS}
     if settings.command is not None:
         name, *words = settings.command
-        found["command"] = (_executable(settings, name, tree), *(str(_moved(settings, word, tree)) for word in words))
+        found["command"] = (
+            _executable(settings, name, worktree),
+            *(str(_moved(settings, word, worktree)) for word in words),
+        )
     else:
-        venv = tree.environment.venv
+        venv = worktree.environment.venv
         found["python"] = find_interpreter(settings).path if venv is None else venv / "bin" / "python"
-    own = {"TMPDIR": str(tree.scratch), "GIT_CEILING_DIRECTORIES": str(tree.folder)}
-    env = {**tree.environment.variables, **own, **settings.env}
-    env |= {name: tree.environment.variables[name] for name in _OF_THE_TREE if name in tree.environment.variables}
-    if path := _python_path(settings, tree):
+    own = {"TMPDIR": str(worktree.scratch), "GIT_CEILING_DIRECTORIES": str(worktree.folder)}
+    env = {**worktree.environment.variables, **own, **settings.env}
+    env |= {
+        name: worktree.environment.variables[name]
+        for name in _WORKTREE_VARIABLES
+        if name in worktree.environment.variables
+    }
+    if path := _python_path(settings, worktree):
         env["PYTHONPATH"] = path
-    return settings.model_copy(update={**found, "root": tree.root, "env": env})
+    return settings.model_copy(update={**found, "root": worktree.root, "env": env})
 
 
-def _python_path(settings: Settings, tree: Tree) -> str:
+def _python_path(settings: Settings, worktree: Worktree) -> str:
     """The tree's own folders before what an installation of the project, or who started the server, would find."""
-    files = tree.folder / "files"
-    own = [files / path for path in tree.environment.import_paths] + [tree.root / "src"]
+    files = worktree.folder / "files"
+    own = [files / path for path in worktree.environment.import_paths] + [worktree.root / "src"]
     inherited = server_environment(settings).get("PYTHONPATH")
     found = [*(str(folder) for folder in dict.fromkeys(own) if folder.is_dir()), *([inherited] if inherited else [])]
     return os.pathsep.join(found)
 
 
-def environment_in(settings: Settings, tree: Tree) -> dict[str, str]:
+def worktree_environment(settings: Settings, worktree: Worktree) -> dict[str, str]:
     """The environment of commands that are run in the tree."""
-    return server_environment(settings_in(settings, tree))
+    return server_environment(worktree_settings(settings, worktree))
 
 
-async def furnish(settings: Settings, tree: Tree) -> None:
+async def prepare_worktree(settings: Settings, worktree: Worktree) -> None:
     """Link what the settings say and what is installed into the tree, and run the user's build.
 
     Raises:
         ProgramFailed: the build fails; stage `build`.
     """
-    if tree.environment.node_modules is not None:
-        _link(tree.environment.node_modules, tree.root / "node_modules")
+    if worktree.environment.node_modules is not None:
+        _link(worktree.environment.node_modules, worktree.root / "node_modules")
     for name in settings.links:
-        _link(settings.root / name, tree.root / name)
+        _link(settings.root / name, worktree.root / name)
     if settings.build_command is not None:
         await run_command(
             settings.build_command,
-            folder=tree.root,
-            environment=environment_in(settings, tree),
+            folder=worktree.root,
+            environment=worktree_environment(settings, worktree),
             timeout_s=settings.build_timeout_s,
             stage="build",
-            cell=tree.cell,
+            jail=worktree.jail,
         )
 
 
@@ -116,13 +123,13 @@ def _link(target: Path, place: Path) -> None:
         raise ProgramFailed(f"cannot link {place.name} into the tree: {error.strerror}", stage="environment") from None
 
 
-def bring_home(settings: Settings, tree: Tree) -> tuple[Path, Path] | None:
+def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Path] | None:
     """Copy the saved program that `finalize` wrote to where the user wants it; the file in the tree, and the copy."""
     if settings.saved_program_json_path is None:
         return None
-    written = tree.root / str(_moved(settings, settings.saved_program_json_path, tree))
+    written = worktree.root / str(_moved(settings, settings.saved_program_json_path, worktree))
     place = settings.root / settings.saved_program_json_path
-    if not written.is_file() or not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(tree.folder)):
+    if not written.is_file() or not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(worktree.folder)):
         return None  # a link to what the program itself may not be able to read is none of its files
     if place.exists() and written.samefile(place):
         return None
@@ -131,25 +138,25 @@ def bring_home(settings: Settings, tree: Tree) -> tuple[Path, Path] | None:
     return written, place
 
 
-def _executable(settings: Settings, name: str, tree: Tree) -> str:
+def _executable(settings: Settings, name: str, worktree: Worktree) -> str:
     """The first word of a command; where it is no file of the commit it is one of the user's, a Python for instance."""
     if os.sep not in name:
         return name
     own = Path(os.path.normpath(settings.root.absolute() / name))
     in_project = settings.root.absolute() / ".venv"
-    if tree.environment.venv is not None and own.is_relative_to(in_project):
-        return str(tree.environment.venv / own.relative_to(in_project))
-    moved = Path(str(_moved(settings, str(own), tree)))
+    if worktree.environment.venv is not None and own.is_relative_to(in_project):
+        return str(worktree.environment.venv / own.relative_to(in_project))
+    moved = Path(str(_moved(settings, str(own), worktree)))
     return str(own if own.exists() and not os.path.lexists(moved) else moved)
 
 
-def _moved(settings: Settings, value: object, tree: Tree) -> object:
+def _moved(settings: Settings, value: object, worktree: Worktree) -> object:
     """A path below the user's root as it is in the tree; anything else as it is."""
     root = settings.root.absolute()
     if isinstance(value, str | Path) and os.path.isabs(value):  # noqa: PTH117  # a word may be no path at all
         path = Path(os.path.normpath(value))
         for folder in (root, root.resolve()):
             if path.is_relative_to(folder):
-                moved = tree.root / path.relative_to(folder)
+                moved = worktree.root / path.relative_to(folder)
                 return moved if isinstance(value, Path) else str(moved)
     return value

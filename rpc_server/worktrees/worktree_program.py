@@ -7,31 +7,38 @@ from typing import Any
 from evolverpc_common.git import GitError
 from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
-from rpc_server.program.process_factory import NoProcess
-from rpc_server.program.program import KeptByProgram, ResultDict, within
-from rpc_server.worktrees.candidates import as_asked, asked_of_program, given_to, named_commit, recorded, told
-from rpc_server.worktrees.instances import Ready, Trees
+from rpc_server.program.process_factory import NoProcessAvailable
+from rpc_server.program.program import ProgramRefs, ResultDict, combined_limits
+from rpc_server.worktrees.candidates import (
+    by_requested_component,
+    dataset_of,
+    named_commit,
+    program_candidate,
+    requested_from_program,
+    with_code_components,
+)
+from rpc_server.worktrees.instances import Instance, InstancePool
 from rpc_server.worktrees.outline import outline_of
-from rpc_server.worktrees.server_folder import Places
-from rpc_server.worktrees.worktree import bring_home
+from rpc_server.worktrees.server_folder import WorktreePaths
+from rpc_server.worktrees.worktree import copy_saved_program
 
 
-class TreesProgram:
+class WorktreeProgram:
     """A `Program` and `Commits` (`rpc_server.methods.code`) over the programs of commits."""
 
-    def __init__(self, trees: Trees, seed: Ready, branch: str) -> None:
+    def __init__(self, instances: InstancePool, seed: Instance, branch: str) -> None:
         program = seed.running()
-        self.trees = trees
-        self._seed = seed.tree.commit
-        self._info = told(program.info, branch, self._seed)
+        self.instances = instances
+        self._seed = seed.worktree.commit
+        self._info = with_code_components(program.info, branch, self._seed)
         self._capabilities = program.capabilities - {"batch_evaluate"}
-        settings = trees.settings
+        settings = instances.settings
         # One commit's processes bear what the program bears; how many commits run at once is the user's to say.
         most = settings.max_concurrency or program.limits.max_concurrency
-        self._limits = within(program.limits.model_copy(update={"max_concurrency": most}), settings)
+        self._limits = combined_limits(program.limits.model_copy(update={"max_concurrency": most}), settings)
         self._splits = dict(program.splits)
         self._state: Any = None
-        self._places = Places(trees.state.folder / "trees")
+        self._paths = WorktreePaths(instances.state.folder / "trees")
 
     @property
     def info(self) -> ProgramInfo:
@@ -72,28 +79,28 @@ class TreesProgram:
         Where the commit's program cannot run, that is the result of each example that has none yet; only what happens
         to the seed's concerns every candidate, and is raised.
         """
-        async with self.trees.at(named_commit(candidate)) as ready:
-            if ready.failed is not None:
+        async with self.instances.acquire(named_commit(candidate)) as instance:
+            if instance.failed is not None:
                 for position in range(len(batch)):
-                    on_result(position, self._seen_from_inside(_cannot_run(ready.failed)))
+                    on_result(position, self._without_paths(_cannot_run(instance.failed)))
                 return
-            refs = self._refs(ready)
+            refs = self._refs(instance)
             missing = dict.fromkeys(range(len(batch)))
 
-            def seen(position: int, result: ResultDict) -> None:
+            def receive(position: int, result: ResultDict) -> None:
                 del missing[position]
-                result = self._seen_from_inside(result)
+                result = self._without_paths(result)
                 on_result(position, result if refs is None else refs.outgoing(result, None))
 
             try:
-                await ready.running().evaluate(
-                    given_to(ready.seed, candidate), batch, capture_traces=capture_traces, on_result=seen
+                await instance.running().evaluate(
+                    program_candidate(instance.seed, candidate), batch, capture_traces=capture_traces, on_result=receive
                 )
             except ProgramFailed as error:
-                if ready.tree.commit == self._seed or not _is_the_candidates(error):
+                if instance.worktree.commit == self._seed or not _is_candidate_fault(error):
                     raise
                 for position in tuple(missing):
-                    on_result(position, self._seen_from_inside(_cannot_run(error)))
+                    on_result(position, self._without_paths(_cannot_run(error)))
 
     async def score(
         self,
@@ -103,43 +110,43 @@ class TreesProgram:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.score`; the seed commit's program scores, whatever made the outputs."""
-        async with self.trees.at(self._seed) as ready:
-            await ready.running().score(batch, results, on_result=on_result)
+        async with self.instances.acquire(self._seed) as instance:
+            await instance.running().score(batch, results, on_result=on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`; the program of the candidate's commit answers, the seed's where there is no candidate."""
         name = "best_candidate" if method == "finalize" else "candidate"
         candidate = params.get(name)
         if candidate is None:
-            async with self.trees.at(self._seed) as ready:
-                return await ready.running().call(method, params)
-        async with self.trees.at(named_commit(candidate)) as ready:
-            own = {**params, name: given_to(ready.seed, candidate)}
+            async with self.instances.acquire(self._seed) as instance:
+                return await instance.running().call(method, params)
+        async with self.instances.acquire(named_commit(candidate)) as instance:
+            own = {**params, name: program_candidate(instance.seed, candidate)}
             asked = params.get("components_to_update")
             if asked is not None:
-                own["components_to_update"] = asked_of_program(asked, candidate, ready.seed)
+                own["components_to_update"] = requested_from_program(asked, candidate, instance.seed)
             if method == "make_reflective_dataset":
-                answer = await self._records(ready, own)
-                dataset = as_asked(recorded(answer), params["components_to_update"], candidate)
-                return {**answer, "dataset": self._places.without(dataset)}
-            answer = await ready.running().call(method, own)
-            return answer if method != "finalize" else await asyncio.to_thread(self._finalized, ready, answer)
+                answer = await self._records(instance, own)
+                dataset = by_requested_component(dataset_of(answer), params["components_to_update"], candidate)
+                return {**answer, "dataset": self._paths.without(dataset)}
+            answer = await instance.running().call(method, own)
+            return answer if method != "finalize" else await asyncio.to_thread(self._finalized, instance, answer)
 
-    def _seen_from_inside(self, result: ResultDict) -> ResultDict:
+    def _without_paths(self, result: ResultDict) -> ResultDict:
         """A result whose error says where in the tree it was; what the program answered is left alone."""
-        return {**result, "error": self._places.without(result["error"])} if "error" in result else result
+        return {**result, "error": self._paths.without(result["error"])} if "error" in result else result
 
     async def close(self) -> None:
         """End every commit's processes."""
-        await self.trees.close()
-        await asyncio.to_thread(self.trees.state.close)
+        await self.instances.close()
+        await asyncio.to_thread(self.instances.state.close)
 
     async def import_commits(self, bundles: Sequence[bytes]) -> list[str]:
         """See `Commits.import_commits`."""
         commits = []
         for at, bundle in enumerate(bundles):
             try:
-                commits.append(await asyncio.to_thread(self.trees.repository.take, bundle))
+                commits.append(await asyncio.to_thread(self.instances.repository.import_bundle, bundle))
             except GitError as error:
                 problem = {"path": f"bundles[{at}]", "message": str(error)}
                 raise InvalidParams(errors=[problem]) from None
@@ -148,51 +155,54 @@ class TreesProgram:
     async def outline(self, candidate: Candidate) -> str:
         """See `Commits.outline`."""
         commit = named_commit(candidate)
-        repository = self.trees.repository
+        repository = self.instances.repository
         if not await asyncio.to_thread(repository.has, commit):
             raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
         return await asyncio.to_thread(outline_of, repository, commit)
 
-    async def _records(self, ready: Ready, params: dict[str, Any]) -> dict[str, Any]:
+    async def _records(self, instance: Instance, params: dict[str, Any]) -> dict[str, Any]:
         """A reflective dataset; the program's state goes from one commit's processes to the next one's."""
-        refs = self._refs(ready)
+        refs = self._refs(instance)
         if refs is not None:
             given = params["eval_batch"]
             params = {**params, "eval_batch": {**given, "results": refs.incoming(given["results"])}}
         if "adapter_state" in self._capabilities and params.get("adapter_state") is None and self._state is not None:
             params = {**params, "adapter_state": self._state}
         try:
-            answer = await ready.running().call("make_reflective_dataset", params)
+            answer = await instance.running().call("make_reflective_dataset", params)
         except TrajectoryExpired as error:
             raise error if refs is None else refs.expired(error) from None
         self._state = answer.get("adapter_state", self._state)
         return answer
 
-    def _refs(self, ready: Ready) -> KeptByProgram | None:
+    def _refs(self, instance: Instance) -> ProgramRefs | None:
         """The refs of one tree, where its program makes any: another tree's processes may make the same again."""
-        if "refs" not in ready.running().capabilities:
+        if "refs" not in instance.running().capabilities:
             return None
-        return KeptByProgram(ready.tree.folder.name)
+        return ProgramRefs(instance.worktree.folder.name)
 
-    def _finalized(self, ready: Ready, answer: dict[str, Any]) -> dict[str, Any]:
-        moved = bring_home(self.trees.settings, ready.tree)
+    def _finalized(self, instance: Instance, answer: dict[str, Any]) -> dict[str, Any]:
+        moved = copy_saved_program(self.instances.settings, instance.worktree)
         if moved is None or not isinstance(answer.get("message"), str):
             return answer
         return {**answer, "message": answer["message"].replace(str(moved[0]), str(moved[1]))}
 
 
-def _is_the_candidates(error: ProgramFailed) -> bool:
+def _is_candidate_fault(error: ProgramFailed) -> bool:
     """Whether it comes of the code, which did start once; its pool calls retryable whatever ended that."""
-    return error.details.get("stage") != "close" and not isinstance(error, NoProcess)
+    return error.details.get("stage") != "close" and not isinstance(error, NoProcessAvailable)
 
 
 def _cannot_run(error: ProgramFailed) -> ResultDict:
     log = error.details.get("log_tail")
-    said = {"type": "ProgramFailed", "message": error.message, "traceback": error.details.get("traceback")}
+    details = {"type": "ProgramFailed", "message": error.message, "traceback": error.details.get("traceback")}
     return {
         "status": "program_error",
         "score": None,
         "output": None,
-        "error": {**{name: text for name, text in said.items() if text is not None}, **({"log": log} if log else {})},
+        "error": {
+            **{name: text for name, text in details.items() if text is not None},
+            **({"log": log} if log else {}),
+        },
         "seconds": 0.0,
     }

@@ -13,7 +13,7 @@ from rpc_server.commands.run import run_command
 async def failure_of(folder: Path, *command: str) -> ProgramFailed:
     with pytest.raises(ProgramFailed) as failed:
         await run_command(
-            command, folder=folder, environment=dict(os.environ), timeout_s=30.0, stage="build", cell=None
+            command, folder=folder, environment=dict(os.environ), timeout_s=30.0, stage="build", jail=None
         )
     assert failed.value.details["stage"] == "build"
     return failed.value

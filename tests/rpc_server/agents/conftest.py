@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from rpc_server.mutations.agents import Agent, Done, Task
+from rpc_server.mutations.agents import Agent, AgentResult, AgentTask
 from tests.scripted_anthropic import ScriptedModel
 
 MARK = "AGENT_TEST_MARK"
@@ -34,10 +34,10 @@ class Workplace:
         self.environment = environment
         self.told: list[str] = []
 
-    def task(self, prompt: str) -> Task:
-        return Task(self.folder, prompt, self.environment)
+    def task(self, prompt: str) -> AgentTask:
+        return AgentTask(self.folder, prompt, self.environment)
 
-    async def work(self, agent: Agent, prompt: str = "Make it louder.") -> Done:
+    async def work(self, agent: Agent, prompt: str = "Make it louder.") -> AgentResult:
         async with asyncio.timeout(60):
             return await agent.work(self.task(prompt), self.told.append)
 

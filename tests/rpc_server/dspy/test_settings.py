@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.program.open_program import digested
+from rpc_server.program.open_program import digest_settings
 from rpc_server.settings.settings import Settings
 
 GIVEN = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
@@ -33,5 +33,5 @@ def test_a_split_has_one_file():
     ids=lambda changed: next(iter(changed)),
 )
 def test_what_changes_the_program_changes_what_is_digested(changed):
-    assert digested(Settings(**{**GIVEN, **changed}), None) != digested(Settings(**GIVEN), None)
-    assert digested(Settings(**GIVEN, threads=3), None) == digested(Settings(**GIVEN), None)
+    assert digest_settings(Settings(**{**GIVEN, **changed}), None) != digest_settings(Settings(**GIVEN), None)
+    assert digest_settings(Settings(**GIVEN, threads=3), None) == digest_settings(Settings(**GIVEN), None)

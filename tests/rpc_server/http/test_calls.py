@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from protocol import Progress, errors
-from rpc_server.calls.admission import Load
+from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.jobs import EvaluateJob, ProgramCallJob
 from rpc_server.calls.ledger import CallLedger
 
@@ -249,7 +249,7 @@ async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server
 
 async def test_who_asks_in_the_moment_a_call_ends_gets_its_answer() -> None:
     ledger = CallLedger(
-        Load(max_running=1, max_waiting=1), abandon_after_s=10, keep_answers_s=10, max_answer_bytes=1000
+        AdmissionController(max_running=1, max_waiting=1), abandon_after_s=10, keep_answers_s=10, max_answer_bytes=1000
     )
     gate = asyncio.get_running_loop().create_future()
     job = _Gated(gate)
@@ -276,7 +276,7 @@ class _Gated:
         await self._gate
         return "done"
 
-    def cancelled_answer(self) -> str:
+    def cancelled_result(self) -> str:
         raise errors.CallCancelled
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rpc_server.cli.listen_address import placed
+from rpc_server.cli.listen_address import apply_listen_address
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
@@ -211,23 +211,25 @@ async def test_the_token_in_a_header_of_its_own_alone_counts_where_that_is_there
 )
 def test_what_says_nowhere_or_says_it_twice_is_refused(flags: dict[str, Any], where: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told):
-        placed(Settings(program="x"), {"GEPA_LISTEN": where}, flags)
+        apply_listen_address(Settings(program="x"), {"GEPA_LISTEN": where}, flags)
 
 
 def test_a_socket_that_does_not_listen_is_refused() -> None:
     with socket.socket() as sock, pytest.raises(SettingsError, match="does not listen"):
-        placed(Settings(program="x"), {"GEPA_LISTEN": f"fd:{os.dup(sock.fileno())}"}, {})
+        apply_listen_address(Settings(program="x"), {"GEPA_LISTEN": f"fd:{os.dup(sock.fileno())}"}, {})
 
 
 def test_without_the_variables_all_is_as_the_settings_say() -> None:
     environment = {"OTHER": "x"}
     settings = Settings(program="x", host="h", allowed_hosts=("a",))
-    assert placed(settings, environment, {"host": "h"}) == (settings, None)
+    assert apply_listen_address(settings, environment, {"host": "h"}) == (settings, None)
     assert environment == {"OTHER": "x"}
 
 
 def test_an_address_in_brackets_is_one_of_ipv6() -> None:
-    settings, _ = placed(Settings(program="x"), {"GEPA_LISTEN": "[::1]:80", "GEPA_ALLOWED_HOSTS": "a,,b "}, {})
+    settings, _ = apply_listen_address(
+        Settings(program="x"), {"GEPA_LISTEN": "[::1]:80", "GEPA_ALLOWED_HOSTS": "a,,b "}, {}
+    )
     assert (settings.host, settings.port, settings.allowed_hosts) == ("::1", 80, ("a", "b"))
 
 

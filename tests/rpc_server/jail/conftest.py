@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from rpc_server.jail.jail import check, open_jail
+from rpc_server.jail.jail import check_jail, create_jails
 from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.mutation.served import SCRIPTED
@@ -70,13 +70,13 @@ class Server:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *flags: str, jail: tuple[str, ...] = ("--jail",), **variables: str
+    folder: Path, *flags: str, jails: tuple[str, ...] = ("--jail",), **variables: str
 ) -> AsyncIterator[Server]:
     """A jailing server while the block runs; afterwards nothing of it is left. `jail`: the flag that asks for one."""
     mark = f"JAIL_TEST_{os.urandom(8).hex()}"
     token_file = folder / "token"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "rpc_server", "--json", *jail, "--token-file", str(token_file), *flags),
+        *(sys.executable, "-I", "-m", "rpc_server", "--json", *jails, "--token-file", str(token_file), *flags),
         cwd=folder,
         env={**os.environ, **variables, mark: "1"},
         stdout=asyncio.subprocess.PIPE,
@@ -146,7 +146,7 @@ async def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
 @pytest.fixture(scope="session")
 def _a_jail_can_be() -> None:
     try:
-        asyncio.run(check(open_jail()))
+        asyncio.run(check_jail(create_jails()))
     except SettingsError as error:
         pytest.skip(str(error))
 

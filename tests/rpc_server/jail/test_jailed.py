@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.jail.jail import check, open_jail
+from rpc_server.jail.jail import check_jail, create_jails
 from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutation.project import Project
@@ -71,9 +71,9 @@ echo new > new.txt; echo done
 """
 
 
-@pytest.mark.parametrize(("jail", "escapes"), [((), 0), (("--no-jail",), 4)])
+@pytest.mark.parametrize(("jails", "escapes"), [((), 0), (("--no-jail",), 4)])
 async def test_an_agent_is_jailed_unless_that_is_turned_off(
-    tmp_path: Path, jail: tuple[str, ...], escapes: int, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, jails: tuple[str, ...], escapes: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     project, home = Project(tmp_path, {"app.py": PROGRAM}), tmp_path / "home"
     (home / "state").mkdir(parents=True)
@@ -81,7 +81,7 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
     flags = ("--program", "app.py", "--python", sys.executable, "--workers", "1", "--allow-mutations")
     places = ("--tree-dir", str(tmp_path / "state"), "--agent-command", f"sh -c {shlex.quote(SCRIPTED[2])}")
     variables = {"HOME": str(home), "REPOSITORY": str(project.folder)}
-    async with serving(project.folder, *flags, *places, jail=jail, **variables) as server:
+    async with serving(project.folder, *flags, *places, jails=jails, **variables) as server:
         seed = (await server.call("discover"))["program"]["seed_candidate"]
         mutation = {"kind": "change_request", "request": ESCAPES}
         made = await server.call("apply_mutation", candidate=seed, mutation=mutation)
@@ -96,9 +96,9 @@ async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
     own, other = tmp_path / "outer" / "inner" / "own", tmp_path / "outer" / "other"
     for folder in (own, other):
         folder.mkdir(parents=True)
-    jail = open_jail().knowing(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
+    jails = create_jails().extend(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
     command = ("sh", "-c", 'touch "$0/made" && ls "$1"; exit 3', str(own), str(own.parents[1]))
-    jailed = jail.cell(own).jailed(command, folder=own, environment={})
+    jailed = jails.jail(own).jailed(command, folder=own, environment={})
     process = await asyncio.create_subprocess_exec(*jailed, stdout=PIPE)
     assert (await process.communicate())[0] == b"inner\n"
     assert process.returncode == 3
@@ -149,7 +149,7 @@ async def test_where_there_can_be_no_jail_the_server_says_why(
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(fake=tmp_path))
     with pytest.raises(SettingsError, match=told):
-        await check(open_jail())
+        await check_jail(create_jails())
 
 
 async def test_a_root_around_the_repository_is_refused(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected
 from rpc_server.mutations.open_mutations import open_mutations
-from rpc_server.mutations.transaction import TreeMutations
+from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.open_worktrees import open_trees
-from rpc_server.worktrees.worktree_program import TreesProgram
+from rpc_server.worktrees.open_worktrees import open_worktrees
+from rpc_server.worktrees.worktree_program import WorktreeProgram
 from tests.rpc_server.mutation.project import Project
 
 SCRIPTED = (
@@ -45,7 +45,7 @@ def settings_for(project: Project, **given: Any) -> Settings:
 class Served:
     """Mutations of one project."""
 
-    def __init__(self, project: Project, program: TreesProgram, mutations: TreeMutations) -> None:
+    def __init__(self, project: Project, program: WorktreeProgram, mutations: CodeMutations) -> None:
         self.project = project
         self.program = program
         self.mutations = mutations
@@ -96,15 +96,15 @@ class Served:
 
     def left(self) -> list[str]:
         """Drafts that are still there."""
-        return [draft.name for draft in (self.program.trees.state.folder / "drafts").iterdir()]
+        return [draft.name for draft in (self.program.instances.state.folder / "drafts").iterdir()]
 
 
 @asynccontextmanager
 async def served(project: Project, **given: Any) -> AsyncIterator[Served]:
     """A server's mutations while the block runs."""
-    program, _ = await open_trees(settings_for(project, **given))
+    program, _ = await open_worktrees(settings_for(project, **given))
     try:
-        yield Served(project, program, await open_mutations(program.trees))
+        yield Served(project, program, await open_mutations(program.instances))
     finally:
         await program.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from evolverpc_common.git import GitError
 from rpc_server.worktrees.repository import Repository
-from rpc_server.worktrees.staged_change import Draft, Untakeable
+from rpc_server.worktrees.staged_change import StagedChange, UncommittableFiles
 from tests.rpc_server.mutation.project import Project
 
 LIMIT = 1_000_000
@@ -20,26 +20,26 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def draft(project: Project, tmp_path: Path) -> Iterator[Draft]:
-    draft = Draft(Repository(project.folder), tmp_path / "draft", project.first)
+def draft(project: Project, tmp_path: Path) -> Iterator[StagedChange]:
+    draft = StagedChange(Repository(project.folder), tmp_path / "draft", project.first)
     draft.open()
     yield draft
     draft.close()
     assert not (tmp_path / "draft").exists()
 
 
-def test_what_is_no_file_has_no_content(draft: Draft) -> None:
+def test_what_is_no_file_has_no_content(draft: StagedChange) -> None:
     assert draft.content("notes/dos.txt") == b"one\r\ntwo\r\nthree\r\n"
     assert [draft.content(path) for path in ("notes", "nowhere", "notes/one.txt/x", "inner/one.txt")] == [None] * 4
 
 
-def test_a_file_that_git_cannot_read_is_not_one_that_is_not_there(draft: Draft, tmp_path: Path) -> None:
+def test_a_file_that_git_cannot_read_is_not_one_that_is_not_there(draft: StagedChange, tmp_path: Path) -> None:
     (tmp_path / "draft/index").write_bytes(b"rubbish")
     with pytest.raises(GitError, match="index"):
         draft.content("app.py")
 
 
-def test_a_file_keeps_its_mode_and_a_folder_is_not_written(draft: Draft) -> None:
+def test_a_file_keeps_its_mode_and_a_folder_is_not_written(draft: StagedChange) -> None:
     draft.write("tools/run.sh", b"#!/bin/sh\n")
     assert [(file.path, file.mode) for file in draft.changes().files] == [("tools/run.sh", "100755")]
     with pytest.raises(GitError):
@@ -48,15 +48,15 @@ def test_a_file_keeps_its_mode_and_a_folder_is_not_written(draft: Draft) -> None
         draft.write("notes/link.txt", b"x")
 
 
-def test_files_that_cannot_be_cleared_are_not_taken_back(draft: Draft, monkeypatch: pytest.MonkeyPatch) -> None:
-    lent = draft.lend()
+def test_files_that_cannot_be_cleared_are_not_taken_back(draft: StagedChange, monkeypatch: pytest.MonkeyPatch) -> None:
+    lent = draft.check_out_files()
 
     def refuses(_: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("rpc_server.worktrees.staged_change.remove_tree", refuses)
-    with pytest.raises(Untakeable, match="Operation not permitted"):
-        lent.take_back(LIMIT, [])
+    with pytest.raises(UncommittableFiles, match="Operation not permitted"):
+        lent.collect(LIMIT, [])
 
 
 def test_a_draft_that_cannot_be_removed_is_told_and_left(
@@ -65,7 +65,7 @@ def test_a_draft_that_cannot_be_removed_is_told_and_left(
     def refuses(_: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    draft = Draft(Repository(project.folder), tmp_path / "left", project.first)
+    draft = StagedChange(Repository(project.folder), tmp_path / "left", project.first)
     draft.open()
     monkeypatch.setattr("rpc_server.worktrees.server_folder.remove_tree", refuses)
     draft.close()

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from rpc_server.mutations.rules import Globs, Rules, judges_of, leaving
+from rpc_server.mutations.rules import Globs, Rules, protected_globs, unsafe_links
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
@@ -64,17 +64,17 @@ FREE = "app.py src/testing.py notes/latest.txt contest.py web/attest/x pyproject
 @pytest.mark.parametrize("command", JUDGES)
 def test_tests_and_what_runs_them_may_not_change_unless_that_is_allowed(command: str) -> None:
     given = {"program": "app.py", "allow_mutations": True, "check_command": shlex.split(command)}
-    judges = Globs(judges_of(Settings(**given), ""))
-    assert [path for path in JUDGES[command].split() if judges.matching(path) is None] == []
-    assert [path for path in FREE.split() if judges.matching(path) is not None] == []
-    assert judges_of(Settings(**given, allow_tests=True), "") == ()
-    below = Globs(judges_of(Settings(**given), "py"))
+    protected = Globs(protected_globs(Settings(**given), ""))
+    assert [path for path in JUDGES[command].split() if protected.matching(path) is None] == []
+    assert [path for path in FREE.split() if protected.matching(path) is not None] == []
+    assert protected_globs(Settings(**given, allow_tests=True), "") == ()
+    below = Globs(protected_globs(Settings(**given), "py"))
     assert [path for path in JUDGES[command].split() if below.matching(f"py/{path}") is None] == []
 
 
 def test_the_program_itself_may_change_though_the_check_runs_it() -> None:
     settings = Settings(program="app.py", allow_mutations=True, check_command=("python", "app.py", "tests/x"))
-    assert Globs(judges_of(settings, "")).matching("app.py") is None
+    assert Globs(protected_globs(settings, "")).matching("app.py") is None
 
 
 LINKS = [
@@ -96,4 +96,4 @@ LINKS = [
 
 @pytest.mark.parametrize(("links", "bad"), LINKS, ids=[str(links) for links, _ in LINKS])
 def test_a_link_stays_in_the_tree_also_through_others(links: dict[str, str], bad: str) -> None:
-    assert set(leaving(links)) == set(bad.split())
+    assert set(unsafe_links(links)) == set(bad.split())

@@ -17,7 +17,7 @@ from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.worktrees.git import Git
-from rpc_server.worktrees.instances import Ready
+from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutation.patches import added, changed
 from tests.rpc_server.mutation.project import FILES, Project
 from tests.rpc_server.mutation.served import Served, served
@@ -192,7 +192,7 @@ async def test_the_bundle_brings_the_commit_to_a_clone(server: Served, tmp_path:
 async def test_the_tree_of_a_new_commit_is_ready_without_another_start(server: Served) -> None:
     result = await server.apply("patch", diff=greets("bye"))
     server.project.git("update-ref", "-d", f"refs/heads/{result.branch}")
-    async with server.program.trees.at(result.commit) as ready:
+    async with server.program.instances.acquire(result.commit) as ready:
         assert ready.seed == {"greeting": "bye"}
 
 
@@ -299,10 +299,10 @@ async def test_cancelling_at_any_git_command_leaves_nothing(server: Served, monk
 async def test_what_is_done_is_answered_however_late_it_is_cancelled(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trees = server.program.trees
+    trees = server.program.instances
     keep = trees.keep
 
-    async def late(ready: Ready) -> None:
+    async def late(ready: Instance) -> None:
         call.cancel()
         await asyncio.sleep(0)
         await keep(ready)
@@ -316,10 +316,10 @@ async def test_what_is_done_is_answered_however_late_it_is_cancelled(
 async def test_what_an_agent_cost_is_told_also_where_asking_again_may_help(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(*_: object) -> Ready:
+    async def fails(*_: object) -> Instance:
         raise ProgramFailed("no room", retryable=True, stage="files")
 
-    monkeypatch.setattr(server.program.trees, "ready_from", fails)
+    monkeypatch.setattr(server.program.instances, "create_from", fails)
     with pytest.raises(ProgramFailed) as caught:
         await server.change("echo x > notes/new.txt")
     assert (caught.value.retryable, "usage" in caught.value.details) == (True, True)
@@ -334,8 +334,8 @@ async def test_why_it_failed_is_told_also_where_the_branch_cannot_be_removed(
     def fails(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(server.program.trees.repository, "withdraw", refuses)
-    monkeypatch.setattr(server.program.trees.repository, "publish", fails)
+    monkeypatch.setattr(server.program.instances.repository, "withdraw", refuses)
+    monkeypatch.setattr(server.program.instances.repository, "publish", fails)
     with pytest.raises(OSError, match="No space"):
         await server.apply("patch", diff=greets("bye"))
     assert "locked" in caplog.text
@@ -345,7 +345,7 @@ async def test_a_defect_leaves_nothing_and_is_no_rejection(server: Served, monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(server.program.trees.repository, "publish", full)
+    monkeypatch.setattr(server.program.instances.repository, "publish", full)
     with pytest.raises(OSError, match="No space"):
         await server.apply("patch", diff=greets("bye"))
     assert server.left() == []
@@ -488,4 +488,4 @@ async def test_an_agent_that_is_killed_begins_again_once_from_untouched_files(se
 async def test_a_traceback_is_told_as_seen_from_the_tree(server: Served) -> None:
     details = await server.rejected("change_request", request="echo 'raise ValueError(1)' >> app.py")
     assert 'File "app.py", line' in details["log_tail"]
-    assert str(server.program.trees.state.folder) not in str(details)
+    assert str(server.program.instances.state.folder) not in str(details)

@@ -119,12 +119,12 @@ async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(
         ] * 2
 
 
-@pytest.mark.parametrize(("do", "said"), [("short", "0 outputs for 2 examples"), ("nothing", "without `outputs`")])
-async def test_a_batch_of_the_wrong_shape_is_an_invalid_result_for_all(served, do, said):
+@pytest.mark.parametrize(("do", "message"), [("short", "0 outputs for 2 examples"), ("nothing", "without `outputs`")])
+async def test_a_batch_of_the_wrong_shape_is_an_invalid_result_for_all(served, do, message):
     async with served("Adapter") as running:
         for result in await running.evaluate({"do": do}, {"text": "a"}):
             assert result["error"]["type"] == "invalid_result"
-            assert said in result["error"]["message"]
+            assert message in result["error"]["message"]
 
 
 async def test_a_score_that_is_not_finite_is_that_examples_alone(served):
@@ -185,7 +185,7 @@ async def test_gepas_own_default_adapter_is_served_as_it_is(opened):
 
 
 @pytest.mark.parametrize(
-    ("settings", "stage", "said"),
+    ("settings", "stage", "message"),
     [
         ({"adapter": "adapters:Missing"}, "import", "has no 'Missing'"),
         ({"adapter": "adapters"}, "import", "pkg.module:Name"),
@@ -194,9 +194,9 @@ async def test_gepas_own_default_adapter_is_served_as_it_is(opened):
         ({"adapter": "adapters:Adapter", "seed_candidate": None}, "seed_candidate", "seed_candidate"),
     ],
 )
-async def test_an_adapter_that_cannot_be_had_is_told_why(opened, settings, stage, said):
+async def test_an_adapter_that_cannot_be_had_is_told_why(opened, settings, stage, message):
     with pytest.raises(ProgramFailed) as failed:
         async with opened(**{"seed_candidate": SEED, **settings}):
             pass
     assert failed.value.details["stage"] == stage
-    assert said in failed.value.message
+    assert message in failed.value.message

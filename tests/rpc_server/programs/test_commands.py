@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed
-from rpc_server.methods.datasets import ProgramRows, rows_of
+from rpc_server.methods.datasets import ProgramRows, program_rows
 from rpc_server.program import process
 from rpc_server.rpc import wire
 
@@ -48,13 +48,13 @@ async def test_of_the_limits_that_a_command_and_the_settings_say_the_smaller_hol
 
 
 async def test_more_than_a_command_reads_is_not_sent_to_it(program):
-    with pytest.raises(LimitExceeded) as refused:
+    with pytest.raises(LimitExceeded) as reject:
         await program.one({"output": "x" * 100_000})
-    assert (refused.value.details["limit"], refused.value.details["allowed"]) == ("max_request_bytes", 100_000)
+    assert (reject.value.details["limit"], reject.value.details["allowed"]) == ("max_request_bytes", 100_000)
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"do": "short"}, "0 results for 1 examples"),
         ({"do": "long"}, "2 results for 1 examples"),
@@ -82,11 +82,11 @@ async def test_more_than_a_command_reads_is_not_sent_to_it(program):
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":1%s,"seconds":0}' % ("0" * 5000)}, "cannot be read"),
     ],
 )
-async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program, row, said):
+async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program, row, message):
     result = await program.one(row)
     assert result["status"] == "program_error"
     assert result["error"]["type"] == "invalid_result"
-    assert said in result["error"]["message"]
+    assert message in result["error"]["message"]
 
 
 async def test_a_result_as_deep_as_may_be_can_be_written(program):
@@ -129,12 +129,12 @@ async def test_a_retryable_error_answer_is_nobodys_fault_and_any_other_fails_the
     internal = {"code": -32603, "message": "Internal error"}
     assert (await program.one({"do": "error", "error": internal}))["status"] == "infra_error"
     failed = {"code": -32025, "message": "no model", "data": {"retryable": False, "stage": "load"}}
-    with pytest.raises(ProgramFailed) as refused:
+    with pytest.raises(ProgramFailed) as reject:
         await program.one({"do": "error", "error": failed})
-    assert (refused.value.message, refused.value.details["stage"]) == ("no model", "load")
-    with pytest.raises(ProgramFailed) as refused:
+    assert (reject.value.message, reject.value.details["stage"]) == ("no model", "load")
+    with pytest.raises(ProgramFailed) as reject:
         await program.one({"do": "error", "error": {"code": -32602, "message": "Invalid params"}})
-    assert refused.value.details["program_error"]["code"] == -32602
+    assert reject.value.details["program_error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("do", ["silent", "busy"])
@@ -217,7 +217,7 @@ async def test_what_means_nothing_to_a_program_with_refs_is_refused(opened, sett
 
 
 @pytest.mark.parametrize(
-    ("command", "stage", "said"),
+    ("command", "stage", "message"),
     [
         ((*COMMAND, "dead"), "start", "exited with status 2"),
         ((*COMMAND, "old"), "discover", "versions 9"),
@@ -228,14 +228,14 @@ async def test_what_means_nothing_to_a_program_with_refs_is_refused(opened, sett
         (("./stdio.py",), "start", "stdio.py"),
     ],
 )
-async def test_a_command_that_cannot_serve_is_reported_within_a_second(opened, command, stage, said):
+async def test_a_command_that_cannot_serve_is_reported_within_a_second(opened, command, stage, message):
     started = time.monotonic()
     with pytest.raises(ProgramFailed) as failed:
         async with opened(command=command):
             pass
     assert time.monotonic() - started < 1.0
     assert failed.value.details["stage"] == stage
-    assert said in failed.value.message
+    assert message in failed.value.message
     if "dead" in command:
         assert failed.value.details["log_tail"] == "cannot go on\n"
 
@@ -254,19 +254,19 @@ async def test_many_calls_at_once_are_all_answered(opened):
 
 async def test_rows_that_a_command_holds_are_fetched_page_by_page(opened):
     async with opened(command=(*COMMAND, "datasets")) as running:
-        assert await rows_of(running.program) == ProgramRows({"train": [{"output": "held"}] * 3}, ())
+        assert await program_rows(running.program) == ProgramRows({"train": [{"output": "held"}] * 3}, ())
     async with opened(command=COMMAND) as running:
-        assert await rows_of(running.program) == ProgramRows({}, ())
+        assert await program_rows(running.program) == ProgramRows({}, ())
 
 
 async def test_rows_that_a_command_does_not_share_are_left_out(opened):
     async with opened(command=(*COMMAND, "datasets", "secret")) as running:
-        assert await rows_of(running.program) == ProgramRows({}, ("train",))
+        assert await program_rows(running.program) == ProgramRows({}, ("train",))
 
 
-@pytest.mark.parametrize(("manner", "said"), [("few", "has 2 rows where 3 were said"), ("texts", "not a JSON object")])
-async def test_a_command_that_does_not_give_the_rows_it_said_is_refused(opened, manner, said):
+@pytest.mark.parametrize(("manner", "message"), [("few", "has 2 rows where 3 were said"), ("texts", "not a JSON object")])
+async def test_a_command_that_does_not_give_the_rows_it_said_is_refused(opened, manner, message):
     async with opened(command=(*COMMAND, "datasets", manner)) as running:
-        with pytest.raises(ProgramFailed, match=said) as failed:
-            await rows_of(running.program)
+        with pytest.raises(ProgramFailed, match=message) as failed:
+            await program_rows(running.program)
         assert failed.value.details["stage"] == "datasets"

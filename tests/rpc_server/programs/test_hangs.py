@@ -38,7 +38,7 @@ def row(number, do="behave", **more):
     return {"number": number, "do": do, "seconds": 0, **more}
 
 
-def rows_of(number, kinds):
+def program_rows(number, kinds):
     """A round's rows, always the same for its number: some of these kinds, the others within a tenth of the limit."""
     source = random.Random(number)  # noqa: S311  rounds that can be repeated, no secrets
     guilty = source.sample(range(ROWS), GUILTY)
@@ -71,7 +71,7 @@ def short_grace(monkeypatch):
 @pytest.mark.parametrize("way", ["threads", "async", pytest.param("node", marks=needs_node)])
 @pytest.mark.parametrize("number", range(ROUNDS))
 async def test_only_the_rows_that_hang_are_timeouts(opened, way, number):
-    rows = rows_of(number, ["hold", "hold_for", "wait"])
+    rows = program_rows(number, ["hold", "hold_for", "wait"])
     async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
         results = await running.evaluate(*rows)
     assert misjudged(rows, results) == []
@@ -80,7 +80,7 @@ async def test_only_the_rows_that_hang_are_timeouts(opened, way, number):
 @needs_node
 @pytest.mark.parametrize("number", range(ROUNDS))
 async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
-    rows = rows_of(number, ["hold_for", "wait"])
+    rows = program_rows(number, ["hold_for", "wait"])
     command = ["node", str(Path(__file__).parent / "data" / NODE[1]), *NODE[2:], str(LIMIT_S)]
     with running_server(command) as endpoint:
         async with RpcClient(endpoint.url, token=endpoint.token) as client:

@@ -22,7 +22,7 @@ async def hasty(opened):
 
 
 @pytest.mark.parametrize(
-    ("score", "said"),
+    ("score", "message"),
     [
         ("float('nan')", "NaN"),
         ("float('inf')", "infinite"),
@@ -35,15 +35,15 @@ async def hasty(opened):
         ("{'score': 1, 'objective_scores': {'cost': float('nan')}}", "objective_scores.cost is NaN"),
     ],
 )
-async def test_a_score_that_is_no_finite_number_is_an_invalid_result(program, score, said):
+async def test_a_score_that_is_no_finite_number_is_an_invalid_result(program, score, message):
     result = await program.one({"score": score})
     assert result["status"] == "program_error"
     assert result["error"]["type"] == "invalid_result"
-    assert said in result["error"]["message"]
+    assert message in result["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("python", "said"),
+    ("python", "message"),
     [
         ("{1, 2}", "output is a set"),
         ("{'deep': [1, Opaque()]}", "output.deep[1] is a behaves.Opaque"),
@@ -55,11 +55,11 @@ async def test_a_score_that_is_no_finite_number_is_an_invalid_result(program, sc
         ("Hostile(a=1)", "reading it raises KeyError"),
     ],
 )
-async def test_an_output_that_is_not_json_is_an_invalid_result_that_names_the_place(program, python, said):
+async def test_an_output_that_is_not_json_is_an_invalid_result_that_names_the_place(program, python, message):
     result = await program.one({"do": "python", "python": python})
     assert result["status"] == "program_error"
     assert result["error"]["type"] == "invalid_result"
-    assert said in result["error"]["message"]
+    assert message in result["error"]["message"]
 
 
 async def test_integers_that_other_readers_would_round_are_strings(program):
@@ -176,7 +176,7 @@ async def test_endless_recursion_is_a_failure_with_a_traceback_of_bounded_length
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"do": "exit", "status": 3}, "exited with status 3"),
         ({"do": "exit", "status": 0}, "exited with status 0"),
@@ -184,11 +184,11 @@ async def test_endless_recursion_is_a_failure_with_a_traceback_of_bounded_length
         ({"do": "segfault"}, "SIGSEGV"),
     ],
 )
-async def test_a_process_that_dies_of_its_example_is_the_examples_failure(program, row, said):
+async def test_a_process_that_dies_of_its_example_is_the_examples_failure(program, row, message):
     result = await program.one(row)
     assert result["status"] == "program_error"
     assert result["error"]["type"] == "process_died"
-    assert said in result["error"]["message"]
+    assert message in result["error"]["message"]
 
 
 async def test_the_log_of_a_crash_holds_what_was_printed_and_the_python_stack(program):

@@ -46,7 +46,7 @@ async def one(endpoint, data):
 
 
 @pytest.mark.parametrize(
-    ("data", "status", "kind", "said"),
+    ("data", "status", "kind", "message"),
     [
         ({"way": "exit"}, "program_error", "process_died", "7"),
         ({"way": "segfault"}, "program_error", "process_died", "SIGSEGV"),
@@ -58,10 +58,10 @@ async def one(endpoint, data):
         ({"way": "good", "score": None}, "program_error", "invalid_result", "score"),
     ],
 )
-async def test_a_failure_is_of_its_kind_and_the_next_example_succeeds(endpoint, data, status, kind, said):
+async def test_a_failure_is_of_its_kind_and_the_next_example_succeeds(endpoint, data, status, kind, message):
     result = await one(endpoint, data)
     assert (result["status"], result["error"]["type"]) == (status, kind)
-    assert said in result["error"]["message"]
+    assert message in result["error"]["message"]
     assert (await one(endpoint, GOOD))["output"] == "still here"
 
 

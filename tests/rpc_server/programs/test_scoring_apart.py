@@ -50,15 +50,15 @@ await %s({
   },
 });
 """
-BEHIND = [SERVER, "--example-timeout-s", "1", "--command", "node"]
+NICENESS = [SERVER, "--example-timeout-s", "1", "--command", "node"]
 AGENTS = {
     "python": (AGENT_PY, "agent.py", [SERVER, "--program"]),
     "typescript": (AGENT_JS % (PACKAGE, "serve"), "agent.mjs", ["node"]),
-    "gepa-server-node": (AGENT_JS % (PACKAGE, "serveStdio"), "agent.mjs", BEHIND),
+    "gepa-server-node": (AGENT_JS % (PACKAGE, "serveStdio"), "agent.mjs", NICENESS),
 }
 JUDGES = {
     "python": (JUDGE_PY, "judge.py", [SERVER, "--example-timeout-s", "1", "--program"]),
-    "gepa-server-node": (JUDGE_JS % (PACKAGE, "serveStdio"), "judge.mjs", BEHIND),
+    "gepa-server-node": (JUDGE_JS % (PACKAGE, "serveStdio"), "judge.mjs", NICENESS),
 }
 PAIRS = [("typescript", "python"), ("gepa-server-node", "python"), ("python", "gepa-server-node")]
 

@@ -32,7 +32,7 @@ async def test_a_program_that_fails_at_import_is_reported_within_a_second(opened
 
 
 @pytest.mark.parametrize(
-    ("source", "stage", "said"),
+    ("source", "stage", "message"),
     [
         ("seed_candidate = {'a': 'b'}\n", "program", "no function `run"),
         ("def run(example, candidate): pass\n", "seed_candidate", "there is no `seed_candidate`"),
@@ -44,11 +44,11 @@ async def test_a_program_that_fails_at_import_is_reported_within_a_second(opened
         ("import os; print('last words', flush=True); os.kill(os.getpid(), 11)\n", "start", "SIGSEGV"),
     ],
 )
-async def test_a_program_that_is_no_program_is_told_what_it_lacks(opened, tmp_path, source, stage, said):
+async def test_a_program_that_is_no_program_is_told_what_it_lacks(opened, tmp_path, source, stage, message):
     (tmp_path / "mine.py").write_text(source)
     error, seconds = await failure(opened, "mine.py", root=tmp_path, python=Path(sys.executable))
     assert error.details["stage"] == stage
-    assert said in error.message
+    assert message in error.message
     assert seconds < 1.5
 
 

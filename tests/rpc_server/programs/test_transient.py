@@ -45,10 +45,10 @@ async def test_a_failure_of_a_provider_or_the_network_is_told_from_one_of_the_pr
 
 async def test_the_message_names_the_status_the_host_and_the_type_and_no_more_of_the_url(opened):
     async with opened("fails.py", workers=1) as running:
-        rejection, outage, refused = await running.evaluate("a rejection wrapped", "wrapped", "refused")
+        rejection, outage, reject = await running.evaluate("a rejection wrapped", "wrapped", "refused")
     assert rejection["error"]["message"] == "the agent failed [HTTP 401 from models.example:8443, fails.Answered]"
     assert outage["error"]["message"] == "no answer [HTTP 503 from models.example:8443, fails.Answered]"
-    assert "[ConnectionRefusedError: [Errno 111]" in refused["error"]["message"]
+    assert "[ConnectionRefusedError: [Errno 111]" in reject["error"]["message"]
 
 
 async def test_types_named_in_the_settings_are_found_behind_others_too(opened):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.open_worktrees import open_trees
+from rpc_server.worktrees.open_worktrees import open_worktrees
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import FILES, Open, Opened
 
@@ -38,8 +38,8 @@ async def opened(cache: Path) -> AsyncIterator[Open]:
             if "command" not in given:
                 usual |= {"program": "app.py", "python": Path(sys.executable)}
             before = project.digest()
-            program, _ = await open_trees(Settings(**{**usual, **given}))
-            state = program.trees.state.folder.parents[1]
+            program, _ = await open_worktrees(Settings(**{**usual, **given}))
+            state = program.instances.state.folder.parents[1]
             states.append(state)
             stack.callback(lambda: _check(project, before))
             stack.push_async_callback(program.close)

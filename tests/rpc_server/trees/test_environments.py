@@ -15,7 +15,7 @@ import pytest
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import manifests_of
-from rpc_server.worktrees.environments import KEPT_DAYS, Environment, Environments
+from rpc_server.worktrees.environments import KEPT_DAYS, Environment, EnvironmentCache
 from rpc_server.worktrees.repository import Repository
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import Open, second
@@ -41,10 +41,10 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def environments(project: Project, cache: Path, **given: Any) -> Environments:
+def environments(project: Project, cache: Path, **given: Any) -> EnvironmentCache:
     usual: dict[str, Any] = {"program": "app.py", "python": Path(sys.executable)}
     settings = Settings(root=project.folder, trees=True, **(given or usual))
-    return Environments(Repository(project.folder), settings, project.first, cache)
+    return EnvironmentCache(Repository(project.folder), settings, project.first, cache)
 
 
 def empty(folder: Path) -> None:
@@ -59,10 +59,10 @@ async def test_a_commit_that_requires_more_has_it_and_others_have_not(
     one = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==1.0\n"})
     two = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==2.0\n"})
     here = await opened(project)
-    told = await asyncio.gather(*(here.output(here.at(commit)) for commit in (project.first, one, two)))
-    assert [each["answer"] for each in told] == [1, "1.0", "2.0"]
-    assert told[0]["python"] == sys.executable
-    for each in told[1:]:
+    messages = await asyncio.gather(*(here.output(here.at(commit)) for commit in (project.first, one, two)))
+    assert [each["answer"] for each in messages] == [1, "1.0", "2.0"]
+    assert messages[0]["python"] == sys.executable
+    for each in messages[1:]:
         venv = each["env"]["VIRTUAL_ENV"]
         assert each["python"].startswith(venv)
         assert each["env"]["PATH"].startswith(f"{venv}/bin:")

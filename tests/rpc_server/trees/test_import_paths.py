@@ -88,5 +88,5 @@ async def test_a_tree_imports_its_own_files_where_the_project_is_installed_edita
 async def test_an_environment_in_the_repository_is_none_of_its_code(tmp_path: Path, opened: Open) -> None:
     project, _ = project_of(tmp_path, "parts")
     here = await opened(project, python=virtual_environment(project), links=(".venv",))
-    told = await here.output(here.seed)
-    assert not [path for path in told["paths"] if path.startswith(f"{here.state}/") and "site-packages" in path]
+    messages = await here.output(here.seed)
+    assert not [path for path in messages["paths"] if path.startswith(f"{here.state}/") and "site-packages" in path]

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rpc_server.worktrees.instances import Closed, Leases
+from rpc_server.worktrees.instances import LruPool, PoolClosed
 
 WAIT_S = 10
 
@@ -26,7 +26,7 @@ class Workshop:
         self.gate.set()
         self.hold = asyncio.Event()
         self.hold.set()
-        self.leases = Leases(self._make, self._unmake, bound)
+        self.leases = LruPool(self._make, self._unmake, bound)
 
     async def _make(self, name: str) -> str:
         self.log.append(f"+{name}")
@@ -192,9 +192,12 @@ async def test_closing_unmakes_everything_and_tells_those_who_wait() -> None:
     await shop.until(lambda: "+b" in shop.log)
     waiting = asyncio.ensure_future(shop.use("c"))
     await asyncio.wait_for(shop.leases.close(), WAIT_S)
-    assert [type(one) for one in await asyncio.gather(making, waiting, return_exceptions=True)] == [Closed, Closed]
+    assert [type(one) for one in await asyncio.gather(making, waiting, return_exceptions=True)] == [
+        PoolClosed,
+        PoolClosed,
+    ]
     assert sorted(shop.log) == ["+a", "+b", "-a", "xb"]
-    with pytest.raises(Closed):
+    with pytest.raises(PoolClosed):
         await shop.use("a")
     await shop.leases.keep("d", "d")
     assert shop.log[-1] == "-d"
@@ -216,7 +219,7 @@ async def test_the_bound_holds_whatever_is_asked_for_in_whatever_order() -> None
         await asyncio.sleep(0)
         alive.remove(name)
 
-    leases = Leases(make, unmake, 5)
+    leases = LruPool(make, unmake, 5)
 
     async def use(number: int) -> None:
         async with leases.of(f"{number * 7 % 13}"):

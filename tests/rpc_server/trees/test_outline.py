@@ -29,23 +29,23 @@ def test_files_have_their_size_and_definitions_and_notes_come_last(tmp_path: Pat
         "outside.py": "",
     }
     project = Project(tmp_path, files)
-    told = outline_of(Repository(project.folder / "sub"), project.first)
-    assert told.startswith("Files (6):\n")
+    messages = outline_of(Repository(project.folder / "sub"), project.first)
+    assert messages.startswith("Files (6):\n")
     assert (
         'sub/app.py (9 lines)\n    """Sorts tickets."""\n    class Sorter(Base)\n'
         "        def sort(self, ticket, *, strict=False)\n    async def ask(question: str)\n"
-    ) in told
-    assert "sub/x.ts (2 lines)\n    // What it is for.\n" in told
-    assert "sub/blob.bin (binary, 2 bytes)\n" in told
-    assert told.count("(no Python: ") == 2
-    assert told.endswith("\nAGENTS.md:\nBe brief.\n")
-    assert "outside" not in told
+    ) in messages
+    assert "sub/x.ts (2 lines)\n    // What it is for.\n" in messages
+    assert "sub/blob.bin (binary, 2 bytes)\n" in messages
+    assert messages.count("(no Python: ") == 2
+    assert messages.endswith("\nAGENTS.md:\nBe brief.\n")
+    assert "outside" not in messages
 
 
 def test_it_is_bounded_however_much_there_is(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {f"{number}{'x' * 200}.py": "def f(): ...\n" for number in range(300)}
     project = Project(tmp_path, {**files, "README.md": "words " * 10_000})
-    told = outline_of(Repository(project.folder), project.first)
-    assert "README.md:\nwords" in told
-    assert "(more files than fit here)" in told
-    assert MAX_NOTES < len(told) <= MAX_CHARACTERS + 100
+    messages = outline_of(Repository(project.folder), project.first)
+    assert "README.md:\nwords" in messages
+    assert "(more files than fit here)" in messages
+    assert MAX_NOTES < len(messages) <= MAX_CHARACTERS + 100

@@ -37,14 +37,14 @@ async def test_each_commit_runs_its_own_files_in_a_folder_and_environment_of_its
     assert (one["answer"], two["answer"]) == (1, 2)
     assert [name for name in one["files"] if name != "__pycache__"] == [".gitignore", "app.py", "helper.py"]
     assert "new.py" in two["files"]
-    for told, unlike in ((one, two), (two, one)):
-        tree = Path(told["cwd"])
+    for messages, unlike in ((one, two), (two, one)):
+        tree = Path(messages["cwd"])
         assert tree.is_relative_to(here.state)
-        assert {told["file"], told["helper"]} == {str(tree / "app.py"), str(tree / "helper.py")}
-        assert tree.parent == Path(told["env"]["TMPDIR"]).parent
-        assert told["env"]["TMPDIR"] != unlike["env"]["TMPDIR"]
-        assert str(project.folder) not in json.dumps(told)
-        assert unlike["cwd"] not in json.dumps(told)
+        assert {messages["file"], messages["helper"]} == {str(tree / "app.py"), str(tree / "helper.py")}
+        assert tree.parent == Path(messages["env"]["TMPDIR"]).parent
+        assert messages["env"]["TMPDIR"] != unlike["env"]["TMPDIR"]
+        assert str(project.folder) not in json.dumps(messages)
+        assert unlike["cwd"] not in json.dumps(messages)
 
 
 async def test_a_commit_is_given_the_texts_of_the_components_it_has(project: Project, opened: Open) -> None:
@@ -93,7 +93,7 @@ async def test_a_start_that_took_too_long_is_nobodys_score_and_is_tried_again(
         project, {"helper.py": f"import os, time\nANSWER = os.path.exists({str(quick)!r}) or time.sleep(60)\n"}
     )
     here = await opened(project)
-    trees = here.program.trees
+    trees = here.program.instances
     patient = trees.settings
     trees.settings = patient.model_copy(update={"start_timeout_s": 0.5})
     with pytest.raises(ProgramFailed, match="did not start within") as failed:
@@ -123,8 +123,8 @@ async def test_with_room_for_one_tree_many_candidates_take_turns(project: Projec
     commits = [second(project, {"helper.py": f"ANSWER = {number}\n"}) for number in range(2, 4)]
     here = await opened(project, max_trees=1)
     asked = [here.output(here.at(commit)) for commit in commits * 2]
-    told = await asyncio.wait_for(asyncio.gather(*asked), 60)
-    assert [one["answer"] for one in told] == [2, 3, 2, 3]
+    messages = await asyncio.wait_for(asyncio.gather(*asked), 60)
+    assert [one["answer"] for one in messages] == [2, 3, 2, 3]
 
 
 async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Project, opened: Open) -> None:

@@ -220,7 +220,7 @@ def test_a_bundle_becomes_a_branch_here_and_nothing_else_changes(project: Projec
     before = other.digest()
     repository = Repository(other.folder)
     assert not repository.has(commit)
-    assert repository.take(bundle) == commit
+    assert repository.import_bundle(bundle) == commit
     assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, None)
     assert other.digest() == before
     assert other.git("fsck", "--strict") == ""
@@ -229,7 +229,7 @@ def test_a_bundle_becomes_a_branch_here_and_nothing_else_changes(project: Projec
 def test_taking_again_changes_nothing(project: Project) -> None:
     commit, bundle = change(project)
     repository = Repository(project.folder)
-    assert [repository.take(bundle), repository.take(bundle)] == [commit] * 2
+    assert [repository.import_bundle(bundle), repository.import_bundle(bundle)] == [commit] * 2
     assert project.branches() == {f"refs/heads/{BRANCH}": commit}
 
 
@@ -245,10 +245,10 @@ def test_a_commit_is_taken_though_its_branch_is_at_another_one(project: Project)
     commit, bundle = change(project)
     other = copy(project)
     repository = Repository(other.folder)
-    repository.take(bundle)
+    repository.import_bundle(bundle)
     project.git("branch", BRANCH, commit)
     second, bundle = another(project)
-    assert [repository.take(bundle), repository.take(bundle)] == [second] * 2
+    assert [repository.import_bundle(bundle), repository.import_bundle(bundle)] == [second] * 2
     assert other.branches() == {f"refs/heads/{BRANCH}": commit}
     other.git("reflog", "expire", "--expire=now", "--all")
     other.git("gc", "--quiet", "--prune=now")
@@ -274,7 +274,7 @@ def test_only_who_published_a_branch_withdraws_it(project: Project) -> None:
     assert repository.branch(BRANCH) == commit
     repository.withdraw(BRANCH, b"first")
     assert project.branches() == {}
-    repository.take(bundle)
+    repository.import_bundle(bundle)
     repository.withdraw(BRANCH, b"first")
     assert repository.branch(BRANCH) == commit
 
@@ -287,7 +287,7 @@ def test_an_answer_that_outlived_its_branch_is_not_the_next_one_s(project: Proje
     repository.publish(bundle, b"second")
     assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, b"second")
     project.git("branch", "--quiet", "-D", BRANCH)
-    repository.take(bundle)
+    repository.import_bundle(bundle)
     assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, None)
 
 
@@ -305,7 +305,7 @@ def test_a_bundle_builds_on_commits_that_no_branch_leads_to_any_more(project: Pr
     project.git("reflog", "expire", "--expire=now", "--all")
     repository = Repository(project.folder)
     assert repository.branch(BRANCH) is None
-    assert repository.has(repository.take(bundle))
+    assert repository.has(repository.import_bundle(bundle))
 
 
 def test_a_shallow_clone_takes_what_builds_on_its_last_commit(project: Project, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_shallow_clone_takes_what_builds_on_its_last_commit(project: Project, 
     repository = Repository(tmp_path / "shallow")
     assert not repository.has(project.first)
     assert repository.has(head)
-    assert repository.take(bundle) == commit
+    assert repository.import_bundle(bundle) == commit
     repository.check_out(commit, tmp_path / "tree")
     assert (tmp_path / "tree/notes/one.txt").read_text() == "changed\n"
 
@@ -326,7 +326,7 @@ def test_what_a_bundle_builds_on_must_be_here(project: Project) -> None:
     other = copy(project)
     _, bundle = change(project, "further\n", "evolve/run/2", start=first)
     with pytest.raises(GitError, match=f"builds on the commit {first}, which is not here"):
-        Repository(other.folder).take(bundle)
+        Repository(other.folder).import_bundle(bundle)
     assert other.branches() == {}
 
 
@@ -350,7 +350,7 @@ HEADS = "# v2 git bundle\n{} refs/heads/evolve/run/1\n"
 def test_what_is_no_bundle_of_a_mutation_is_refused(project: Project, content: bytes, said: str) -> None:
     before = project.digest()
     with pytest.raises(GitError, match=said):
-        Repository(project.folder).take(content)
+        Repository(project.folder).import_bundle(content)
     assert (project.branches(), project.digest()) == ({}, before)
 
 
@@ -360,9 +360,9 @@ def test_a_bundle_cut_short_is_refused(project: Project) -> None:
     repository = Repository(other.folder)
     for size in (bundle.index(b"PACK") + 4, len(bundle) - 30):
         with pytest.raises(GitError):
-            repository.take(bundle[:size])
+            repository.import_bundle(bundle[:size])
     assert other.branches() == {}
-    assert repository.take(bundle) == commit
+    assert repository.import_bundle(bundle) == commit
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", "..", ".", "a/b"])
@@ -378,7 +378,7 @@ def test_a_commit_that_git_finds_dangerous_is_not_taken(project: Project, name: 
     project.git("update-ref", "-d", f"refs/heads/{BRANCH}")
     other = copy(project)
     with pytest.raises(GitError):
-        Repository(other.folder).take(file.read_bytes())
+        Repository(other.folder).import_bundle(file.read_bytes())
     assert other.branches() == {}
 
 
@@ -386,7 +386,7 @@ def test_two_servers_that_take_the_same_commit_at_once_both_have_it(project: Pro
     commit, bundle = change(project)
     repositories = [Repository(project.folder) for _ in range(2)]
     taken: list[str] = []
-    threads = [threading.Thread(target=lambda one=one: taken.append(one.take(bundle))) for one in repositories]
+    threads = [threading.Thread(target=lambda one=one: taken.append(one.import_bundle(bundle))) for one in repositories]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -401,6 +401,6 @@ def test_what_a_killed_git_left_in_the_way_of_a_branch_is_swept(project: Project
     lock.parent.mkdir(parents=True)
     lock.touch()
     with pytest.raises(GitError):
-        repository.take(bundle)
+        repository.import_bundle(bundle)
     repository.sweep()
-    assert repository.take(bundle) == commit
+    assert repository.import_bundle(bundle) == commit

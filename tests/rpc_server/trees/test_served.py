@@ -97,9 +97,9 @@ def test_what_is_not_committed_is_said_at_the_start(project: Project, tmp_path: 
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["event"] == "ready"
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=WAIT_S)
+        _, messages = process.communicate(timeout=WAIT_S)
     start = f"candidates start from main@{project.first[:12]} of {project.folder}"
-    assert f"{start}; left out, as not committed: helper.py" in told
+    assert f"{start}; left out, as not committed: helper.py" in messages
 
 
 def test_a_commit_of_another_branch_is_evaluated_over_http(project: Project, tmp_path: Path) -> None:

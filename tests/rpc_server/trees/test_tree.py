@@ -11,13 +11,13 @@ from protocol.errors import ProgramFailed
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
-from rpc_server.worktrees.server_folder import State, home_of
-from rpc_server.worktrees.worktree import Tree, environment_in, settings_in
+from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
+from rpc_server.worktrees.worktree import Worktree, worktree_environment, worktree_settings
 from tests.rpc_server.mutation.project import Project
 from tests.rpc_server.trees.opened import FILES, Open, second
 
 
-def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Tree]:
+def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Worktree]:
     """The settings of a project in `root` as they are in a tree of it."""
     folder = root.parent / "tree"
     (folder / "files").mkdir(parents=True)
@@ -25,8 +25,8 @@ def in_tree(root: Path, environment: Environment | None = None, **given: Any) ->
         (folder / "files" / name).touch()
         (root / name).touch()
     variables = {"PATH": "/built/bin:/usr/bin"}
-    tree = Tree("c", folder, folder / "files", folder / "scratch", environment or Environment(variables=variables))
-    return settings_in(Settings(root=root, trees=True, **given), tree), tree
+    tree = Worktree("c", folder, folder / "files", folder / "scratch", environment or Environment(variables=variables))
+    return worktree_settings(Settings(root=root, trees=True, **given), tree), tree
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_program_knows_of_no_repository_that_the_server_was_started_in(
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(root))
     found, tree = in_tree(root, program="app.py")
-    environment = environment_in(found, tree)
+    environment = worktree_environment(found, tree)
     assert "GIT_DIR" not in environment
     assert environment["GIT_CEILING_DIRECTORIES"] == str(tree.folder)
 
@@ -103,9 +103,9 @@ async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree
     here = await opened(
         project, links=("model.dat",), build_command=("sh", "-c", "pwd > built.txt; git status || true")
     )
-    told = await here.output(here.seed)
-    assert {"model.dat", "built.txt"} <= set(told["files"])
-    tree = Path(told["cwd"])
+    messages = await here.output(here.seed)
+    assert {"model.dat", "built.txt"} <= set(messages["files"])
+    tree = Path(messages["cwd"])
     assert (tree / "model.dat").samefile(project.folder / "model.dat")
     assert (tree / "built.txt").read_text() == f"{tree}\n"
 
@@ -154,7 +154,7 @@ async def test_a_seed_that_cannot_start_is_told_and_nothing_is_left(
 def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
     (tmp_path / "servers/dead/trees/x/files").mkdir(parents=True)
     (tmp_path / "servers/dead/lock").touch()
-    living, later = State(tmp_path), State(tmp_path)
+    living, later = ServerFolder(tmp_path), ServerFolder(tmp_path)
     living.open()
     later.open()
     later.sweep()
@@ -170,4 +170,4 @@ def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_st
 
 def test_a_place_that_paths_in_variables_cannot_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="`tree_dir`"):
-        home_of(tmp_path, tmp_path / "a:b")
+        servers_folder(tmp_path, tmp_path / "a:b")
