@@ -1,4 +1,4 @@
-"""Stands beside a program and answers the evaluation protocol over HTTP for it."""
+"""`gepa-server`: runs beside a program and answers the evaluation protocol over HTTP for it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when used: the command starts itself anew before it needs any of them."""
+    """Import a public name when it is used: the command re-executes itself before it needs any of them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,1 +1,1 @@
-"""Calls with a `call_id`: admission, execution, and stored answers."""
+"""Calls: admission, execution, and kept results."""

@@ -1,4 +1,4 @@
-"""How much is being done, whether more is taken, and when all is quiet."""
+"""Admission control: the running and waiting examples, whether more are accepted, and when the server is idle."""
 
 import asyncio
 from types import TracebackType
@@ -10,7 +10,7 @@ _RETRY_AFTER_S = 1.0
 
 
 class AdmissionController:
-    """Counts the examples of running calls against what the program runs at once and what may wait behind it."""
+    """Counts the examples of running calls against what may run and wait at once."""
 
     def __init__(self, *, max_running: int, max_waiting: int) -> None:
         self._room = max_running + max_waiting
@@ -20,12 +20,12 @@ class AdmissionController:
         self.changed = asyncio.Event()
 
     def admit(self, examples: int) -> "Admission":
-        """Count a call of so many examples in.
+        """Admit a call of so many examples.
 
-        A call larger than all the room there is gets in when nothing else runs: it could not ever otherwise.
+        A call larger than all the room is admitted when nothing else runs, as it could never start otherwise.
 
         Raises:
-            Overloaded: no room now, or the server is shutting down.
+            Overloaded: there is no room, or the server is shutting down.
         """
         if self.draining:
             raise Overloaded("shutting down", retry_after_s=_RETRY_AFTER_S)
@@ -36,30 +36,30 @@ class AdmissionController:
         return Admission(self, examples)
 
     def release(self, examples: int) -> None:
-        """Count examples out."""
+        """Release examples."""
         self._examples -= examples
 
     def end(self) -> None:
-        """Count a call out."""
+        """Release a call."""
         self.calls -= 1
         self.changed.set()
 
 
 class Admission:
-    """One call's share of the load; given back example by example, and what is left at its end."""
+    """One call's share of the load, released example by example, the rest at its end."""
 
     def __init__(self, controller: AdmissionController, examples: int) -> None:
         self._controller = controller
         self._examples = examples
 
     def example_finished(self) -> None:
-        """One example of the call is finished."""
+        """Release one example of the call."""
         if self._examples:
             self._examples -= 1
             self._controller.release(1)
 
     def close(self) -> None:
-        """The call is over."""
+        """Release the call."""
         self._controller.release(self._examples)
         self._examples = 0
         self._controller.end()

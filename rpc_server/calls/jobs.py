@@ -18,29 +18,29 @@ from rpc_server.settings.memory import answer_bytes
 
 
 class Job(Protocol):
-    """Work that was checked and may start."""
+    """A checked unit of work that may start."""
 
     @property
     def examples(self) -> int:
-        """How much it weighs."""
+        """The number of examples it counts for."""
         ...
 
     @property
     def progress(self) -> Progress:
-        """How much of it is done, in examples."""
+        """Its progress, in examples."""
         ...
 
     async def run(self, admission: Admission) -> JsonValue:
-        """Do it; the answer. Called once."""
+        """Run it and return its result. Called once."""
         ...
 
     def cancelled_result(self) -> JsonValue:
-        """The answer of a job that was cancelled; raises `CallCancelled` where there is none."""
+        """Return the result of a cancelled job; raises `CallCancelled` if there is none."""
         ...
 
 
 class EvaluateJob:
-    """A candidate on a batch; what is finished when it is cancelled keeps its results."""
+    """A candidate on a batch; if it is cancelled, finished examples keep their results."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class EvaluateJob:
 
     @property
     def examples(self) -> int:
-        """How much it weighs."""
+        """See `Job.examples`."""
         return len(self._batch)
 
     @property
     def progress(self) -> Progress:
-        """How much of it is done, in examples."""
+        """See `Job.progress`."""
         return Progress(done=self._done, total=len(self._batch))
 
     async def run(self, admission: Admission) -> JsonValue:
-        """The results, in the batch's order; raises `LimitExceeded` where they are too large together."""
+        """Return the results in the batch's order; raises `LimitExceeded` if they are too large together."""
 
         def keep(position: int, result: ResultDict) -> None:
             self._results[position] = self._serialized(
@@ -106,14 +106,14 @@ class EvaluateJob:
         return orjson.Fragment(written if self._bytes <= self._max_bytes else b"null")
 
     def cancelled_result(self) -> JsonValue:
-        """The results there are, the others `cancelled`."""
+        """Return the results so far, the others `cancelled`."""
         seconds = time.monotonic() - self._started
         cancelled = {"status": "cancelled", "score": None, "output": None, "seconds": seconds}
         return {"results": [cancelled if result is None else result for result in self._results]}
 
 
 class ProgramCallJob:
-    """Any other method that the program answers, as one whole."""
+    """Any other method that the program answers as a whole."""
 
     def __init__(self, program: Program, refs: TrajectoryRefs, method: str, params: dict[str, Any]) -> None:
         self._program = program
@@ -124,16 +124,16 @@ class ProgramCallJob:
 
     @property
     def examples(self) -> int:
-        """How much it weighs."""
+        """See `Job.examples`."""
         return 1
 
     @property
     def progress(self) -> Progress:
-        """How much of it is done, in examples."""
+        """See `Job.progress`."""
         return Progress(done=int(self._done), total=1)
 
     async def run(self, admission: Admission) -> JsonValue:
-        """The program's answer; raises its errors, and `ProgramFailed` where the answer does not fit."""
+        """Return the program's result; raises its errors, and `ProgramFailed` if the result does not fit."""
         try:
             answer = await self._program.call(self._method, self._params)
         except TrajectoryExpired as error:
@@ -144,7 +144,7 @@ class ProgramCallJob:
         return answer
 
     def cancelled_result(self) -> JsonValue:
-        """There is none."""
+        """Raise `CallCancelled`: there is none."""
         raise CallCancelled
 
     def _check(self, answer: dict[str, Any]) -> None:
@@ -164,13 +164,13 @@ class ProgramCallJob:
 _SCORE_FIELDS = frozenset(
     {"status", "score", "feedback", "objective_scores", "error", "usage", "seconds"},
 )
-"""The fields of a scored result that tell of the scoring; all others stay as they came."""
+"""The fields of a scored result that come from the scoring; all others are kept as they came."""
 
 _WAITING = ("rollout", "ok")
 
 
 class ScoreJob:
-    """Results with scores in place of what waits for one; those that failed come back as they were."""
+    """Scores results that wait for a score; failures are returned unchanged."""
 
     def __init__(self, program: Program, batch: Sequence[Example], results: Sequence[ResultDict]) -> None:
         self._program = program
@@ -181,16 +181,16 @@ class ScoreJob:
 
     @property
     def examples(self) -> int:
-        """How much it weighs."""
+        """See `Job.examples`."""
         return len(self._positions)
 
     @property
     def progress(self) -> Progress:
-        """How much of it is done, in examples."""
+        """See `Job.progress`."""
         return Progress(done=self._done, total=len(self._results))
 
     async def run(self, admission: Admission) -> JsonValue:
-        """The results, in the order they came."""
+        """Return the results, in the order they came."""
 
         def keep(index: int, scored: ResultDict) -> None:
             at = self._positions[index]
@@ -203,7 +203,7 @@ class ScoreJob:
         return {"results": self._results}
 
     def cancelled_result(self) -> JsonValue:
-        """There is none."""
+        """Raise `CallCancelled`: there is none."""
         raise CallCancelled
 
 

@@ -19,15 +19,14 @@ from rpc_server.rpc import wire
 logger = logging.getLogger(__name__)
 
 _ENTRY_BYTES = 1024
-"""What a kept answer costs beyond its own bytes, about; so that many small ones are bounded too."""
+"""Approximate bytes of a kept result beyond its content, so that many small ones are bounded too."""
 
 
 @dataclass(eq=False)
 class _Call:
-    """One call. `running` is None exactly when `answer` or `error`, as it is on the wire, is set.
+    """One call. `running` is None exactly if `answer` or `error`, as sent on the wire, is set.
 
-    Nothing else of a call that has ended is held on to: its params and its results as objects would be many times what
-    is counted.
+    Params and results as objects are not kept after the end: they are many times the counted size.
     """
 
     call_id: str
@@ -44,7 +43,7 @@ class _Call:
 
 @dataclass(frozen=True, eq=False)
 class _Running:
-    """What there is of a call until it has ended."""
+    """The parts of a call that exist until it ends."""
 
     job: Job
     admission: Admission
@@ -52,11 +51,11 @@ class _Running:
 
 
 class CallLedger:
-    """Every call this instance knows by its `call_id`.
+    """Every call that this instance knows by its `call_id`.
 
-    A running call outlives its connection; after `abandon_after_s` without anyone asking it is cancelled. Its answer is
-    kept for `keep_answers_s` after it was last asked for, and let go earlier, longest unasked first, while all answers
-    together are more than `max_answer_bytes`; the newest always stays, or a client would repeat its work for ever.
+    A running call survives its connection; it is cancelled after `abandon_after_s` without a request. Its result is
+    kept for `keep_answers_s` after the last request, and evicted earlier, least recently requested first, while all
+    results exceed `max_answer_bytes`; the newest always stays, or a client would repeat its work forever.
     """
 
     def __init__(
@@ -72,16 +71,16 @@ class CallLedger:
 
     @property
     def uncollected(self) -> bool:
-        """True while some finished answer was not given to anyone."""
+        """Whether some finished result was not returned yet."""
         return any(not call.collected for call in self._finished.values())
 
     async def submit(self, call_id: str, request: bytes, start: Callable[[], Job], wait_s: float | None) -> JsonValue:
-        """The answer of the call, started now if it is new; `pending` after `wait_s` seconds, None being no end.
+        """Return the result of the call, started now if it is new; `pending` after `wait_s` seconds (None: never).
 
-        `request`: a digest of what is asked for. `start` checks and prepares; what it raises is not remembered.
+        `request`: a digest of the request. `start` checks and prepares; its errors are not kept.
 
         Raises:
-            CallIdConflict: the id stands for another request.
+            CallIdConflict: the id belongs to another request.
             RpcError: the call's own error.
         """
         call = self._find(call_id)
@@ -92,11 +91,11 @@ class CallLedger:
         return await self._watch(call, wait_s)
 
     async def get(self, call_id: str, wait_s: float) -> JsonValue:
-        """The answer of a call known already; raises `CallNotFound` or as `submit`."""
+        """Return the result of a known call; raises `CallNotFound` or as `submit`."""
         return await self._watch(self._known(call_id), wait_s)
 
     async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
-        """Stop a call; returns when it has ended. Raises `CallNotFound`."""
+        """Cancel a call; return when it has ended. Raises `CallNotFound`."""
         call = self._known(call_id)
         running = call.running
         if running is not None:
@@ -191,7 +190,7 @@ class CallLedger:
 
 
 def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
-    """The answer as JSON, or the error."""
+    """Return the result as JSON, or the error."""
     try:
         return wire.write_to_keep(running.job.cancelled_result() if running.task.cancelled() else running.task.result())
     except RpcError as error:
@@ -202,7 +201,7 @@ def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
 
 
 def _serialized(error: RpcError) -> tuple[dict[str, Any], bytes]:
-    """The error as it is on the wire, and its JSON: those of another where a program's own is nested too deep."""
+    """Return the error for the wire and its JSON; another error if the program's is nested too deep."""
     try:
         return error.to_wire(), wire.write(error.to_wire())
     except LimitExceeded as deep:

@@ -1,4 +1,4 @@
-"""What `gepa-server` tells whoever started it: lines for people, or JSON lines for machines."""
+"""The announcements of `gepa-server`: lines for people, or JSON lines for programs."""
 
 import os
 import sys
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 
 class Announcer:
-    """Says one thing at a time; with `json_lines` as one JSON object a line on stdout."""
+    """Prints one announcement at a time; with `json_lines` as one JSON object a line on stdout.
+
+    Announcements without a JSON form go to stderr in both modes, as programs wait for `ready` on stdout.
+    """
 
     def __init__(self, *, json_lines: bool) -> None:
         self._json_lines = json_lines
 
     def ready(self, settings: Settings, program: ProgramInfo, token: Token, *, url: str, instance_id: str) -> None:
-        """The program answers at this URL."""
+        """Announce that the program answers at this URL."""
         if self._json_lines:
             _emit(
                 "ready",
@@ -44,14 +47,14 @@ class Announcer:
         )
 
     def split_skipped(self, split: str) -> None:
-        """A split that the program holds cannot be used; on stderr always, for machines wait for `ready` on stdout."""
+        """Announce that a split of the program cannot be used."""
         _print_stderr(
             f"gepa-server: split {split!r} is left out: the program lists it without its rows; "
             f"let the program share them, or give them as `datasets`"
         )
 
     def worktrees_opened(self, top: Path, excluded: "ExcludedFiles") -> None:
-        """Which code candidates start from, and what of the user's folder it lacks; on stderr always, as `split_skipped`."""
+        """Announce the commit that candidates start from, and what of the user's folder it lacks."""
         start = f"{excluded.branch}@{excluded.commit[:12]} of {top}"
         without = f"; left out, as not committed: {_some(excluded.changed)}" if excluded.changed else ""
         untracked = f"; left out, as untracked: {excluded.untracked} files or folders" if excluded.untracked else ""
@@ -65,14 +68,14 @@ class Announcer:
             )
 
     def jail_enabled(self) -> None:
-        """A jail is used though the settings do not ask for one; on stderr always, as `split_skipped`."""
+        """Announce that a jail is used although the settings do not request one."""
         _print_stderr(
             "gepa-server: programs, builds, checks and agents run in a jail that can write only to their own copy of "
             "the files and to a /tmp of their own; --no-jail lifts that"
         )
 
     def no_jail(self, why: str) -> None:
-        """What agents and the code that they write can do, as no jail keeps them; on stderr always, as `split_skipped`."""
+        """Warn what agents and their code can do without a jail."""
         _print_stderr(
             "gepa-server: warning: coding agents and the code that they write run with all rights of your user: they "
             "can change .git/hooks, .git/config, your working tree and your home folder, and read every file that "
@@ -80,11 +83,11 @@ class Announcer:
         )
 
     def trying_check(self) -> None:
-        """The user's check runs on the code as it is, which may take its time; on stderr always, as `split_skipped`."""
+        """Announce that the user's check runs on the unchanged code, which may take a while."""
         _print_stderr("gepa-server: running `check_command` on the code as it is")
 
     def no_agent_credentials(self, names: Sequence[str]) -> None:
-        """Claude has none of these variables; on stderr always, as `split_skipped`."""
+        """Warn that Claude has none of these variables."""
         first, *others = names
         _print_stderr(
             f"gepa-server: warning: Claude has no {first} (nor {', '.join(others)}) in the server's environment, "
@@ -92,25 +95,25 @@ class Announcer:
         )
 
     def mutations(self, settings: Settings, agent: str, top: Path) -> None:
-        """Who changes the code, and where the results go; on stderr always, as `split_skipped`."""
+        """Announce which agent changes the code, and where results go."""
         pushed = "" if settings.push is None else f", pushed to {settings.push}"
         _print_stderr(f"gepa-server: clients may have {agent} change the code, on branches evolve/ of {top}{pushed}")
 
     def draining(self) -> None:
-        """No new work is taken."""
+        """Announce that no new work is accepted."""
         if self._json_lines:
             _emit("draining")
         else:
             _print_stderr("gepa-server: finishing what is running; SIGINT ends at once")
 
     def failed(self, message: str) -> None:
-        """It cannot start, for a reason in its settings or its surroundings."""
+        """Announce that it cannot start because of its settings or its machine."""
         if self._json_lines:
             _emit("failed", stage="settings", message=message)
         _print_stderr(f"gepa-server: {message}")
 
     def program_failed(self, error: ProgramFailed) -> None:
-        """It cannot start because of the program; everything known about that, in one block."""
+        """Announce that it cannot start because of the program, with all details."""
         if self._json_lines:
             _emit("failed", **{"message": error.message, **error.details})
         details = {name: text for name, text in error.details.items() if text}

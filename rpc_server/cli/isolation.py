@@ -7,7 +7,7 @@ from pathlib import Path
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105  # the name of a variable, not a token
 _TOKEN_PIPE = "GEPA_TOKEN_PIPE"  # noqa: S105  # as above
 _PIPE_BYTES = 4096
-"""What every pipe takes at once without a reader."""
+"""Bytes that every pipe accepts without a reader."""
 
 _HOME = Path(__file__).resolve().parents[2]
 # The folder is named because `-I` would not look into a checkout that was never installed.
@@ -15,10 +15,10 @@ _START = "import sys; {home!r} in sys.path or sys.path.insert(0, {home!r}); from
 
 
 def isolate() -> None:
-    """Execute `python -I` with the same arguments, unless this is that and the system shows no token of ours.
+    """Execute `python -I` with the same arguments, unless this process is isolated and shows no token.
 
-    No variable, user folder or working directory then puts another `protocol` in place of ours. The token comes through
-    a pipe: what a process was started with, other processes of its user can read for as long as it runs.
+    Then no variable, user folder or working directory can replace our packages. The token is passed through a pipe, as
+    other processes of this user can read the initial environment while the process runs.
     """
     if not sys.flags.isolated or _shows_token():
         sys.stdout.flush()
@@ -34,7 +34,7 @@ def isolate() -> None:
 
 
 def _shows_token() -> bool:
-    """Whether others can read the token where this process was started with it; a fork may have been given it later."""
+    """Report whether others can read the token in the initial environment; a fork may have got it later."""
     if TOKEN_VARIABLE not in os.environ:
         return False
     try:
@@ -44,7 +44,7 @@ def _shows_token() -> bool:
 
 
 def _pipe_with(text: str) -> int:
-    """The end of a pipe to read this text from, which a program that is executed inherits."""
+    """Return the read end of a pipe that holds this text, which an executed program inherits."""
     content = os.fsencode(text)
     if len(content) > _PIPE_BYTES:
         sys.exit(f"gepa-server: {TOKEN_VARIABLE} has {len(content)} bytes; give a token of at most {_PIPE_BYTES}")

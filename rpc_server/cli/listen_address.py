@@ -1,4 +1,4 @@
-"""Where to listen: as the settings say, or the process that starts the server, by `GEPA_LISTEN`."""
+"""The address to listen on: from the settings, or from `GEPA_LISTEN` of the process that starts the server."""
 
 import socket
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -12,13 +12,13 @@ from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
 LISTEN_VARIABLE = "GEPA_LISTEN"
-"""`fd:3`, an inherited socket that listens, of either family; or `HOST:PORT`. Comes before a configuration file.
+"""`fd:3`, an inherited listening socket of either family; or `HOST:PORT`. Overrides a configuration file.
 
-Where it is set, `GEPA_TOKEN` comes before a configuration file's `token_file`: clients come by way of that process too.
+If it is set, `GEPA_TOKEN` overrides a configuration file's `token_file`: clients come through that process too.
 """
 
 HOSTS_VARIABLE = "GEPA_ALLOWED_HOSTS"
-"""Further hosts that are let in, separated by commas: `allowed_hosts` of whoever starts the server."""
+"""Further allowed hosts, separated by commas: `allowed_hosts` of the process that starts the server."""
 
 _CONFLICTING = ("host", "port")
 
@@ -26,10 +26,10 @@ _CONFLICTING = ("host", "port")
 def apply_listen_address(
     settings: Settings, environment: MutableMapping[str, str], flags: Mapping[str, Any]
 ) -> tuple[Settings, socket.socket | None]:
-    """The settings with what these variables say, which are taken out of the environment; and the inherited socket.
+    """Return the settings with these variables applied, and the inherited socket; clear the variables.
 
     Raises:
-        SettingsError: it is neither, there is no such socket, or the flags say where to listen too.
+        SettingsError: the value is invalid, there is no such socket, or flags set an address too.
     """
     where, hosts = environment.pop(LISTEN_VARIABLE, None), environment.pop(HOSTS_VARIABLE, "")
     changes: dict[str, Any] = {}
@@ -58,13 +58,13 @@ def apply_listen_address(
 
 @contextmanager
 def bound(settings: Settings, inherited: socket.socket | None) -> Iterator[socket.socket]:
-    """The inherited socket, else one bound before the program starts, so that a taken port is told at once."""
+    """Yield the inherited socket, else one bound before the program starts, so that a taken port fails at once."""
     with inherited if inherited is not None else _bound(settings) as sock:
         yield sock
 
 
 def url_of(settings: Settings, sock: socket.socket) -> str:
-    """The URL of the methods on this socket."""
+    """Return the URL of the methods on this socket."""
     if _is_unix(sock):
         return f"http+unix://{quote(sock.getsockname(), safe='')}/rpc"
     return f"http://{url_host(settings.host)}:{sock.getsockname()[1]}/rpc"
@@ -86,7 +86,7 @@ def _inherited(where: str) -> socket.socket:
 
 
 def _bound_to(sock: socket.socket) -> tuple[str, int]:
-    """Its address as settings; a unix socket, which none but this machine's own processes reach, is as loopback is."""
+    """Return its address as settings; a unix socket, which only this machine reaches, counts as loopback."""
     if _is_unix(sock):
         return "localhost", 0
     host, port = sock.getsockname()[:2]

@@ -1,4 +1,4 @@
-"""Imports all that `gepa-server` needs to start, for a process that forks servers; it starts nothing itself.
+"""Import everything that `gepa-server` needs, for a process that forks servers; start nothing.
 
 A fork sets `sys.argv` and its environment, and calls `rpc_server.cli.main`.
 """

@@ -41,10 +41,10 @@ async def serve(
     rows: Mapping[str, Sequence[Row]] | None = None,
     inherited: socket.socket | None = None,
 ) -> int:
-    """Serve until told to end; returns the exit status.
+    """Serve until a signal; return the exit status.
 
-    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` stand in for `settings.files`; without
-    either, the rows are those the program holds itself. `inherited`: a socket that listens already.
+    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` replace `settings.files`; without either,
+    the program's own rows are served. `inherited`: a listening socket.
     """
     signals = _Signals()
     try:
@@ -83,7 +83,7 @@ async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequen
 
 @dataclass(frozen=True)
 class _Opened:
-    """The running program; where its code evolves, what it offers besides."""
+    """The running program, and the interfaces of evolving code."""
 
     program: Program
     commits: Commits | None = None
@@ -103,10 +103,10 @@ async def _open(settings: Settings, announce: Announcer, token: Token) -> _Opene
 
 
 async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailFactory | None:
-    """The jail that the settings ask for; if they do not mention one, a jail if code evolves and bubblewrap works.
+    """Return the jails that the settings request; by default jails if code evolves and bubblewrap works.
 
     Raises:
-        SettingsError: the settings ask for one, and there is no bubblewrap; or `root` is too wide for one.
+        SettingsError: they request jails, and there is no bubblewrap; or `root` is too wide for one.
     """
     if settings.jail is False or (settings.jail is None and not settings.has_trees):
         if settings.has_trees:
@@ -127,7 +127,7 @@ async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailF
 
 
 def _check_root(root: Path) -> None:
-    """What may be written in a jail is the program's root: a repository's settings must not make that all there is."""
+    """Refuse a `root` around the repository: it is writable in a jail."""
     started, root = Path.cwd().resolve(), root.resolve()
     top = next((folder for folder in (started, *started.parents) if (folder / ".git").exists()), started)
     if started.is_relative_to(root) and not root.is_relative_to(top):
@@ -193,7 +193,7 @@ async def _answer_requests(
 
 
 class _Signals:
-    """SIGTERM and SIGINT as events; a second SIGINT ends the process there and then."""
+    """SIGTERM and SIGINT as events; a second SIGINT ends the process immediately."""
 
     def __init__(self) -> None:
         self.terminate = asyncio.Event()
@@ -204,7 +204,7 @@ class _Signals:
 
     @property
     def status(self) -> int:
-        """With which to exit."""
+        """The exit status."""
         return INTERRUPTED if self.interrupt.is_set() else 0
 
     def _on_interrupt(self) -> None:
@@ -215,7 +215,7 @@ class _Signals:
 
 
 async def _run_until(work: Coroutine[Any, Any, Any], *stop_events: asyncio.Event) -> Any:
-    """The result of `work`, or None when one of the events came first and `work` was cancelled."""
+    """Return the result of `work`, or None if an event came first and `work` was cancelled."""
     task = asyncio.ensure_future(work)
     waits = [asyncio.ensure_future(stop.wait()) for stop in stop_events]
     try:

@@ -1,4 +1,4 @@
-"""The bearer token: given by file or environment, or made up, in a file that is kept or for this run alone."""
+"""The bearer token: from a file or the environment, or random, in a file that is kept or for this run alone."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ from rpc_server.settings.settings import Settings
 
 @dataclass(frozen=True)
 class Token:
-    """`file` is where a client can read it, None where it came by the environment; `given`: not of our making."""
+    """`file`: where a client can read it, None if it came from the environment. `given`: not generated for this run."""
 
     value: str
     given: bool
@@ -26,13 +26,13 @@ class Token:
 
 @contextmanager
 def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iterator[Token]:
-    """The token of this run: `token_file`, else `GEPA_TOKEN` (taken out of the environment), else a random one.
+    """Yield the token: `token_file`, else `GEPA_TOKEN` (cleared from the environment), else a random one.
 
-    A `token_file` that is not there is made, with a random token and for its owner alone, and stays: the next start
-    has the same token, so that clients find the server again.
+    A missing `token_file` is created with a random token, readable by its owner, and stays: the next start has the same
+    token, so that clients find the server again.
 
     Raises:
-        SettingsError: the token cannot be used, or none was given for an address that others can reach.
+        SettingsError: the token is unusable, or an address that others can reach has none.
     """
     from_environment = environment.pop(TOKEN_VARIABLE, None)
     if settings.token_file is not None:
@@ -62,10 +62,11 @@ def _private_folder() -> Iterator[Path]:
 
 
 def _make(path: Path) -> str:
-    """A random token in a new file, whole as soon as the file is there, as two servers may start at once.
+    """Write a random token to a new file, atomically, as two servers may start at once.
 
     Raises:
-        FileExistsError: it is there already, and stays as it is. SettingsError: it cannot be made.
+        FileExistsError: it exists, and is left unchanged.
+        SettingsError: it cannot be created.
     """
     value = secrets.token_urlsafe(32)
     try:

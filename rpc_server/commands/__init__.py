@@ -1,1 +1,1 @@
-"""Commands of others, run to an end that none of their processes outlives."""
+"""Commands of users and agents, run until all of their processes have ended."""

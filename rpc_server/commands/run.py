@@ -18,21 +18,21 @@ from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LogTail
 
 MAX_LINE_BYTES = 64 * 1024
-"""What a line on stdout may hold; the rest of it is left out."""
+"""Bytes kept of one line on stdout; the rest of the line is dropped."""
 
 MAX_OUTPUT_BYTES = 64 * 2**20
-"""What it may write to stdout and stderr; then it is ended."""
+"""Bytes of stdout and stderr together, after which the command is ended."""
 
 _REAPER = process_reaper.__file__
 _GRACE_S = 10.0
-"""How long the keeper may take to end everything."""
+"""Seconds in which the reaper must end everything."""
 _FORCED_S = 2.0
-"""How long the end of a killed keeper, and of its pipes, is waited for."""
+"""Seconds to wait for the exit of a killed reaper, and for its pipes."""
 
 
 @dataclass(frozen=True)
 class CommandOutcome:
-    """How it ended: the command's exit status (128 + signal where that killed it), and whether we ended it."""
+    """How it ended: the command's exit status (128 + signal if that killed it), and why we ended it."""
 
     status: int
     seconds: float
@@ -51,13 +51,13 @@ async def run_supervised(
     on_log: Callable[[bytes], None],
     jail: Jail | None,
 ) -> CommandOutcome:
-    """Run a command to its end, with `stdin` as all of its input; in a jail where a `jail` is given.
+    """Run a command to its end with this stdin, in a jail if one is given.
 
-    `on_lines` gets the lines of stdout without their ends, all that came at once together; `on_log` gets stderr, in
-    pieces. None of the command's processes is left when this returns, raises or is cancelled.
+    `on_lines` receives lines of stdout without newlines, those that arrive together at once; `on_log` receives stderr
+    in pieces. All of the command's processes have ended when this returns, raises or is cancelled.
 
     Raises:
-        OSError: no process can be started there; a command that does not exist has status 127, with a word on stderr.
+        OSError: no process can be started; an unknown command has status 127, with a message on stderr.
     """
     started = time.monotonic()
     if jail is not None:
@@ -90,7 +90,7 @@ async def run_supervised(
 
 
 class _ReaperProtocol(asyncio.SubprocessProtocol):
-    """The keeper as seen from here."""
+    """The server's side of the reaper process."""
 
     def __init__(self, on_lines: Callable[[list[bytes]], None], on_log: Callable[[bytes], None]) -> None:
         self._lines = _LineBuffer(on_lines)
@@ -102,20 +102,20 @@ class _ReaperProtocol(asyncio.SubprocessProtocol):
 
     @property
     def status(self) -> int:
-        """Its exit status, which is the command's; 128 + signal where the keeper itself was killed."""
+        """Its exit status, which is the command's; 128 + signal if the reaper itself was killed."""
         status = self._transport.get_returncode()
         if status is None:  # the system cannot end it
             return 128 + signal.SIGKILL
         return status if status >= 0 else 128 - status
 
     def send(self, stdin: bytes) -> None:
-        """All of its input; it need not read it."""
+        """Write all of its input, which it need not read."""
         pipe = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         pipe.write(stdin)
         pipe.close()
 
     async def end(self) -> None:
-        """Have the keeper end everything, and take what is left in the pipes. Takes some seconds at most."""
+        """Let the reaper end everything, and read the rest of the pipes. Takes some seconds at most."""
         if not self.exited.is_set():
             self._terminate()
             if not await _within(_GRACE_S, self.exited):
@@ -156,7 +156,7 @@ class _ReaperProtocol(asyncio.SubprocessProtocol):
 
 
 class _LineBuffer:
-    """Puts lines together."""
+    """Assembles lines."""
 
     def __init__(self, on_lines: Callable[[list[bytes]], None]) -> None:
         self._on_lines = on_lines
@@ -187,7 +187,7 @@ async def _end_started(starting: asyncio.Future[tuple[asyncio.SubprocessTranspor
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Whether it happened in time."""
+    """Wait for the event; report whether it happened in time."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -205,11 +205,11 @@ async def run_command(
     stage: str,
     jail: Jail | None,
 ) -> None:
-    """Run it to its end, in a jail where one is given. Nothing of it is left when this returns, raises or is cancelled.
+    """Run a command to its end, in a jail if one is given, and keep its output's tail.
 
     Raises:
-        ProgramFailed: it cannot be started, exits with another status than 0, takes longer, or writes too much; with
-            `stage` and `log_tail`.
+        ProgramFailed: it cannot be started, its status is not 0, it takes longer, or writes too much; with `stage` and
+            `log_tail`.
     """
     log = LogTail()
 

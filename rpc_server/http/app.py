@@ -30,7 +30,7 @@ class Connection(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether none of its requests is being answered."""
         ...
 
     def force_close(self) -> None:
@@ -39,14 +39,14 @@ class Connection(Protocol):
 
 
 class Connections:
-    """The open connections. Beyond half of the descriptors, the one that was silent longest is closed for a new one."""
+    """The open connections. Beyond half of the descriptors, a new one replaces the longest idle one."""
 
     def __init__(self) -> None:
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self._open: OrderedDict[Connection, None] = OrderedDict()
 
     def opened(self, connection: Connection) -> None:
-        """Count a new connection in."""
+        """Add a new connection."""
         if len(self._open) >= self._limit:
             longest = next((each for each in self._open if each.idle), None)
             if longest is not None:
@@ -55,12 +55,12 @@ class Connections:
         self._open[connection] = None
 
     def used(self, connection: Connection) -> None:
-        """Note that something came through it."""
+        """Record its activity."""
         if connection in self._open:
             self._open.move_to_end(connection)
 
     def closed(self, connection: Connection) -> None:
-        """Count it out; doing it twice changes nothing."""
+        """Remove it; idempotent."""
         self._open.pop(connection, None)
 
 
@@ -75,16 +75,16 @@ def raise_descriptor_limit() -> None:
 logger = logging.getLogger(__name__)
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
-"""Where an app made here keeps its service."""
+"""The key of an application's service."""
 
 _CONTINUE = "100-continue"
 _HEADERS = {"Content-Type": "application/json", "Server": "gepa-server"}
 _SHUTDOWN_S = 1.0
 _IDLE_S = 75.0
-"""How long a connection may be silent between requests, before its first, and in the middle of a body."""
+"""Seconds that a connection may be idle between requests, before its first, and within a body."""
 
 _LINGER_S = 1.0
-"""How long a body that was refused may go on coming, so that its sender gets to read why."""
+"""Seconds that a refused body may continue, so that its sender can read the response."""
 
 
 def create_app(
@@ -96,9 +96,9 @@ def create_app(
     commits: Commits | None = None,
     mutations: Mutations | None = None,
 ) -> web.Application:
-    """An application that answers for a running program; whoever opened the program closes it.
+    """Return an application that answers for a running program, which the caller opened and closes.
 
-    `commits`, `mutations`: where the program's code evolves.
+    `commits`, `mutations`: if the program's code evolves.
     """
     service = Service(
         program,
@@ -166,7 +166,7 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
 
 
 class _HttpConnection(web.RequestHandler):
-    """Answers what is not even HTTP without a word of it: the line that cannot be read may hold a token."""
+    """Answers what is not HTTP without quoting it: an unreadable line may hold a token."""
 
     __slots__ = ("_connections",)
 
@@ -176,7 +176,7 @@ class _HttpConnection(web.RequestHandler):
 
     @property
     def idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether none of its requests is being answered."""
         return self._current_request is None and not self._messages
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -204,7 +204,7 @@ class _HttpConnection(web.RequestHandler):
 
 
 class HttpHandlers:
-    """The routes' handlers."""
+    """The handlers of the routes."""
 
     def __init__(self, service: Service, guard: Guard, *, max_request_bytes: int) -> None:
         self._service = service
@@ -212,7 +212,7 @@ class HttpHandlers:
         self._max_request_bytes = max_request_bytes
 
     async def rpc(self, request: web.Request) -> web.Response:
-        """`POST /rpc`."""
+        """Handle `POST /rpc`."""
         headers = request.headers
         try:
             self._guard.check_source(headers)
@@ -241,7 +241,7 @@ class HttpHandlers:
         return web.Response(status=reply.status, body=reply.body, headers=_HEADERS)
 
     async def health(self, request: web.Request) -> web.Response:
-        """`GET /health`: whether a program can answer, and nothing else."""
+        """Handle `GET /health`: whether a program can answer, and nothing else."""
         try:
             self._guard.check_source(request.headers)
         except Unauthorized as error:
@@ -253,7 +253,7 @@ class HttpHandlers:
         return web.Response(status=503, body=b'{"status":"unavailable"}', headers=_HEADERS)
 
     async def not_found(self, request: web.Request) -> web.Response:
-        """Any other path."""
+        """Handle any other path."""
         try:
             self._guard.check_source(request.headers)
         except Unauthorized as error:
@@ -261,7 +261,7 @@ class HttpHandlers:
         return _error_response(404, InvalidRequest(reason="the path must be /rpc"))
 
     async def _body(self, request: web.Request) -> bytes | bytearray:
-        """The body, at most so many bytes of it: said in advance, or counted as they come."""
+        """Read the body within the limit, checked by its declared length and as it arrives."""
         allowed = self._max_request_bytes
         declared = request.content_length
         if declared is not None and declared > allowed:
@@ -289,7 +289,7 @@ class HttpHandlers:
 
 
 async def _defer_expect(_request: web.Request) -> None:
-    """Ask for the body only when the headers have been found good."""
+    """Request the body only after the headers are accepted."""
 
 
 def _is_defect(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Who may come in: the `Host`, `Origin` and token of a request, checked before anything of it is read."""
+"""Access control: the `Host`, `Origin` and token of a request, checked before its body is read."""
 
 import hashlib
 import hmac
@@ -9,13 +9,13 @@ from multidict import MultiMapping
 from protocol.errors import Unauthorized
 
 TOKEN_HEADER = "X-Gepa-Token"  # noqa: S105  # the name of a header, not a token
-"""Carries the token where `Authorization` is for somebody who stands between."""
+"""Carries the token if a proxy uses `Authorization`."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Guard:
-    """What is let in. A foreign `Host` is a page whose name was pointed here; an `Origin` is a page in a browser."""
+    """Admits requests. A foreign `Host` may be a rebound DNS name; an `Origin` is a page in a browser."""
 
     def __init__(
         self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
@@ -26,24 +26,24 @@ class Guard:
         self._origins = frozenset(allowed_origins)
 
     def check_source(self, headers: MultiMapping[str]) -> None:
-        """Pass what comes under a known name, and from no foreign page; raises `Unauthorized`."""
+        """Accept a known host, and no foreign origin; raises `Unauthorized`."""
         self.check_host(_value(headers, "Host"))
         self.check_origin(_value(headers, "Origin"))
 
     def check_host(self, host: str | None) -> None:
-        """Pass an allowed name with any port, or an allowed `name:port`; raises `Unauthorized`."""
+        """Accept an allowed name with any port, or an allowed `name:port`; raises `Unauthorized`."""
         if host is None or not ((host := host.lower()) in self._hosts or _without_port(host) in self._hosts):
             raise Unauthorized(reason="host")
 
     def check_origin(self, origin: str | None) -> None:
-        """Pass a request without an `Origin`, or with one that is listed; raises `Unauthorized`."""
+        """Accept a request without an `Origin`, or with a listed one; raises `Unauthorized`."""
         if origin is not None and origin not in self._origins:
             raise Unauthorized(reason="origin")
 
     def check_token(self, headers: MultiMapping[str]) -> None:
-        """Pass `X-Gepa-Token: <token>` where that header is there, else `Authorization: Bearer <token>`.
+        """Accept `X-Gepa-Token: <token>`, or without that header `Authorization: Bearer <token>`.
 
-        In a time that tells nothing of the token. Raises `Unauthorized`.
+        The time taken reveals nothing of the token. Raises `Unauthorized`.
         """
         given = _value(headers, TOKEN_HEADER)
         if given is None:
@@ -56,7 +56,7 @@ class Guard:
 
 
 def _value(headers: MultiMapping[str], name: str) -> str | None:
-    """All values of a header, joined as HTTP joins them: a header sent twice matches no single allowed value."""
+    """Join all values of a header as HTTP does: a header sent twice matches no single allowed value."""
     values = headers.getall(name, None)
     return None if values is None else ", ".join(values)
 

@@ -1,8 +1,7 @@
-"""The jail: bubblewrap around each process of the program's and each command, which can write to its own folder only.
+"""The jail: bubblewrap around each program process and each command, which can write to its own folder only.
 
-Inside, everything is read-only but that folder and a `/tmp` of its own; the folders of other commits, and where the
-server keeps what is its own, are not to be seen. Processes see no others, cannot get back to any privilege, and end
-with the jail's first. The network is the server's own.
+Everything else is read-only, but for a `/tmp` of its own; the folders of other commits and of the server are hidden.
+Processes see no others, cannot regain privileges, and end with the jail's first. The network is the server's.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ TMP = Path("/tmp")  # noqa: S108  # a folder that each jail has its own of
 """The folder for temporary files, inside."""
 
 TMP_BYTES = 512 * 2**20
-"""What a jail's `/tmp` and `/dev/shm` hold: at most, and no more than a share of what the server's own holds."""
+"""Bytes of a jail's `/tmp` and of its `/dev/shm`, at most; see `_tmp_bytes`."""
 
 TMP_INODES = 2**17
 """Files and folders in a jail's `/tmp` and `/dev/shm` together; each takes about 1 KiB of the kernel's memory."""
@@ -30,10 +29,10 @@ TMP_INODES = 2**17
 _TMP_SHARE = 8
 
 PROCESSES = max(512, 64 * (os.cpu_count() or 1))
-"""Processes and threads of one jail, where the kernel counts those by themselves (Linux 5.14)."""
+"""Processes and threads of one jail, if the kernel counts them separately (Linux 5.14)."""
 
 NICENESS = 10
-"""By how much what runs in a jail comes after the server, which has to answer however much that is."""
+"""Added to the niceness of jailed processes, so that the server stays responsive."""
 
 _HIDING_BYTES = 64 * 1024
 _TRIAL_S = 30.0
@@ -45,7 +44,7 @@ _PACKAGES = tuple(
 )
 _OTHER_TMPS = (Path("/var/tmp"), Path("/run"))  # noqa: S108  # hidden
 _NEEDED_OF_RUN = (Path("/run/systemd/resolve"), Path("/run/current-system"))
-"""What `/etc` and `PATH` of some systems lead to."""
+"""Targets of `/etc` and `PATH` on some systems."""
 
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -53,10 +52,10 @@ _NAMESPACES = (
 )
 _ROOT = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
 _MACHINE_ENTRIES = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "driver", "mtrr", "latency_stats")
-"""What in `/proc` is not about processes: root, where the server is root's, would need no privilege to write there."""
+"""Entries of `/proc` that are not processes: root of a server run by root could write there."""
 
 _CACHES = {"UV_CACHE_DIR": "uv", "npm_config_cache": "npm", "DSPY_CACHEDIR": "dspy"}
-"""Programs that do not run where they cannot keep a cache, and would want it in the home folder."""
+"""Variables of programs that need a cache, by default in the home folder."""
 
 _PR_SET_DUMPABLE = 4
 _ADVICE = (
@@ -67,10 +66,10 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class JailFactory:
-    """What all jails of a server have in common.
+    """The common settings of all jails of a server.
 
-    `hidden`: folders of which nothing is seen but what a cell needs of them. `secrets`: files that cannot be read
-    inside. `readable`: folders that are seen also where they lie below a folder for temporary files.
+    `hidden`: folders that are not visible but for what a jail needs. `secrets`: files that are unreadable inside.
+    `readable`: folders that are visible even below a folder for temporary files.
     """
 
     bwrap: str
@@ -79,20 +78,20 @@ class JailFactory:
     readable: tuple[Path, ...] = ()
 
     def extend(self, *, hidden: Iterable[Path] = (), readable: Iterable[Path] = ()) -> "JailFactory":
-        """The same with more of both."""
+        """Return a copy with more of both."""
         return replace(self, hidden=(*self.hidden, *hidden), readable=(*self.readable, *readable))
 
     def jail(self, *writable: Path, readable: Iterable[Path] = (), read_only: Iterable[Path] = ()) -> "Jail":
-        """A jail whose processes may write to these folders.
+        """Return a jail whose processes may write to these folders.
 
-        `read_only`: what they may not write to in there. `readable`: more of what is hidden, that they may read.
+        `read_only`: paths in them that may not be written. `readable`: more hidden paths that may be read.
         """
         return Jail(self, tuple(map(_real, writable)), tuple(map(_real, readable)), tuple(map(_real, read_only)))
 
 
 @dataclass(frozen=True)
 class Jail:
-    """A jail with the folders that are writable in it; every command that is started is in one of its own."""
+    """A jail with its writable folders; every wrapped command runs in one of its own."""
 
     factory: JailFactory
     writable: tuple[Path, ...]
@@ -102,10 +101,10 @@ class Jail:
     def wrap(
         self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], niceness: int = NICENESS
     ) -> tuple[str, ...]:
-        """The command that runs `command` inside, in `folder`; `environment`: what it will be started with.
+        """Return the command that runs `command` inside, in `folder`; `environment`: its environment.
 
-        Its exit status is the command's, 128 + signal where that killed it, 127 where it cannot be started. Descriptors
-        are inherited.
+        Its exit status is the command's, 128 + signal if that killed it, 127 if it cannot be started. Descriptors are
+        inherited.
         """
         # Descriptors 0 to 2 are held by bubblewrap too, until it ends: with the command.
         return (
@@ -121,7 +120,7 @@ class Jail:
         )
 
     def _mounts(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-        """In the order in which they are made: each may cover what those before it show."""
+        """Return the mounts in order: each may cover earlier ones."""
         covered = _unique(map(_real, (TMP, Path(tempfile.gettempdir()), *_OTHER_TMPS)))
         needed = _unique(map(_real, (*self.factory.readable, *_server_folders(), *_named_paths(command, environment))))
         hidden = _outermost(map(_real, self.factory.hidden))
@@ -154,16 +153,16 @@ class Jail:
 
 
 def create_jails(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ()) -> JailFactory:
-    """A jail, which has not been tried out: see `check_jail`, for where nothing starts in it.
+    """Return a factory that has not been tried: see `check_jail`, if nothing starts.
 
     Raises:
-        SettingsError: there can be none here; what is missing, and what to do.
+        SettingsError: no jail is possible here; what is missing, and what to do.
     """
     return JailFactory(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
 
 
 async def check_jail(jails: JailFactory) -> None:
-    """Try it out.
+    """Try a jail.
 
     Raises:
         SettingsError: none can be made here; why, and what to do.
@@ -188,13 +187,13 @@ def _bwrap() -> str:
 
 
 def protect_memory() -> None:
-    """Let no other process of the same user read this one's memory, descriptors or environment, or trace it."""
+    """Deny other processes of this user access to this one's memory, descriptors and environment."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE)")
 
 
 def _try_command(command: Sequence[str]) -> str | None:
-    """Why it does not run; None where it does."""
+    """Return why the command fails; None if it succeeds."""
     try:
         done = subprocess.run(  # noqa: S603  # ours
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_S, check=False
@@ -207,9 +206,9 @@ def _try_command(command: Sequence[str]) -> str | None:
 
 
 def _tmp_bytes() -> int:
-    """How many bytes a jail's `/tmp` holds, and its `/dev/shm`.
+    """Return the bytes of a jail's `/tmp` and of its `/dev/shm`.
 
-    Both are memory: in a sandbox, whose disk is memory too, they must not use up what the server lives on.
+    Both are memory, which in a sandbox the server needs too.
     """
     disk = os.statvfs(tempfile.gettempdir())
     return min(TMP_BYTES, disk.f_blocks * disk.f_frsize // _TMP_SHARE)
@@ -220,12 +219,12 @@ def _hide(folder: Path) -> list[str]:
 
 
 def _server_folders() -> tuple[Path, ...]:
-    """Where this server and its interpreter are."""
+    """Return the folders of this server and its interpreter."""
     return (*_PACKAGES, Path(sys.prefix), Path(sys.base_prefix))
 
 
 def _named_paths(command: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
-    """What the words of the command, and the variables that lead to programs, name."""
+    """Return the paths that the command's words, and variables that lead to programs, name."""
     listed = [environment.get(name, "").split(os.pathsep) for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV")]
     words = [*command, *(word for words in listed for word in words)]
     found = [Path(word) for word in words if word.startswith(os.sep) and os.path.exists(word)]  # noqa: PTH110  # any text
@@ -233,9 +232,9 @@ def _named_paths(command: Sequence[str], environment: Mapping[str, str]) -> list
 
 
 def _with_what_it_needs(path: Path) -> Path:
-    """A Python environment for what is in its `bin`, a Node package for what is in it.
+    """Return the Python environment of a file in its `bin`, or the Node package that contains it.
 
-    Else a link's folder for the link, which must be there too.
+    For another link, return its folder.
     """
     folder = path if path.is_dir() else path.parent
     if (folder.parent / "pyvenv.cfg").is_file():
@@ -256,7 +255,7 @@ def _is_below_one_of(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Those that are in no other of them."""
+    """Return the folders that are in no other of them."""
     found = _unique(folders)
     return tuple(folder for folder in found if not _is_below_one_of(folder, found))
 

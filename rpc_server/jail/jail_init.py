@@ -1,7 +1,7 @@
-"""The first program in a jail: bounds itself, and with it all that comes of it, then becomes the command.
+"""The first program in a jail: sets resource limits for everything in it, then executes the command.
 
-Started by its path: `python -I -S inmate.py PROCESSES NICENESS -- COMMAND ...`. In the jail, because there the bound on
-processes counts the jail's own and no others.
+Started by its path: `python -I -S jail_init.py PROCESSES NICENESS -- COMMAND ...`. It runs inside, as the limit on
+processes then counts the jail's alone.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from pathlib import Path
 _NOT_STARTED = 127
 _FIRST_TO_GO = "1000"
 _MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
-"""Bounds the memory of each process in the jail, where no control group bounds that of all."""
+"""Limits the memory of each process in the jail, if no control group limits that of all."""
 
 _PER_JAIL = (5, 14)
-"""The first Linux that counts a user's processes in each user namespace by itself."""
+"""The first Linux that counts a user's processes in each user namespace separately."""
 
 
 def main() -> None:
-    """Become the command."""
+    """Execute the command."""
     processes, niceness, separator, *command = sys.argv[1:]
     if separator != "--":
         sys.exit("usage: inmate.py PROCESSES NICENESS -- COMMAND ...")

@@ -1,8 +1,8 @@
-"""Starts bubblewrap with a file system for a jail's `/tmp` and `/dev/shm`, which bubblewrap bounds in bytes only.
+"""Start bubblewrap with a file system for `/tmp` and `/dev/shm` that is limited in inodes, not only in bytes.
 
-Started by its path: `python -I -S jail_tmp.py INODES -- BWRAP ...`. In namespaces of its own it mounts a tmpfs bounded
-in inodes too, and has bubblewrap bind folders of it where its command asks for a tmpfs. Where the system lets
-bubblewrap alone make namespaces, the command runs as it is.
+Started by its path: `python -I -S jail_tmp.py INODES -- BWRAP ...`. In its own namespaces it mounts a tmpfs limited in
+inodes, and lets bubblewrap bind folders of it instead of a tmpfs. If only bubblewrap may create namespaces, the command
+runs unchanged.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _PLACES = {"/tmp": "tmp", "/dev/shm": "shm"}  # noqa: S108  # the jail's own
 
 
 def main() -> None:
-    """Become the command."""
+    """Execute the command."""
     inodes, separator, *command = sys.argv[1:]
     if separator != "--":
         sys.exit("usage: jail_tmp.py INODES -- BWRAP ...")
@@ -34,13 +34,13 @@ def main() -> None:
 
 
 def _tmpfs_in(command: list[str]) -> list[int]:
-    """Where in the command stands `--size BYTES --tmpfs PLACE` for one of the places."""
+    """Return the positions of `--size BYTES --tmpfs PLACE` in the command for these places."""
     found = (at for at, word in enumerate(command[:-3]) if word == "--size" and command[at + 2] == "--tmpfs")
     return [at for at in found if command[at + 3] in _PLACES]
 
 
 def _mounted(sizes: dict[str, str], inodes: str) -> bool:
-    """Mount the file system in new namespaces of this process; whether that is possible."""
+    """Mount the file system in new namespaces of this process; report whether that is possible."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
     options = f"size={max(map(int, sizes.values()))},nr_inodes={inodes},mode=0755".encode()

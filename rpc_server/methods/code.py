@@ -1,4 +1,4 @@
-"""What the handlers ask where a program's code evolves: commits from elsewhere, outlines, mutations."""
+"""The interfaces of methods about code, implemented by worktrees and mutations: commits, outlines, mutations."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -12,33 +12,34 @@ class Commits(Protocol):
     """The commits that candidates may name (capability `commits`)."""
 
     async def import_commits(self, bundles: Sequence[bytes]) -> list[str]:
-        """Take over git bundles, parents before children; the full commit id of each.
+        """Import git bundles, parents before children; return the full commit id of each.
 
         Raises:
-            InvalidParams: one is no bundle, or its parents are not here; those before it stay.
+            InvalidParams: one is not a bundle, or its parents are missing; those before it stay.
         """
         ...
 
     async def outline(self, candidate: Candidate) -> str:
-        """What a model should know of the candidate's code before it asks for a change; bounded.
+        """Return a bounded outline of the candidate's code for a model that requests a change.
 
         Raises:
-            UnknownCandidate: its commit is not here.
+            UnknownCandidate: its commit is missing.
         """
         ...
 
 
 class Mutations(Protocol):
-    """Changes of code or texts (capability `mutations`), any number at the same time; more than it bears wait."""
+    """Changes of code or texts (capability `mutations`), any number at the same time; a bounded number runs."""
 
     async def apply(self, request: ApplyMutationParams, on_progress: Callable[[str], None]) -> ApplyMutationResult:
-        """Make the change, all of it or nothing. `on_progress` is called with what it is at, in a few words.
+        """Make the change as a whole or not at all; `on_progress` receives the current step.
 
-        Cancelling the coroutine ends everything it started and leaves nothing behind.
+        Cancelling ends everything it started and leaves nothing behind.
 
         Raises:
             MutationRejected: nothing was changed; with `stage` and `reason`.
-            UnknownCandidate: a commit is not here. InvalidParams: the name stands for another mutation.
+            UnknownCandidate: a commit is missing.
+            InvalidParams: the name belongs to another mutation.
         """
         ...
 
@@ -56,18 +57,18 @@ class MutationJob:
 
     @property
     def progress(self) -> Progress:
-        """What it is at."""
+        """Its current step."""
         return Progress(done=self._done, total=1, message=self._message)
 
     async def run(self, admission: Admission) -> JsonValue:
-        """The result as JSON."""
+        """Return the result as JSON."""
         result = await self._mutations.apply(self._request, self._set_message)
         self._done = 1
         admission.example_finished()
         return result.model_dump(exclude_none=True)
 
     def cancelled_result(self) -> JsonValue:
-        """There is none."""
+        """Raise `CallCancelled`: there is none."""
         raise CallCancelled
 
     def _set_message(self, message: str) -> None:

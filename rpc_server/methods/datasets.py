@@ -1,4 +1,4 @@
-"""Rows that the server holds, from files or from the program, so that examples can be named instead of sent."""
+"""Rows that the server or its program holds, so that calls can name examples instead of sending them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Datasets:
         return bool(self._splits)
 
     def list(self, split: str, *, offset: int, limit: int) -> ListExamplesResult:
-        """One page; the rows' data only where rows are shared. Raises `UnknownExample` for an unknown split."""
+        """Return one page, with data if rows are shared. Raises `UnknownExample` for an unknown split."""
         rows = self._splits.get(split)
         if rows is None:
             raise UnknownExample("unknown split", split=split, ids=[])
@@ -40,10 +40,10 @@ class Datasets:
         return ListExamplesResult(examples=examples, total=len(rows))
 
     def filled(self, batch: Sequence[Example]) -> Sequence[Example]:
-        """The same examples with the rows in place of `{id, split}`.
+        """Return the examples with rows in place of `{id, split}`.
 
         Raises:
-            UnknownExample: with a `split` and the `ids` it does not have.
+            UnknownExample: with a `split` and the unknown `ids`.
         """
         named = [example for example in batch if "split" in example.model_fields_set]
         if not named:
@@ -65,7 +65,7 @@ class Datasets:
 
 
 def _is_position(row_id: str, size: int) -> bool:
-    """Only the canonical form of a position is an id: "01" and "1" would be one row under two names."""
+    """Report whether an id is a position in its canonical form: "01" and "1" must not be one row."""
     return row_id.isdecimal() and str(int(row_id)) == row_id and int(row_id) < size
 
 
@@ -82,17 +82,17 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class ProgramRows:
-    """The rows of each split that the program shares, and the splits of which it tells no more than the ids."""
+    """The rows of each split that the program shares, and the splits that it lists by id only."""
 
     shared: dict[str, list[Row]]
     kept: tuple[str, ...]
 
 
 async def program_rows(program: Program) -> ProgramRows:
-    """All that the program holds, each split in the program's order.
+    """Return all rows that the program holds, so that any of its processes can be sent them.
 
     Raises:
-        ProgramFailed: it lists other rows than it said, or what is no row; with `stage` `datasets`.
+        ProgramFailed: it lists other rows than announced, or invalid ones; with `stage` `datasets`.
     """
     found = {split: await _rows(program, split, size) for split, size in program.splits.items()}
     return ProgramRows(
@@ -102,7 +102,7 @@ async def program_rows(program: Program) -> ProgramRows:
 
 
 async def _rows(program: Program, split: str, size: int) -> list[Row] | None:
-    """The rows of one split; None where they come without their data."""
+    """Return the rows of one split; None if they come without data."""
     rows: list[Row] = []
     while len(rows) < size:
         answer = await program.call("list_examples", {"split": split, "offset": len(rows), "limit": _PAGE})

@@ -1,4 +1,4 @@
-"""The methods of the contract: params checked against the program at hand, work handed on as jobs."""
+"""The methods of the contract: params checked against the program, work returned as jobs."""
 
 import base64
 import binascii
@@ -53,10 +53,10 @@ Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
 """Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
 
 Prepare = Callable[[Any, dict[str, Any]], Job]
-"""From checked and raw params to work that may start; raises what the checks find."""
+"""From checked and raw params to a job; raises what the checks find."""
 
 OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
-"""What this server offers whatever the program; the program's own besides."""
+"""Capabilities of every server, in addition to the program's own."""
 
 
 class MethodHandlers:
@@ -97,7 +97,7 @@ class MethodHandlers:
         self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
 
     def table(self) -> dict[str, Handler]:
-        """The methods offered, by name: the core's, and those whose capability is advertised."""
+        """Return the methods offered by name: the core's, and those with an advertised capability."""
         handlers: dict[str, Handler] = {
             "discover": self._discover,
             "get_result": self._get_result,
@@ -230,7 +230,7 @@ class MethodHandlers:
     # Checks that need more than the model.
 
     def _check_sizes(self, params: dict[str, Any]) -> None:
-        """Refuse too long a batch before its examples, or its results, are looked at one by one."""
+        """Refuse a batch that is too long before its examples or results are read."""
         holder = params.get("eval_batch", params)
         if not isinstance(holder, dict):
             return
@@ -259,7 +259,7 @@ class MethodHandlers:
                 raise UnknownCandidate(str(error)) from None
 
     def _check_components(self, components: Iterable[str], candidate: Candidate) -> None:
-        """For a candidate that was checked; without commits `added_components` is a name like any other."""
+        """Check components of a checked candidate; without commits `added_components` is an ordinary name."""
         added = added_to(candidate) if self._commits is not None else {}
         unknown = sorted(set(components) - candidate.keys() - added.keys())
         if unknown:
@@ -290,6 +290,6 @@ def _check_lengths(path: str, results: int, examples: int) -> None:
 
 
 def _digest(method: str, params: dict[str, Any]) -> bytes:
-    """Equal for equal requests; `_meta` is about the call, not part of what is asked for."""
+    """Return equal digests for equal requests; `_meta` is not part of the request."""
     requested = {name: value for name, value in params.items() if name != "_meta"}
     return hashlib.blake2b(wire.canonical([method, requested])).digest()

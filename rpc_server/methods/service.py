@@ -1,4 +1,4 @@
-"""A program made answerable: what stands between the door and the program, and how it comes to rest."""
+"""A program as a service: call ledger, admission, datasets and method handlers in front of it, and its draining."""
 
 import asyncio
 import uuid
@@ -17,7 +17,7 @@ from rpc_server.settings.settings import Settings
 
 
 class Service:
-    """One instance in front of one program. It neither opens nor closes the program."""
+    """One instance in front of one program, which it neither opens nor closes."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """True while new work is welcome."""
+        """True while new work is accepted."""
         return self._program.ready and not self._controller.draining
 
     async def drain(self) -> None:
-        """Take no new work; return when nothing runs and every kept answer was collected, or after `drain_s`."""
+        """Refuse new work; return when nothing runs and every result was collected, or after `drain_s`."""
         self._controller.draining = True
         try:
             async with asyncio.timeout(self._drain_s):
@@ -72,5 +72,5 @@ class Service:
             return
 
     async def close(self) -> None:
-        """Cancel the calls that nobody's connection holds."""
+        """Cancel calls that no connection holds."""
         await self._calls.close()

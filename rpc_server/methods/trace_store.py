@@ -9,14 +9,14 @@ from rpc_server.program.program import ResultDict
 from rpc_server.rpc import wire
 
 _ENTRY_BYTES = 256
-"""What an entry costs beyond its own bytes, about; so that many small ones are bounded too."""
+"""Approximate bytes of an entry beyond its content, so that many small ones are bounded too."""
 
 
 class TraceStore:
-    """The `TrajectoryRefs` of a program that gives its trajectories whole: those of a named group are kept here.
+    """The `TrajectoryRefs` of a program that returns its trajectories: those of a named group are kept here.
 
-    At most `max_bytes` in all. Whole groups (minibatches) are let go, the one longest untouched first: half a minibatch
-    is of no use to anyone.
+    At most `max_bytes` in all. Whole groups (minibatches) are evicted, least recently used first, as half a minibatch
+    cannot be reflected on.
     """
 
     def __init__(self, *, instance_id: str, max_bytes: int) -> None:
@@ -28,7 +28,7 @@ class TraceStore:
         self._made = 0
 
     def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
-        """A ref in place of the trajectory, where a group (a minibatch) was named and there is room."""
+        """Replace the trajectory by a ref, if a group (a minibatch) is named and there is room."""
         trajectory = result.get("trajectory")
         if group is None or trajectory is None:
             return result
@@ -39,11 +39,11 @@ class TraceStore:
         return {**rest, "trajectory_ref": ref}
 
     def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
-        """The complaint as it is: such a program knows no refs."""
+        """Return the error unchanged: such a program knows no refs."""
         return error
 
     def _keep(self, group: str, trajectory: JsonValue) -> str | None:
-        """Keep a trajectory; its ref, or None where it, or its group, is more than can be kept."""
+        """Keep a trajectory; return its ref, or None if it or its group is too large."""
         try:
             text = wire.write_to_keep(trajectory)
         except LimitExceeded:
@@ -67,10 +67,10 @@ class TraceStore:
         return ref
 
     def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The results with trajectories in place of refs.
+        """Replace refs by trajectories.
 
         Raises:
-            TrajectoryExpired: some of the `refs` were let go, or are another instance's.
+            TrajectoryExpired: some of the `refs` were evicted, or belong to another instance.
         """
         refs = [result["trajectory_ref"] for result in results if result.get("trajectory_ref") is not None]
         if not refs:

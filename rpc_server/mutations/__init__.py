@@ -1,1 +1,1 @@
-"""Changes to a candidate: the agents that make them, and the transaction around them."""
+"""Mutations: changes of a program's code, the agents that make them, and the transaction around them."""

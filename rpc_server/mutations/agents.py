@@ -1,4 +1,4 @@
-"""Coding agents: one interface, and the two kinds there are."""
+"""Coding agents: one interface, and its two implementations."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ from rpc_server.settings.code_settings import CodeSettings
 from rpc_server.settings.config_file import SettingsError
 
 MAX_SUMMARY = 4_000
-"""Characters of an agent's last words that are kept."""
+"""Characters of an agent's final message that are kept."""
 
 MAX_PROGRESS = 200
 """Characters of one message of progress."""
@@ -29,13 +29,13 @@ CLAUDE_CREDENTIALS = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
     *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
 )
-"""Variables of which Claude needs one: it runs apart from the user's own configuration, and so from any login there."""
+"""Variables of which Claude needs one: it runs without the user's own configuration and its login."""
 
 _MAX_PROGRESS_AT_ONCE = 20
 _RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
 _NOT_STARTED = (126, 127)
 _STATUS_MEANINGS = {126: " (a command cannot be executed)", 127: " (a command is not found)"}
-"""What shells say by an exit status."""
+"""The meaning of shells' exit statuses."""
 
 _SESSION = Path(__file__).with_name("claude_session.py")
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")
@@ -43,9 +43,9 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)"
 
 @dataclass(frozen=True)
 class AgentTask:
-    """What an agent is asked to do in `folder`, its working directory.
+    """A task for an agent in `folder`, its working directory.
 
-    `environment` is all its process gets, with the user's interpreter first on `PATH`. `jail`: its jail.
+    `environment` is its whole environment, with the user's interpreter first on `PATH`. `jail`: its jail.
     """
 
     folder: Path
@@ -56,17 +56,17 @@ class AgentTask:
 
 @dataclass(frozen=True)
 class AgentResult:
-    """What it said in the end, at most `MAX_SUMMARY` characters, and what it cost as far as that is known."""
+    """An agent's final message, at most `MAX_SUMMARY` characters, and its usage as far as known."""
 
     summary: str
     usage: Usage
 
 
 class AgentFailed(Exception):
-    """It did not get to its end: a crash, or a limit of time, turns or cost. What is in its folder is unfinished.
+    """The agent crashed or reached a limit of time, turns or cost; its folder is unfinished.
 
-    `usage` is what it cost all the same, as far as that is known; `log_tail` the end of what it wrote. `killed`: a
-    signal ended it that is none of ours, which says nothing of what it was asked.
+    `usage` is its usage as far as known; `log_tail` the end of its output. `killed`: a signal that the server did not
+    send ended it, so that a retry may succeed.
     """
 
     def __init__(self, reason: str, *, log_tail: str = "", usage: Usage | None = None, killed: bool = False) -> None:
@@ -78,17 +78,17 @@ class AgentFailed(Exception):
 
 
 class Agent(Protocol):
-    """Changes the files of a folder as it is asked to."""
+    """Changes the files of a folder as requested."""
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         ...
 
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
-        """Do the task; `on_progress` is called with what it is doing, a line of at most `MAX_PROGRESS` characters.
+        """Do the task, reporting progress in lines of at most `MAX_PROGRESS` characters.
 
-        None of its processes is left when this returns, raises or is cancelled.
+        All of its processes have ended when this returns, raises or is cancelled.
 
         Raises:
             AgentFailed: it crashed or reached a limit.
@@ -97,10 +97,10 @@ class Agent(Protocol):
 
 
 def agent_from(settings: CodeSettings) -> Agent:
-    """The agent that the settings name.
+    """Return the agent that the settings name.
 
     Raises:
-        SettingsError: it is the one of Claude, and what it needs is not installed.
+        SettingsError: it is Claude, whose packages are not installed.
     """
     if settings.agent_command is not None:
         return CommandAgent(settings.agent_command, timeout_s=settings.agent_timeout_s)
@@ -119,7 +119,7 @@ def agent_from(settings: CodeSettings) -> Agent:
 
 
 def command_name(command: tuple[str, ...]) -> str:
-    """What to call an agent with this command: its own name, that of the script where it runs one."""
+    """Return the name of an agent command: the executable's, or the script's that it runs."""
     name = Path(command[0]).name
     if len(command) > 1 and _RUNS_SCRIPTS.fullmatch(name) and not command[1].startswith("-"):
         return Path(command[1]).name
@@ -127,7 +127,7 @@ def command_name(command: tuple[str, ...]) -> str:
 
 
 class CommandAgent:
-    """Any agent with a command line: the prompt on its stdin, its last lines on stdout the summary."""
+    """An agent with a command line: it reads the prompt on stdin; its last lines on stdout are the summary."""
 
     def __init__(self, command: tuple[str, ...], *, timeout_s: float) -> None:
         self._command = command
@@ -139,7 +139,7 @@ class CommandAgent:
         return command_name(self._command)
 
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
-        """Run the command; any exit status but 0 is a failure."""
+        """Run the command; a non-zero exit status is a failure."""
         log, output = LogTail(), LogTail()
 
         def on_lines(lines: list[bytes]) -> None:
@@ -164,7 +164,7 @@ class CommandAgent:
 
 
 class ClaudeAgent:
-    """The Claude agent, in a process of its own; `model` is its own choice where not given."""
+    """The Claude agent, in a process of its own; without `model` it chooses its own."""
 
     name = "claude"
 
@@ -201,7 +201,7 @@ class _SessionEvent(BaseModel):
 
 
 class _Session:
-    """What a session has told so far."""
+    """The events of a session so far."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -266,12 +266,12 @@ def _failure_reason(outcome: CommandOutcome, name: str, timeout_s: float) -> str
 
 
 def _was_killed(outcome: CommandOutcome) -> bool:
-    """Whether a signal that is none of ours ended it."""
+    """Report whether a signal that the server did not send ended it."""
     return not outcome.out_of_time and not outcome.too_much_output and _signal_of(outcome) is not None
 
 
 def _signal_of(outcome: CommandOutcome) -> signal.Signals | None:
-    """The signal that an exit status tells of, as shells write it; None for any other status, such as 255."""
+    """Return the signal of an exit status in shells' notation; None for other statuses, such as 255."""
     try:
         return signal.Signals(outcome.status - 128)
     except ValueError:
@@ -279,10 +279,10 @@ def _signal_of(outcome: CommandOutcome) -> signal.Signals | None:
 
 
 def _printable(text: str) -> str:
-    """Without the control characters that a terminal would obey."""
+    """Remove the control characters that a terminal would interpret."""
     return "".join(char for char in _ESCAPES.sub("", text) if char.isprintable() or char in "\n\t")
 
 
 def _shown(text: str) -> str:
-    """One line of it."""
+    """Return the text as one line."""
     return " ".join(_printable(text.replace("\r", "\n")).split())[:MAX_PROGRESS]

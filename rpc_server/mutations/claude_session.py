@@ -108,7 +108,7 @@ def _options(task: dict[str, Any], private: Path) -> ClaudeAgentOptions:
 
 
 class _Usage:
-    """What is known of the cost before the end: a message comes in parts, each with the usage known by then."""
+    """The usage before the end: a message arrives in parts, each with the usage known by then."""
 
     def __init__(self) -> None:
         self._inputs: dict[str, int] = {}
@@ -134,7 +134,7 @@ def _total(result: ResultMessage) -> dict[str, Any]:
 
 
 def _input_tokens(usage: dict[str, Any]) -> int:
-    """With those read from and written to the cache."""
+    """Count input tokens, with those read from and written to the cache."""
     kinds = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return sum(usage.get(kind) or 0 for kind in kinds)
 
@@ -155,7 +155,7 @@ def _exit_reason(error: ClaudeSDKError) -> str:
 
 
 def _was_killed(error: ClaudeSDKError) -> bool:
-    """By a signal; or it was gone before it was asked anything, of which the SDK gives no exit status."""
+    """Report whether a signal ended it, or it ended before the first request, for which the SDK has no status."""
     if isinstance(error, ProcessError):
         return (error.exit_code or 0) < 0
     return isinstance(error, CLIConnectionError) and not isinstance(error, CLINotFoundError)

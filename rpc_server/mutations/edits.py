@@ -27,15 +27,15 @@ from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, Unco
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_environment, worktree_settings
 
 OnProgress = Callable[[str], None]
-"""Hears what is being done, in a few words."""
+"""Receives the current step, in a few words."""
 
 _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
-"""Files that are no part of a change, in trees whose `.gitignore` does not name them."""
+"""Keeps bytecode files out of changes whose `.gitignore` does not name them."""
 
 
 @dataclass(frozen=True)
 class ParentInfo:
-    """The parent as it runs: its commit, the texts its program starts from itself, and what is installed for it."""
+    """The parent commit as it runs: its program's seed texts, and its environment."""
 
     commit: str
     seed: Candidate
@@ -43,7 +43,7 @@ class ParentInfo:
 
 
 class StagedEditor:
-    """Where the files of a draft are changed. Whatever ran there has ended when a method returns or raises.
+    """Edits the files of a staged change. All processes have ended when a method returns or raises.
 
     Every method raises `MutationRejected`, stage `agent`, `edit`, `paths` or `size`.
     """
@@ -63,7 +63,7 @@ class StagedEditor:
         self._parent = parent
 
     async def run_agent(self, agent: Agent, prompt: str, details: MutationDetails, on_progress: OnProgress) -> str:
-        """Have an agent do a task there, and take over what it has done; its last words."""
+        """Run an agent on the files and stage what it changed; return its final message."""
         editable, worktree, links = await self._check_out()
         task = AgentTask(worktree.folder, prompt, self._environment(worktree), worktree.jail)
         on_progress(f"{agent.name} is at work")
@@ -82,7 +82,7 @@ class StagedEditor:
         return result.summary
 
     async def write_texts(self, texts: Candidate) -> bool:
-        """Have the program write these texts to where it keeps them, and take over its files; False where it cannot."""
+        """Let the program write its texts into its files, and stage them; return False if it cannot."""
         _, worktree, _ = await self._check_out()
         settings = worktree_settings(self._settings, worktree)
         settings = settings.model_copy(update={"env": {**settings.env, **_NO_BYTECODE}})
@@ -120,7 +120,7 @@ class StagedEditor:
             raise rejected("edit", f"{file!r}, which the program wrote, cannot be kept: {error}") from None
 
     async def _check_out(self) -> tuple[EditableFiles, Worktree, list[Path]]:
-        """The files, as a tree to run things in, and the links in it that are not the draft's."""
+        """Write the files to disk; return them, a worktree over them, and the links that are no part of them."""
         editable = await to_the_end(self._staged.check_out_files)
         folder = editable.folder
         scratch = folder.parent / "scratch"
@@ -134,7 +134,7 @@ class StagedEditor:
         return editable, worktree, links
 
     def _environment(self, worktree: Worktree) -> Mapping[str, str]:
-        """That of commands in the tree, in which git knows nothing but the lent repository."""
+        """Return the environment of commands in the worktree; git finds only its own repository."""
         inherited = worktree_environment(self._settings, worktree)
         outside = worktree.folder.parent
         private = outside if worktree.jail is None else TMP
@@ -152,7 +152,7 @@ _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 
 @dataclass(frozen=True)
 class MutationEditor:
-    """Makes mutations in drafts; what runs in them, in a jail where there is one."""
+    """Makes mutations in staged changes; what it runs is jailed if there are jails."""
 
     repository: Repository
     settings: Settings
@@ -167,10 +167,10 @@ class MutationEditor:
         details: MutationDetails,
         on_progress: OnProgress,
     ) -> str:
-        """Do what is asked for; what was done, in words. `details` gets to know what an agent cost.
+        """Make the requested change; return a summary. `details` collects what an agent used.
 
         Raises:
-            MutationRejected: stage `edit`, `agent`, `empty`, or `paths` and `size` for what an agent left.
+            MutationRejected: stage `edit`, `agent`, `empty`, or `paths` and `size` for an agent's files.
         """
         editor = StagedEditor(self.settings, self.repository.prefix, staged, parent, self.jails)
         if isinstance(mutation, ChangeRequest):
@@ -213,7 +213,7 @@ class MutationEditor:
         return f"Wrote the texts of {', '.join(sorted(texts.texts))}."
 
     def _write_seed(self, staged: StagedChange, seed: Path, texts: Mapping[str, str]) -> None:
-        """The texts into the JSON file they come from, with as little else changed as can be."""
+        """Write the texts into their JSON file, changing as little else as possible."""
         relative = os.path.relpath(self.settings.root / seed, self.settings.root)
         path = os.path.normpath(os.path.join(self.repository.prefix, relative))  # noqa: PTH118  # git's own notation
         content = None if path.startswith("../") else staged.content(path)
@@ -255,7 +255,7 @@ class MutationEditor:
         return summary
 
     def _notes(self, commit: str) -> dict[str, str]:
-        """What the program's repository tells agents, text by path."""
+        """Return the repository's notes for agents, text by path."""
         folders = dict.fromkeys(("", self.repository.prefix))
         paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
         found = {path: self.repository.read(commit, path) for path in paths}

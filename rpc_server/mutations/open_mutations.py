@@ -1,4 +1,4 @@
-"""From settings to mutations, and what must hold before any is asked for."""
+"""Open mutations from settings, and check their prerequisites."""
 
 import asyncio
 import os
@@ -26,10 +26,10 @@ _NEEDED = (2, 38)
 
 
 async def open_mutations(instances: InstancePool) -> CodeMutations:
-    """Mutations of these trees, as their settings have them.
+    """Return the mutations of these instances, as their settings configure them.
 
     Raises:
-        SettingsError: git is too old, there is no such remote or agent, or a glob cannot be read.
+        SettingsError: git is too old, the remote or agent does not exist, or a glob is invalid.
     """
     settings = instances.settings
     rules = Rules.of(settings, instances.repository.prefix)
@@ -39,11 +39,11 @@ async def open_mutations(instances: InstancePool) -> CodeMutations:
 
 
 async def check_prerequisites(instances: InstancePool, commit: str) -> None:
-    """Make sure that changes of this commit can come to something: the agent is there, and the check passes as it is.
+    """Check that mutations of this commit can succeed: the agent exists, and the check passes unchanged.
 
     Raises:
         SettingsError: there is no such agent, or the check fails on the commit itself.
-        ProgramFailed: the commit cannot be made ready.
+        ProgramFailed: the commit has no running instance.
     """
     settings = instances.settings
     async with instances.acquire(commit) as instance:
@@ -91,9 +91,9 @@ async def _check_passes(
 
 
 def _agent_command(settings: Settings) -> tuple[str, ...] | None:
-    """With paths as they are from `root`, for it is run elsewhere: the command itself, and words that lead out of it.
+    """Return the agent command with paths resolved from `root`: the executable, and words that lead out of it.
 
-    Other words may name files that the agent is to find in the tree.
+    Other words may name files that the agent finds in the worktree.
     """
     if settings.agent_command is None:
         return None

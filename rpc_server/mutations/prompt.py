@@ -1,4 +1,4 @@
-"""What an agent is told: the change, what led to it, and what the change will be held against."""
+"""Prompts for agents: the change, its background, and the rules that it must follow."""
 
 import hashlib
 import json
@@ -10,10 +10,10 @@ from protocol.mutation import ChangeRequest, PastMutation
 from rpc_server.settings.code_settings import CodeSettings
 
 MAX_REQUEST = 50_000
-"""Characters of a change request that are told."""
+"""Characters of a change request in the prompt."""
 
 MAX_RECORD = 4_000
-"""Characters of one reflective record that are told."""
+"""Characters of one reflective record."""
 
 MAX_RECORDS = 60_000
 """Characters of all reflective records together."""
@@ -22,7 +22,7 @@ MAX_NOTES = 20_000
 """Characters of one file of notes."""
 
 MAX_PAST = 20
-"""Earlier mutations that are told, the latest ones."""
+"""Earlier mutations in the prompt, the latest ones."""
 
 _MAX_PAST_TEXT = 600
 _MAX_LOCATION = 500
@@ -37,9 +37,9 @@ where the request leaves something open, and say so."""
 
 
 def change_prompt(change: ChangeRequest, *, notes: Mapping[str, str], settings: CodeSettings) -> str:
-    """The task of making a change.
+    """Return the prompt for a change.
 
-    `notes`: the program's own notes to agents, text by file name (`AGENTS.md`), as the folder has them.
+    `notes`: the program's own notes for agents, text by file name (`AGENTS.md`).
     """
     request = change.request
     if change.location is not None:
@@ -67,10 +67,9 @@ def change_prompt(change: ChangeRequest, *, notes: Mapping[str, str], settings: 
 
 
 def conflict_prompt(files: Sequence[str], *, ours: Sequence[str], theirs: Sequence[str], settings: CodeSettings) -> str:
-    """The task of resolving the conflicts of a merge.
+    """Return the prompt for resolving the conflicts of a merge.
 
-    `files`: those with conflict markers in them, as paths from the folder. `ours` and `theirs`: the change requests
-    that made each of the two lines, as far as they are known, oldest first.
+    `files`: paths of files with conflict markers. `ours`, `theirs`: known change requests of each line, oldest first.
     """
     shown = [json.dumps(name, ensure_ascii=False) for name in files[:_MAX_FILES]]
     parts = [
@@ -142,7 +141,7 @@ def _past(past: PastMutation) -> str:
 
 
 def _records(records: Sequence[Mapping[str, JsonValue]]) -> str:
-    """As many as there is room for, each cut to its bound."""
+    """Render as many records as fit, each cut to its limit."""
     shown: list[str] = []
     room = MAX_RECORDS
     for number, record in enumerate(records, 1):
@@ -156,7 +155,7 @@ def _records(records: Sequence[Mapping[str, JsonValue]]) -> str:
 
 
 def _rendered(value: JsonValue, level: int) -> list[str]:
-    """Headings and text, as GEPA shows records to a reflecting model; JSON where they nest deeper."""
+    """Render a record as headings and text, as GEPA does for reflection; deeper levels as JSON."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping) and value and level <= _MAX_HEADING:
@@ -175,7 +174,7 @@ def _pruned(value: JsonValue, levels: int) -> JsonValue:
 
 
 def _fenced(name: str, text: str) -> str:
-    """Between marks that the text cannot contain: they hold its own digest."""
+    """Enclose the text in marks that it cannot contain: they hold its own digest."""
     mark = f"{name}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
     return f"<{mark}>\n{text}\n</{mark}>"
 

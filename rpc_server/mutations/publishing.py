@@ -15,7 +15,7 @@ from rpc_server.mutations.rejection import rejected
 from rpc_server.worktrees.repository import Repository
 
 OF_CHANGE_REQUESTS = "^Mutation: change_request$"
-"""Matches the message of a commit that a change request made; its subject is that request's first line."""
+"""Matches the commit message of a change request, whose first line is the subject."""
 
 _MAX_SUBJECT = 72
 _MAX_BODY = 20_000
@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def commit_message(request: ApplyMutationParams, name: MutationName, summary: str, files: Sequence[str]) -> str:
-    """Subject, body and trailers; the same for the same words, so that the commit's id is too."""
+    """Return subject, body and trailers; equal for equal input, as commit ids must be."""
     mutation = request.mutation
     if isinstance(mutation, ChangeRequest):
         subject = _subject(mutation.request)
@@ -54,7 +54,7 @@ def _line(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What git takes for a message."""
+    """Return the text as git accepts it in a message."""
     return _CONTROL.sub("", text.encode("utf-8", "replace").decode())
 
 
@@ -67,16 +67,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Publisher:
-    """`remote`: the name of the one that branches are pushed to; None for none."""
+    """Publishes branches. `remote`: the name of the remote that they are pushed to; None for none."""
 
     repository: Repository
     remote: str | None
 
     async def publish(self, branch: str, commit: str, bundle: bytes, answer: bytes) -> None:
-        """Make the branch of a bundle, with the answer that was given for it; no other call may give the same one.
+        """Create the branch of a bundle and keep its answer; no two calls may have the same answer.
 
         Raises:
-            BranchTaken: it is there already.
+            BranchTaken: the branch exists.
             MutationRejected: stage `push`.
         """
         try:
@@ -91,10 +91,10 @@ class Publisher:
             raise
 
     async def push_again(self, branch: str, commit: str) -> None:
-        """Push what an earlier call has made, which it may not have come to.
+        """Push the branch of an earlier call, which may have ended before it pushed.
 
         Raises:
-            ProgramFailed: it cannot be pushed now, which takes nothing from what is done; `retryable`.
+            ProgramFailed: it cannot be pushed now; `retryable`, as the mutation itself is complete.
         """
         if self.remote is None:
             return
@@ -121,7 +121,7 @@ class Publisher:
             raise _not_pushed(remote, error) from error
 
     async def _unpush(self, branch: str, commit: str, remote: str) -> None:
-        """Take the branch off the remote again, where it may or may not be."""
+        """Delete the branch from the remote, where it may or may not exist."""
         try:
             await to_the_end(self.repository.unpush, commit, branch, remote)
         except (GitError, OSError) as error:

@@ -1,4 +1,4 @@
-"""How a mutation is turned down: stage, reason, and what was known by then."""
+"""The rejection of a mutation: stage, reason, and the usage and diff known by then."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,14 +10,14 @@ from rpc_server.program.results import summed
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
 MAX_DIFF = 20_000
-"""Characters of a rejected diff that are told."""
+"""Characters of a rejected diff that are reported."""
 
 
 @dataclass
 class MutationDetails:
-    """What has become known of a mutation so far: the agent's cost, and the diff.
+    """What is known of a mutation so far: the agent's usage, and the diff.
 
-    `killed`: how often the agent was killed by a signal that is none of ours.
+    `killed`: how often a signal that the server did not send killed the agent.
     """
 
     usage: Usage | None = None
@@ -25,13 +25,13 @@ class MutationDetails:
     killed: int = 0
 
     def add_usage(self, usage: Usage) -> None:
-        """Add what an agent cost; what is unknown of either is left out."""
+        """Add an agent's usage; unknown fields stay out."""
         before = self.usage or Usage()
         both = (one.model_dump(exclude_none=True) for one in (before, usage))
         self.usage = Usage.model_validate(summed(*both))
 
     def add_to(self, error: RpcError) -> None:
-        """Add it to the error: the cost to any, the diff to one that is about it."""
+        """Add the usage to any error, and the diff to a rejection."""
         if self.usage is not None:
             error.details["usage"] = self.usage.model_dump(exclude_none=True)
         if self.diff is not None and isinstance(error, MutationRejected):
@@ -39,7 +39,7 @@ class MutationDetails:
 
 
 def rejected(stage: Stage, reason: str, *, log_tail: str | None = None) -> MutationRejected:
-    """The error, for whoever asked and for whoever reflects on it; `log_tail`: the end of what a process wrote."""
+    """Return the error of a rejected mutation; `log_tail`: the end of a process's output."""
     error = MutationRejected(f"Mutation rejected ({stage}): {reason}", stage=stage, reason=reason)
     if log_tail:
         error.details["log_tail"] = log_tail

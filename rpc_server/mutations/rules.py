@@ -15,18 +15,17 @@ from rpc_server.worktrees.staging import LINK, NOTHING, SUBMODULE, ChangedFile, 
 
 
 class Globs:
-    """Patterns of paths from the repository's top, with `/` between names; case counts.
+    """Patterns of paths from the repository's top, separated by `/`; case-sensitive.
 
-    `*` and `?` stand for what is inside one name, `[abc]`, `[a-z]` and `[!abc]` for one character of it, a whole name
-    `**` for any number of folders, also none. A pattern that matches a folder means everything in it: `src`, `src/` and
-    `src/**` are the same, `**/*.lock` means such files at any depth.
+    `*` and `?` match within one name, `[abc]`, `[a-z]` and `[!abc]` one character of it, a whole name `**` any number
+    of folders. A pattern that matches a folder matches everything in it: `src`, `src/` and `src/**` are equal.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [(pattern, re.compile(_regex(pattern), re.DOTALL)) for pattern in patterns]
 
     def matching(self, path: str) -> str | None:
-        """The first pattern that means this path; None where none does."""
+        """Return the first pattern that matches the path; None if none does."""
         for pattern, regex in self._patterns:
             if regex.match(path):
                 return pattern
@@ -64,15 +63,15 @@ def _name_regex(glob: str) -> str:
 
 
 _MOST_STEPS = 40
-"""As many links as Linux follows for one path."""
+"""The number of links that Linux follows for one path."""
 
 _MOST_BYTES = 4095
 
 
 def unsafe_links(links: Mapping[str, str]) -> dict[str, str]:
-    """Of a tree's links, target by path, those that may not be there, and why.
+    """Return the links, among all links as target by path, that are not allowed, with the reason.
 
-    A target is resolved as the system would, through the tree's other links; what it names need not exist.
+    A target is resolved as the system does, through the other links; it need not exist.
     """
     return {path: why for path, target in links.items() if (why := _link_fault(path, target, links)) is not None}
 
@@ -142,7 +141,7 @@ _RUN_FILES = {
     "rake": ("**/Rakefile",),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("**/package.json",)),
 }
-"""What a command reads its own commands from."""
+"""The files that a command reads its own commands from."""
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _INTERPRETER = re.compile(
@@ -152,18 +151,17 @@ _SEPARATOR = re.compile(r"[;&|()]+")
 
 
 def check_files(command: Sequence[str], *, program: str | None, prefix: str) -> tuple[str, ...]:
-    """Globs, from the repository's top, of what decides whether `command` exits with 0.
+    """Return globs, from the repository's top, of the files that decide whether `command` exits with 0.
 
-    These are `TESTS`, the scripts that the command names, and the files from which `make`, `npm` and the like read
-    their commands. `program`: the program's own file, which is none of them. `prefix` leads from the repository's top
-    to the folder that the command runs in.
+    These are `TESTS`, scripts that the command names, and the files that `make`, `npm` and the like read. `program`:
+    the program's own file, which is excluded. `prefix`: from the repository's top to the working directory.
     """
     own = dict.fromkeys(word for part in _parts(command) for word in _of_one(part, program, prefix))
     return (*TESTS, *own)
 
 
 def _parts(command: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The simple commands in a command line, those in a shell's `-c` too."""
+    """Yield the simple commands of a command line, including those in a shell's `-c`."""
     yield command
     if command and posixpath.basename(command[0]) in _SHELLS:
         for word in command[1:]:
@@ -206,17 +204,17 @@ def _of_one(command: Sequence[str], program: str | None, prefix: str) -> Iterato
 
 
 MAX_NAME_BYTES = 255
-"""What file systems take for one name."""
+"""The limit of file systems for one name."""
 
 MAX_PATH_BYTES = 2000
-"""A path from the repository's top; there must be room for the folder that the files are checked out to."""
+"""For a path from the repository's top; the folder it is checked out to needs room too."""
 
 _FILES = ("100644", "100755")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def protected_globs(settings: Settings, prefix: str) -> tuple[str, ...]:
-    """Globs of what no mutation may change, as it decides whether the check accepts one; none without a check."""
+    """Return globs of files that decide the check's outcome and so may not change; none without a check."""
     if settings.check_command is None or settings.allow_tests:
         return ()
     return check_files(settings.check_command, program=settings.program, prefix=prefix)
@@ -224,9 +222,10 @@ def protected_globs(settings: Settings, prefix: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Rules:
-    """`linked`: paths, from the repository's top, where every tree gets a link to the user's own files.
+    """The rules for a mutation's files.
 
-    `protected`: what decides whether the check accepts a mutation.
+    `linked`: paths where every worktree has a link to the user's files. `protected`: files that decide the check's
+    outcome.
     """
 
     allow: Globs
@@ -237,10 +236,10 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings, prefix: str) -> Self:
-        """Those of the settings; `prefix` leads from the repository's top to the settings' root.
+        """Return the rules of the settings; `prefix` leads from the repository's top to the settings' root.
 
         Raises:
-            SettingsError: a glob is none.
+            SettingsError: a glob is invalid.
         """
         try:
             return cls(
@@ -254,7 +253,7 @@ class Rules:
             raise SettingsError(f"`allow` or `deny`: {error.pattern!r} cannot be read as a glob: {error}") from None
 
     def check(self, changes: Changes) -> None:
-        """Everything that can be told without the diff; it is made only of what passed here.
+        """Check everything that does not need the diff, which is made only of changes that pass.
 
         Raises:
             MutationRejected: stage `empty`, `paths` or `size`.
@@ -272,7 +271,7 @@ class Rules:
         self.check_size(sum(file.min_diff_bytes for file in changes.files))
 
     def check_size(self, size: int) -> None:
-        """Raises `MutationRejected`, stage `size`, for a diff of more bytes than it may have."""
+        """Refuse a diff of too many bytes. Raises `MutationRejected`, stage `size`."""
         if size > self.max_diff_bytes:
             raise rejected("size", f"the diff has {size} bytes or more, {self.max_diff_bytes} are allowed")
 

@@ -32,7 +32,7 @@ from rpc_server.worktrees.worktree import Worktree, worktree_environment
 
 
 class KeyedLock:
-    """Locks by name, kept only as long as somebody holds or waits for them."""
+    """Locks by name, kept only while a task holds or waits for them."""
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
@@ -40,7 +40,7 @@ class KeyedLock:
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[None]:
-        """Wait until nobody else is at this name."""
+        """Wait for the lock of this name and hold it while the block runs."""
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._users[name] = self._users.get(name, 0) + 1
         try:
@@ -53,12 +53,12 @@ class KeyedLock:
 
 
 _STAGES: dict[object, Stage] = {"environment": "environment", "build": "build", "check": "check"}
-"""Where a tree that cannot be made ready failed; anything else is the start of its program."""
+"""The rejection stage by the stage of an instance's failure; any other is `start`."""
 
 
 @dataclass(frozen=True)
 class _NamedRequest:
-    """A request, the name it goes by, and the digest by which it is known again."""
+    """A request, its name, and the digest that identifies a repeated request."""
 
     request: ApplyMutationParams
     name: MutationName
@@ -71,7 +71,7 @@ class _NamedRequest:
 
 @dataclass(frozen=True)
 class _CommittedChange:
-    """What a draft came to, allowed by the rules: its commit, the bundle with it, and what was done in words."""
+    """An edit allowed by the rules: its commit, the bundle with it, and a summary."""
 
     commit: str
     bundle: bytes
@@ -107,7 +107,7 @@ class CodeMutations:
                 return await self._make(named, on_progress)
 
     async def _find_published(self, named: _NamedRequest) -> ApplyMutationResult | None:
-        """What was answered when the branch was made, by a server that may have been killed before it pushed."""
+        """Return the kept result of the branch, by a server that may have been killed before it pushed."""
         commit = await to_the_end(self._repository.branch, named.branch)
         if commit is None:
             return None
@@ -156,7 +156,7 @@ class CodeMutations:
         details: MutationDetails,
         on_progress: OnProgress,
     ) -> tuple[_CommittedChange, Instance]:
-        """Everything that can be done without the repository noticing; once more where the agent was killed."""
+        """Do everything that leaves the repository unchanged; again if the agent was killed."""
         try:
             return await self._prepare_once(parents, named, parent, details, on_progress)
         except MutationRejected:
@@ -192,7 +192,7 @@ class CodeMutations:
         details: MutationDetails,
         on_progress: OnProgress,
     ) -> _CommittedChange:
-        """The edit, held against the rules, as a commit of the draft."""
+        """Edit, check the rules, and commit in the staging area."""
         summary = await self._editor.edit(staged, named.request.mutation, parent, details, on_progress)
         changes = await to_the_end(staged.changes)
         self._rules.check(changes)
@@ -206,7 +206,7 @@ class CodeMutations:
         )
 
     async def _check(self, staged: StagedChange, commit: str, on_progress: OnProgress) -> Instance:
-        """A fresh tree of the commit, whose program has started and which passes the user's check."""
+        """Return a new instance of the commit that has started and passes the user's check."""
         try:
             instance = await self._instances.create_from(commit, staged.objects, on_progress)
             try:
@@ -257,7 +257,7 @@ class CodeMutations:
 
 
 async def _uncancellable(committed: Coroutine[Any, Any, None]) -> None:
-    """Wait for the end of what follows upon a mutation that is done; it is too late to cancel that."""
+    """Wait for the end of work that follows a finished mutation, which can no longer be cancelled."""
     running = asyncio.ensure_future(committed)
     while not running.done():
         with suppress(asyncio.CancelledError):
@@ -290,7 +290,7 @@ def _result(
 
 
 def _changed_candidate(named: _NamedRequest, parent: ParentInfo, now: Candidate, commit: str) -> ChangedCandidate:
-    """The new candidate; that of a merge keeps this candidate's texts, and has what was added to either."""
+    """Return the new candidate; a merge keeps this candidate's texts and the additions of both."""
     candidate, mutation = named.request.candidate, named.request.mutation
     if not isinstance(mutation, Merge):
         return changed_candidate(candidate, parent.seed, now, named.branch, commit)

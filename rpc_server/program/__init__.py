@@ -1,1 +1,1 @@
-"""The program's side of the server: its processes, and how work gets to them and back."""
+"""The program's side of the server: its processes, their scheduling, and their results."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: exit status, or minus the signal that killed it; None where nobody could see.
+    """How a process ended: exit status, or minus the signal that killed it; None if unknown.
 
     `parent_died`: it ended because the process it was forked from did.
     """
@@ -36,22 +36,22 @@ class Exit:
 
 
 class Child(Protocol):
-    """A started process, before anything is said to it."""
+    """A started process."""
 
     def kill(self) -> None:
-        """End it and all of its process group at once; does nothing to one that has ended."""
+        """Kill it and its process group; do nothing if it has ended."""
         ...
 
     def watch(self, on_exit: Callable[[Exit], None]) -> None:
-        """Have `on_exit` called once, when it has ended. To be called once."""
+        """Call `on_exit` once, when it has ended. To be called once."""
         ...
 
 
 class Pipes:
-    """The three pipes between us and a child. Our ends never block.
+    """The three pipes between the server and a child. The server's ends do not block.
 
     Raises:
-        OSError: no more are to be had.
+        OSError: no more descriptors are available.
     """
 
     def __init__(self) -> None:
@@ -73,12 +73,12 @@ class Pipes:
         return self.child_stdin, self.child_stdout, self.child_stderr
 
     def close_child_ends(self) -> None:
-        """Let go of the child's ends, once it has them."""
+        """Close the child's ends, once it has them."""
         for descriptor in self.child_ends:
             os.close(descriptor)
 
     def close_own_ends(self) -> None:
-        """Let go of our ends, where no process came of it."""
+        """Close the server's ends, if no process was started."""
         for descriptor in (self.stdin, self.stdout, self.stderr):
             os.close(descriptor)
 
@@ -86,7 +86,7 @@ class Pipes:
 class SpawnedChild:
     """A process started from a command, leading its own session.
 
-    Reaped here, on the event loop, after its group has been killed: its pid is never used when it could be another's.
+    It is reaped on the event loop after its group has been killed, so that its pid is never reused while in use.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SpawnedChild:
         pass_fds: Sequence[int] = (),
         jailed: bool = False,
     ) -> None:
-        """Start it. `jailed`: its status is told as shells do. Raises `OSError` where that cannot be."""
+        """Start it. `jailed`: its status is in shells' notation. Raises `OSError`."""
         self._jailed = jailed
         stdin, stdout, stderr = pipes.child_ends
         self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is what we are for
@@ -114,7 +114,7 @@ class SpawnedChild:
         )
 
     def kill(self) -> None:
-        """End it and all of its process group at once."""
+        """Kill it and its process group."""
         if self._process.returncode is None:
             _kill_group(self._process.pid)
 

@@ -1,4 +1,4 @@
-"""The program that conformance cases talk to: each example says what it wants done."""
+"""The program of the conformance cases: each example specifies what it does."""
 
 # ruff: noqa: ARG001  # the names of the arguments are the contract, used or not
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}
 
 
 def run(example: dict[str, Any], candidate: dict[str, str], trace: list[Any]) -> Any:
-    """Wait `sleep_ms`, raise `raise`, or answer the candidate (`echo_candidate`) or `output`."""
+    """Wait `sleep_ms`, raise `raise`, or return the candidate (`echo_candidate`) or `output`."""
     time.sleep(example.get("sleep_ms", 0) / 1000)
     trace.append({**candidate, "data": example, "pad": "x" * example.get("trace_bytes", 0)})
     if "raise" in example:
@@ -27,7 +27,7 @@ def run(example: dict[str, Any], candidate: dict[str, str], trace: list[Any]) ->
 
 
 def score(example: dict[str, Any], output: Any) -> dict[str, Any]:
-    """The `score` asked for, 1.0 when none is, with `feedback` and `objective_scores` as asked for."""
+    """Return the `score` requested, 1.0 by default, with `feedback` and `objective_scores` as requested."""
     wanted = example.get("score", 1.0)
     result = {"score": _NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted}
     for name in ("feedback", "objective_scores"):
@@ -39,10 +39,10 @@ def score(example: dict[str, Any], output: Any) -> dict[str, Any]:
 def propose_new_texts(
     candidate: dict[str, str], reflective_dataset: dict[str, Any], components_to_update: list[str]
 ) -> dict[str, str]:
-    """Each component's text with a `!` more."""
+    """Append a `!` to each component's text."""
     return {name: candidate[name] + "!" for name in components_to_update}
 
 
 def finalize(best_candidate: dict[str, str], best_score: float, run: dict[str, Any]) -> str:
-    """Say so."""
+    """Return a message."""
     return "done"

@@ -17,7 +17,7 @@ from rpc_server.settings.settings import Settings
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python executable, and how it came to be chosen, in words."""
+    """A Python executable, and the reason for its choice."""
 
     path: Path
     reason: str
@@ -27,7 +27,7 @@ class Interpreter:
 
 
 def find_interpreter(settings: Settings) -> Interpreter:
-    """The setting `python`, else the project's `.venv`, the active environment, `python3` on the PATH, our own."""
+    """Return the setting `python`, else the project's `.venv`, the active environment, `python3`, or our own."""
     if settings.python is not None:
         return Interpreter(_absolute(settings.root / settings.python), "the setting `python`")
     in_project = settings.root / ".venv" / "bin" / "python"
@@ -51,14 +51,14 @@ WORKER_FOLDER = Path(__file__).parents[1] / "worker"
 _DIE_WITH_SERVER = WORKER_FOLDER / "parent_death.py"
 
 SECRETS = ("GEPA_TOKEN", "GEPA_LISTEN", "GEPA_ALLOWED_HOSTS")
-"""What the server keeps from its program."""
+"""Variables that the program does not get."""
 
 STDIO_VARIABLE = "GEPA_STDIO"
-"""Tells a command that it is talked to over stdio: one that would rather listen on HTTP can say so at once."""
+"""Set for a command that the server talks to over stdio, so that one meant for HTTP can fail at once."""
 
 
 class Launcher(Protocol):
-    """Makes program processes, any number at the same time."""
+    """Starts program processes, any number at the same time."""
 
     async def launch(self) -> ProgramProcess:
         """Start one. Cancelling leaves nothing behind.
@@ -69,19 +69,19 @@ class Launcher(Protocol):
         ...
 
     async def close(self) -> None:
-        """End whatever processes were started and still run."""
+        """End its processes that still run."""
         ...
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """What the program's processes get: the server's own environment without its secrets, and `settings.env`."""
+    """Return the environment of the program's processes: the server's without secrets, and `settings.env`."""
     # A program whose code evolves runs elsewhere than in the repository that such a variable names.
     withheld = (*SECRETS, *REPOSITORY_VARIABLES) if settings.has_trees else SECRETS
     return {**{name: value for name, value in os.environ.items() if name not in withheld}, **settings.env}
 
 
 class CommandLauncher:
-    """Starts the command afresh each time."""
+    """Starts the command anew each time."""
 
     def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], jail: Jail | None = None) -> None:
         self._command = command
@@ -111,4 +111,4 @@ class CommandLauncher:
         return ProgramProcess(child, pipes)
 
     async def close(self) -> None:
-        """Nothing runs but what was handed out."""
+        """Do nothing: callers end the processes they got."""

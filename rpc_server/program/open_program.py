@@ -21,14 +21,14 @@ from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 
 SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-"""Names of variables whose values may be renewed without the program being another one."""
+"""Names of variables whose values may change without changing the program."""
 
 
 def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any]:
-    """The settings that a program's digest covers, as JSON, without paths that differ from machine to machine.
+    """Return the settings that a program's digest covers, as JSON, with paths relative to `root`.
 
-    `seed`: the setting `seed_candidate`, read. Left out is what the scores do not come from: how fast the program runs,
-    how long it may take, who may call it, what is logged, and the values of secrets.
+    `seed`: the parsed setting `seed_candidate`. Speed, time limits, access, logging and the values of secrets are left
+    out, as they do not change scores.
     """
     root = settings.root.absolute()
     return {
@@ -45,13 +45,13 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
 
 
 def _dspy(settings: Settings) -> dict[str, Any]:
-    """What else changes a DSPy program; the saved program counts by what is in it, which its own process reads."""
+    """Return the further settings of a DSPy program; its saved program counts by content, read in its process."""
     names = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm")
     return {name: getattr(settings, name) for name in names}
 
 
 def command_digest(settings: Settings, stated: dict[str, Any]) -> str | None:
-    """SHA-256, in hexadecimal, over what is `digest_settings` and the files that the command names; None without one."""
+    """Return the SHA-256 over the settings and files that the command names; None without a command."""
     if settings.command is None:
         return None
     digest = hashlib.sha256(wire.canonical(stated))
@@ -65,24 +65,24 @@ def command_digest(settings: Settings, stated: dict[str, Any]) -> str | None:
 
 
 def _seen_from(root: Path, path: Path | str) -> str:
-    """A path from the project's folder, where it lies in there, whichever way it was given."""
+    """Return a path relative to the project's folder if it lies in there."""
     absolute = Path(os.path.normpath(root / path))
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(path)
 
 
 _THREADS = {"dspy": 8}
-"""Examples at once in one process where nobody says: DSPy's programs wait for models, and bear threads."""
+"""Default examples at once in one process: DSPy's programs wait for models, and are thread-safe."""
 
 
 async def open_program(settings: Settings, *, digest_of: Settings | None = None, jail: Jail | None = None) -> Program:
-    """Start the program and learn what it is. Close it when done.
+    """Start the program and read its description. The caller closes it.
 
-    `digest_of`: the settings that its digest covers, where it runs by others, with paths of a tree for instance. `jail`:
-    the jail that each of its processes runs in.
+    `digest_of`: the settings that its digest covers, if it runs with others (paths of a worktree). `jail`: the jail of
+    its processes.
 
     Raises:
-        ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and `interpreter` for
-            Python programs, null where unknown.
+        ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and for Python programs
+            `interpreter`, null if unknown.
     """
     try:
         stated = digest_settings(digest_of or settings, _seed_candidate(settings))
@@ -111,7 +111,7 @@ def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> 
 
 
 def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
-    """What `rpc_server/worker/loading.py` reads."""
+    """Return the configuration that `rpc_server/worker/loading.py` reads."""
     return {
         "root": str(settings.root.absolute()),
         "kind": settings.is_a,
@@ -180,7 +180,7 @@ def _plan(
 
 
 def _check_applicable(settings: Settings) -> None:
-    """Refuse what is said in vain to a program that keeps its trajectories itself, in its one process."""
+    """Refuse settings without effect on a program that keeps its trajectories in its one process."""
     if settings.workers not in (None, 1):
         raise ProgramFailed("`workers`: the program offers `refs`, so it has one process", stage="settings")
     if settings.is_a == "command" and "max_trace_bytes" in settings.model_fields_set:
@@ -188,14 +188,14 @@ def _check_applicable(settings: Settings) -> None:
 
 
 def _default_size(launcher: Launcher) -> int:
-    """One process a core, but for async functions, which share one."""
+    """Return one process a core, but one for async functions, which share it."""
     if isinstance(launcher, PythonLauncher) and launcher.mode == "async":
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _info(settings: Settings, described: ProgramInfo, digest: str | None) -> ProgramInfo:
-    """The program's own words, under what the settings say."""
+    """Return the program's own description, overridden by the settings."""
     seed = _seed_candidate(settings) or described.seed_candidate
     if seed and not described.seed_candidate:
         raise ProgramFailed("the program only scores: it has no components", stage="seed_candidate")
@@ -213,7 +213,7 @@ def _info(settings: Settings, described: ProgramInfo, digest: str | None) -> Pro
 
 
 def _with_all_details(error: ProgramFailed, settings: Settings) -> ProgramFailed:
-    """The same error with everything a person needs to mend the program."""
+    """Return the error with everything that helps to fix the program."""
     for name in ("log_tail", "traceback"):
         error.details.setdefault(name, None)
     if settings.command is None:

@@ -1,4 +1,4 @@
-"""The program's processes: who runs what, for how long, and what happens when one hangs or dies."""
+"""The pool of program processes: which request runs where, its deadline, and the recovery from hangs and deaths."""
 
 import asyncio
 import functools
@@ -18,12 +18,12 @@ from rpc_server.program.scheduler import Scheduler, WorkerSlot, WorkItem
 from rpc_server.program.work import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
 
 GRACE_S = 0.75
-"""How long after its deadline a process may still end an example by itself."""
+"""Seconds after its deadline in which a process may still end an example itself."""
 
 _EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
 
 _MAX_BLOCKED_SHARE = 0.1
-"""The share of a limit for which a process may fail to answer before the work in it counts as held up."""
+"""Share of a limit for which a process may fail to respond before its work counts as blocked."""
 
 _SOON_S = 0.001
 
@@ -33,11 +33,11 @@ _RESPONSIVE = "while its process was responsive"
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """What does not change while the pool lives.
+    """The constant parameters of a pool.
 
-    `limits`: of all processes together. `size`: processes. `single`: never more than `size`, whose one process must be
-    kept as long as it lives, for what it remembers. `max_line_bytes`: a longer request cannot be sent.
-    `fresh_after_deadline`: a process that ended an example late is not used again, for what that left behind in it.
+    `limits`: of all processes together. `size`: processes. `single`: one process, kept as long as it lives for its
+    memory. `max_line_bytes`: the longest request. `fresh_after_deadline`: a process that ended an example late is
+    replaced.
     """
 
     info: ProgramInfo
@@ -54,18 +54,17 @@ class PoolPlan:
 
 
 class Pool:
-    """A `Program` over processes of one launcher; see `rpc_server.program.program.Program`.
+    """A `Program` over processes of one launcher.
 
-    Requests wait for their turn (see `Scheduler`). A request's deadline counts from when it is sent to a process. A
-    process that does not keep it is killed, and what else ran in it runs again, uncounted.
+    Requests are scheduled by `Scheduler`. A deadline counts from the moment a request is sent to a process. A process
+    that misses it is killed, and its other requests run again, uncounted.
 
-    A request past its deadline is timed out only if its process has run nothing else, or answered heartbeats for all
-    but a tenth of its limit, which it is given back (see `Heartbeat`). Any other may have been held up by its
-    neighbours: it runs again alone in a fresh process.
+    A request past its deadline is timed out only if its process ran nothing else, or answered heartbeats for all but a
+    tenth of its limit, which is added. Any other may have been blocked by other requests: it runs again isolated in a
+    new process.
 
-    What ran in a process that died runs again alone in a fresh one, too; what kills that is to blame. When all
-    processes died at once, with the one they were forked from, what ran in any of them runs again while nothing else
-    does.
+    Requests of a process that died also run again isolated; what kills that process is the cause. If all processes died
+    with the one they were forked from, their requests run again exclusively.
     """
 
     def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
@@ -89,7 +88,7 @@ class Pool:
 
     @property
     def info(self) -> ProgramInfo:
-        """What the program is."""
+        """The program's description."""
         return self._plan.info
 
     @property
@@ -104,12 +103,12 @@ class Pool:
 
     @property
     def limits(self) -> Limits:
-        """What it bears, in all processes together."""
+        """Limits of all processes together."""
         return self._plan.limits
 
     @property
     def ready(self) -> bool:
-        """False once no process could be had twice in a row, until one is."""
+        """False after two failed starts in a row, until a process starts."""
         return not self._closed and (bool(self._slots) or self._factory.failures < TRIES)
 
     async def evaluate(
@@ -155,7 +154,7 @@ class Pool:
         return call.done.result()
 
     async def close(self) -> None:
-        """End everything that runs; what waits is refused."""
+        """End all processes; reject what waits."""
         self._closed = True
         self._refuse_all(_closing())
         for slot in tuple(self._slots):
@@ -163,7 +162,7 @@ class Pool:
         await self._factory.close()
 
     def _call_limit(self, params: dict[str, Any]) -> float:
-        """Room for each of the call's examples, as reflecting on them may take as long as running them."""
+        """Return a limit with room for each of the call's examples, as reflection may take as long as they do."""
         rows = (params.get("eval_batch") or {}).get("batch") or ()
         return max(self._plan.call_timeout_s, (self._plan.limits.example_timeout_s or 0) * len(rows))
 
@@ -314,24 +313,24 @@ class Pool:
         self._dispatch()
 
     def _is_serial(self, slot: WorkerSlot) -> bool:
-        """Whether a request has the process to itself: it takes one at a time, and has ended it when it answers."""
+        """Report whether a request has the process to itself: it takes one at a time, and has ended it on response."""
         return slot.room == 1 and not self._plan.cancels
 
     def _timeout_evidence(self, slot: WorkerSlot, item: WorkItem) -> str | None:
-        """What shows that it was the work itself that took too long; None where its process may have held it up."""
+        """Return why a time-out is the request's own; None if its process may have blocked it."""
         if item.unshared:
             return _ALONE
         return None if self._allowance_s(slot, item) is None else _RESPONSIVE
 
     def _allowance_s(self, slot: WorkerSlot, item: WorkItem) -> float | None:
-        """How long its process kept it waiting; None where that was too long, or cannot be measured."""
+        """Return how long its process blocked it; None if that was too long, or cannot be measured."""
         if slot.heartbeat is None or item.work.limit_s is None:
             return None
         blocked_s = slot.heartbeat.blocked_s - item.blocked_mark
         return blocked_s if blocked_s <= _MAX_BLOCKED_SHARE * item.work.limit_s else None
 
     def _deadline_passed(self, slot: WorkerSlot, item: WorkItem) -> None:
-        """The deadline is over: the process may end the example by itself for a moment still."""
+        """Cancel the example; the process may still end it for a moment."""
         limit_s = item.work.limit_s or 0.0
         allowance_s = None if item.unshared else self._allowance_s(slot, item)
         left_s = limit_s + (allowance_s or 0.0) - (self._loop.time() - item.sent)
@@ -391,7 +390,7 @@ class Pool:
     # -- giving up ---------------------------------------------------------------------------------------------------
 
     def _abandon(self, items: Sequence[WorkItem]) -> None:
-        """Nobody waits for these any more: their room is free at once."""
+        """Free the room of items that no call waits for."""
         for item in items:
             item.abandoned = True
             slot = item.slot
@@ -411,7 +410,7 @@ class Pool:
         slot.process.request("cancel", {"call_id": item.call_id}, lambda _: None)
 
     def _release_if_unneeded(self, slot: WorkerSlot) -> None:
-        """End a process that only works for nobody, or that is one too many."""
+        """End a process that runs abandoned items only, or that is one too many."""
         if slot not in self._slots or slot.running:
             return
         slot.isolated = False
@@ -451,14 +450,14 @@ class Pool:
             self._refuse_all(error)
 
     def _refuse_all(self, error: ProgramFailed) -> None:
-        """End every call that waits or runs: no process can be had for it."""
+        """Fail every call that waits or runs: no process is available."""
         running = [item for slot in self._slots for item in slot.running]
         for item in (*self._scheduler.waiting(), *running):
             # An exception is for one who raises it: each adds to its traceback.
             item.work.reject(copy(error))
 
     def _remove(self, slot: WorkerSlot) -> list[WorkItem]:
-        """Take a process out of use; what ran in it."""
+        """Take a process out of use; return what ran in it."""
         self._slots.remove(slot)
         running = sorted(slot.running, key=lambda item: item.sent)
         for item in (*running, *slot.abandoned):
@@ -476,7 +475,7 @@ def _rows(batch: Sequence[Example]) -> list[dict[str, Any]]:
 
 
 def _reports_timeout(result: Any) -> bool:
-    """The process may have noticed before we did."""
+    """Report whether the process noticed the time-out first."""
     results = result.get("results") if isinstance(result, dict) else None
     return isinstance(results, list) and any(
         isinstance(one, dict) and one.get("status") == "timeout" for one in results

@@ -12,21 +12,21 @@ from rpc_server.program.stdio import LineSplitter, LogTail, LongLine, read_line,
 from rpc_server.settings.memory import answer_bytes
 
 _MAX_LINE_FACTOR = 16
-"""A process is ended when a line of its output is this many times longer than the longest line that is kept."""
+"""A process is killed if a line of its output is this many times the longest line kept."""
 
 _KILL_WAIT_S = 2.0
-"""How long the end of a process that was killed is waited for: one that the system cannot end is left to it."""
+"""Seconds to wait for the exit of a killed process."""
 
 _CHUNK = 1 << 18
 _LOG_CHUNK = 1 << 16
 _DRAIN_CHUNKS = 64
 
 OnAnswer = Callable[[dict[str, Any]], None]
-"""Called with a JSON-RPC response."""
+"""Receives a JSON-RPC response."""
 
 
 class ProgramProcess:
-    """A process that answers requests. Nothing here waits: answers and its end come as callbacks on the event loop."""
+    """A process that answers requests. Nothing here blocks: responses and its exit arrive as callbacks."""
 
     def __init__(self, child: Child, pipes: Pipes) -> None:
         self._loop = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ class ProgramProcess:
         self._lines = LineSplitter(answer_bytes())
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
-        """False as soon as its end is known, which is before `exited` is told."""
+        """False as soon as its exit is known, before `exited` is set."""
         self.log = LogTail()
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         self._loop.add_reader(pipes.stdout, self._read_stdout)
@@ -48,10 +48,10 @@ class ProgramProcess:
     def request(
         self, method: str, params: dict[str, Any], on_answer: OnAnswer, *, max_bytes: int | None = None
     ) -> None:
-        """Send a request. `on_answer` is never called when the process ends first: see `exited`.
+        """Send a request. `on_answer` is never called if the process ends first: see `exited`.
 
         Raises:
-            LimitExceeded: nested too deep to be written, or more than `max_bytes`; nothing has been sent.
+            LimitExceeded: nested too deep, or more than `max_bytes`; nothing has been sent.
         """
         self._number += 1
         line = request_line(self._number, method, params)
@@ -63,7 +63,7 @@ class ProgramProcess:
         self.write(line)
 
     def write(self, data: bytes) -> None:
-        """Send bytes, keeping what the pipe does not take yet."""
+        """Send bytes, buffering what the pipe does not accept yet."""
         if self._pipes.stdin not in self._open:
             return
         if not self._unsent:
@@ -91,15 +91,15 @@ class ProgramProcess:
             self._loop.remove_writer(self._pipes.stdin)
 
     def end_input(self) -> None:
-        """Ask it to exit."""
+        """Close its stdin, which asks it to exit."""
         self._close(self._pipes.stdin)
 
     def kill(self) -> None:
-        """End it and its process group."""
+        """Kill it and its process group."""
         self._child.kill()
 
     async def end(self, *, grace_s: float) -> None:
-        """Ask it to exit, kill it when it does not within `grace_s`, and wait for its end, some seconds at most."""
+        """Close its stdin, kill it after `grace_s`, and wait for its exit for a few seconds at most."""
         self.end_input()
         done, _ = await asyncio.wait({self.exited}, timeout=grace_s)
         if not done:
@@ -107,7 +107,7 @@ class ProgramProcess:
             await asyncio.wait({self.exited}, timeout=_KILL_WAIT_S)
 
     def log_since(self, mark: int = 0) -> str:
-        """What it wrote to its log since `log.total` was `mark`, up to this moment."""
+        """Return what it wrote to its log since `log.total` was `mark`."""
         self._drain(self._pipes.stderr, self._take_log)
         return self.log.since(mark)
 
@@ -118,7 +118,7 @@ class ProgramProcess:
         self._read(self._pipes.stderr, _LOG_CHUNK, self._take_log)
 
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
-        """Take one chunk; False when there is none for now."""
+        """Read one chunk; return False if there is none now."""
         try:
             data = os.read(descriptor, size)
         except BlockingIOError:
@@ -203,10 +203,10 @@ _SHORTEST_S, _LONGEST_S = 0.02, 1.0
 
 
 class Heartbeat:
-    """Sends a `cancel` of no call every hundredth of `limit_s`, between 0.02 s and 1 s, and measures the answers.
+    """Sends a `cancel` of no call every hundredth of `limit_s`, 0.02 s to 1 s, and measures the responses.
 
-    If the next answer is over 0.02 s late, all time since the one before counts as held, so that `blocked_s` errs towards
-    too much. It includes time in which this server or the whole machine was too busy to ask or to answer.
+    If a response is over 0.02 s late, the time since the one before counts as blocked, so that `blocked_s` errs high.
+    It includes time in which the server or the machine was too busy to ask or to answer.
     """
 
     def __init__(self, process: ProgramProcess, limit_s: float) -> None:
@@ -220,12 +220,12 @@ class Heartbeat:
 
     @property
     def blocked_s(self) -> float:
-        """Seconds in which the process did not answer in time; compare two readings without a `stop` in between."""
+        """Seconds without a timely response; compare two readings without a `stop` between them."""
         since = self._loop.time() - self._seen
         return self._blocked_s + (since if since > self._every_s + _SLOW_S else 0.0)
 
     def start(self) -> None:
-        """Begin, or go on; does nothing while it runs."""
+        """Start or continue; do nothing while it runs."""
         if self._timer is not None:
             return
         self._seen = self._loop.time()

@@ -16,28 +16,28 @@ _DISCOVER_TRIES = 3
 
 
 class StartTimedOut(ProgramFailed):
-    """It did not start in time, which a busy machine can be the cause of."""
+    """It did not start in time; a busy machine may be the cause."""
 
 
 class NoProcessAvailable(ProgramFailed):
-    """The system gives no process, which is no fault of the program's."""
+    """The system has no process to give; not the program's fault."""
 
 
 @dataclass(frozen=True)
 class StartedProcess:
-    """A process that can answer, and what it said of itself."""
+    """A process that answers requests, and its `discover` result."""
 
     process: ProgramProcess
     discovery: DiscoverResult
 
 
 async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
-    """A process that has answered `discover`.
+    """Start a process and wait for its `discover` result.
 
     Raises:
-        StartTimedOut: it did not come to that within `timeout_s`.
-        NoProcess: the system gives none.
-        ProgramFailed: it ended before, or what it said does not fit the contract.
+        StartTimedOut: it took longer than `timeout_s`.
+        NoProcessAvailable: the system has none.
+        ProgramFailed: it ended before, or its result does not fit the contract.
     """
     process: ProgramProcess | None = None
     try:
@@ -70,7 +70,7 @@ async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> Progra
 
 
 async def _ask_discover(process: ProgramProcess) -> dict[str, Any] | None:
-    """The answer; None where the process ended through no fault of its own, so that another may do better."""
+    """Return the response; None if the process ended through no fault of its own, so that a retry may succeed."""
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
     process.request("discover", {}, lambda message: None if answer.done() else answer.set_result(message))
     either: set[asyncio.Future[Any]] = {answer, process.exited}
@@ -113,7 +113,7 @@ def _refusal(given: Any) -> ProgramFailed:
 
 
 TRIES = 2
-"""Starts that fail in a row before a program counts as gone."""
+"""Failed starts in a row after which a program counts as unavailable."""
 
 _GRACE_S = 1.0
 _FIRST_PAUSE_S = 0.1
@@ -121,7 +121,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class ProcessFactory:
-    """Starts processes as ordered. After a failure there is a pause, longer each time, before `on_retry` is called."""
+    """Starts processes on request. After a failure it pauses, longer each time, before it calls `on_retry`."""
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class ProcessFactory:
         self._pause: asyncio.TimerHandle | None = None
         self._closed = False
         self.failures = 0
-        """Starts that failed since the last that succeeded."""
+        """Failed starts since the last success."""
         self.last_failure: ProgramFailed | None = None
-        """Why the last of them failed."""
+        """The reason of the last failure."""
 
     def ensure_starting(self, count: int) -> None:
-        """Have `count` processes on their way, those ordered before included; none during a pause."""
+        """Have `count` processes starting, including earlier ones; none during a pause."""
         if self._closed or self._pause is not None:
             return
         for _ in range(count - len(self._starting)):
@@ -187,7 +187,7 @@ class ProcessFactory:
         self._on_retry()
 
     def end(self, process: ProgramProcess, *, graceful: bool) -> None:
-        """See a process off in the background: asked first if `graceful`, else killed at once."""
+        """End a process in the background: close its stdin first if `graceful`, else kill it."""
         if not graceful:
             process.kill()
         task = self._loop.create_task(process.end(grace_s=_GRACE_S if graceful else 0))
@@ -195,7 +195,7 @@ class ProcessFactory:
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Stop starting, and wait for all ends."""
+        """Stop starting, and wait until all have ended."""
         self._closed = True
         if self._pause is not None:
             self._pause.cancel()

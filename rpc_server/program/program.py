@@ -12,20 +12,19 @@ ResultDict = dict[str, Any]
 
 
 WRITE_TEXTS = "write_texts"
-"""What a program offers the server alone: `call("write_texts", {"candidate"})` writes the texts to where it keeps them,
-in its own folder, and answers `{"files": [path, ...]}`."""
+"""A method between server and program: `call("write_texts", {"candidate"})` makes the program write the texts into its
+own folder and return `{"files": [path, ...]}`."""
 
 PROGRAM_CAPABILITIES = frozenset(
     {"batch_evaluate", "proposals", "scoring", "finalize", "adapter_state", "images", "refs", WRITE_TEXTS}
 )
-"""Those of the contract's capabilities that are the program's own to offer, and that one."""
+"""The contract's capabilities that a program offers itself, and `write_texts`."""
 
 
 class Program(Protocol):
-    """A running program. Its methods may be called at the same time; it queues what it cannot run at once.
+    """A running program. Its methods may be called concurrently; it queues what it cannot run at once.
 
-    `info`, `capabilities` and `limits` are as the program described itself at its start; of the contract's capabilities
-    only `PROGRAM_CAPABILITIES` appear.
+    `info`, `capabilities` and `limits` are those of its start; `capabilities` is a subset of `PROGRAM_CAPABILITIES`.
     """
 
     @property
@@ -35,22 +34,22 @@ class Program(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it offers beyond the core."""
+        """Its capabilities beyond the core."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """What it bears itself; `max_concurrency` in all of its processes together."""
+        """Its own limits; `max_concurrency` of all of its processes together."""
         ...
 
     @property
     def splits(self) -> Mapping[str, int]:
-        """The rows it holds itself: split -> how many. `call("list_examples", ...)` gives them."""
+        """The number of rows that it holds itself, by split; `call("list_examples", ...)` returns them."""
         ...
 
     @property
     def ready(self) -> bool:
-        """True while the program can answer; `GET /health` tells."""
+        """True while the program can answer; reported by `GET /health`."""
         ...
 
     async def evaluate(
@@ -62,12 +61,10 @@ class Program(Protocol):
         items: Sequence[CandidateItem] | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
-        """Run every example, calling `on_result(position, result)` once for each as it finishes, in any order.
+        """Run every example; call `on_result(position, result)` once for each as it finishes, in any order.
 
-        `items` (`batch_evaluate`): the candidates of consecutive examples, in place of `candidate`.
-
-        Every example has `data`: rows the server holds have been filled in. An example's failure is a result.
-        Cancelling the coroutine stops what is still running; results given so far stand.
+        `items` (`batch_evaluate`): the candidates of consecutive examples, in place of `candidate`. Every example has
+        `data`. An example's failure is a result. Cancelling stops what still runs; earlier results stand.
 
         Raises:
             ProgramFailed: the program cannot run at all.
@@ -81,14 +78,14 @@ class Program(Protocol):
         *,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
-        """Score outputs made elsewhere (`scoring`), `results[i]` being that of `batch[i]`; else as `evaluate`."""
+        """Score outputs made elsewhere (`scoring`), `results[i]` for `batch[i]`; otherwise as `evaluate`."""
         ...
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer `make_reflective_dataset`, `propose_new_texts`, `finalize` or `list_examples`.
 
         Raises:
-            RpcError: what the program answered, or `ProgramFailed` where it died or raised.
+            RpcError: the program's own error, or `ProgramFailed` if it died or raised.
         """
         ...
 
@@ -98,9 +95,9 @@ class Program(Protocol):
 
 
 def combined_limits(program: Limits, settings: Settings) -> Limits:
-    """The program's own limits inside those of the settings, with what the server adds. Doing it twice changes nothing.
+    """Return the program's limits within those of the settings, with the server's own. Idempotent.
 
-    `program.max_concurrency`: in all of its processes together.
+    `program.max_concurrency`: of all of its processes together.
     """
     most = program.max_concurrency
     deadlines = [limit for limit in (settings.example_timeout_s, program.example_timeout_s) if limit is not None]
@@ -118,38 +115,38 @@ def combined_limits(program: Limits, settings: Settings) -> Limits:
 
 
 class TrajectoryRefs(Protocol):
-    """How an instance's refs are made and read."""
+    """Makes and resolves an instance's trajectory references."""
 
     def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:
-        """The result as the client shall see it."""
+        """Return the result for the client."""
         ...
 
     def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The results as the program shall see them.
+        """Return the results for the program.
 
         Raises:
-            TrajectoryExpired: with the `refs` that mean nothing here.
+            TrajectoryExpired: with the `refs` that are unknown here.
         """
         ...
 
     def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
-        """The program's own complaint, in the refs the client knows."""
+        """Return the program's own error with the refs that the client knows."""
         ...
 
 
 class ProgramRefs:
-    """The program keeps its trajectories itself; its refs get this instance's name in front."""
+    """References of a program that keeps its trajectories itself, prefixed with this instance's id."""
 
     def __init__(self, instance_id: str) -> None:
         self._prefix = f"{instance_id}/"
 
     def outgoing(self, result: ResultDict, group: str | None) -> ResultDict:  # noqa: ARG002  # the program groups
-        """The program's ref under this instance's name."""
+        """Prefix the program's ref."""
         ref = result.get("trajectory_ref")
         return result if ref is None else {**result, "trajectory_ref": self._prefix + ref}
 
     def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The program's own refs; raises `TrajectoryExpired` for another instance's."""
+        """Remove the prefix; raises `TrajectoryExpired` for another instance's refs."""
         refs = [result["trajectory_ref"] for result in results if result.get("trajectory_ref") is not None]
         lost = [ref for ref in refs if not ref.startswith(self._prefix)]
         if lost:
@@ -162,6 +159,6 @@ class ProgramRefs:
         ]
 
     def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
-        """The complaint with this instance's name before each ref."""
+        """Prefix each ref of the error."""
         refs = error.details.get("refs", [])
         return TrajectoryExpired(error.message, refs=[self._prefix + ref for ref in refs if isinstance(ref, str)])

@@ -1,4 +1,4 @@
-"""Python programs: one interpreter imports the user's module, then forks a process whenever one is asked for."""
+"""Launch Python programs: one interpreter imports the user's module, then forks a process on request."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ _BOOTSTRAP = WORKER_FOLDER / "bootstrap.py"
 _GRACE_S = 0.5
 _MAX_HELLO_BYTES = 2**24
 _MAX_MESSAGE_BYTES = 2**16
-"""What the warm process may say of one fork: user code runs there too, and is not to fill the server's memory."""
+"""Bytes of one message of the warm process: it runs user code, which must not fill the server's memory."""
 
 
 class PythonLauncher:
-    """Forks from a warm process (see `rpc_server/worker/zygote.py`), which is started again when it has ended.
+    """Forks from a warm process (see `rpc_server/worker/zygote.py`), which is restarted when it has ended.
 
-    A program that cannot be forked, because it started threads while it was imported, is started afresh each time.
+    A program that cannot be forked, because its import started threads, is started anew each time.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PythonLauncher:
         """"sync", "threads" or "async"; None before the first process."""
 
     async def launch(self) -> ProgramProcess:
-        """A fork of the warm process, or a process of its own."""
+        """Fork the warm process, or start a process."""
         if not self._forks:
             return (await self._start()).process
         async with self._starting:
@@ -127,7 +127,7 @@ class PythonLauncher:
 
 
 class _ImportedProcess:
-    """A process whose program is imported."""
+    """A process that has imported the program."""
 
     def __init__(self, process: ProgramProcess, control: socket.socket) -> None:
         self.process = process
@@ -135,9 +135,9 @@ class _ImportedProcess:
 
 
 class _ZygoteClient:
-    """The warm process as seen from here: forks on request, and tells of each fork's end.
+    """The server's side of the warm process: requests forks, and receives each fork's exit.
 
-    `jailed`: the pids that it tells are its jail's, and would be somebody else's here.
+    `jailed`: the reported pids belong to the jail's namespace, and must not be used here.
     """
 
     def __init__(self, started: _ImportedProcess, *, jailed: bool) -> None:
@@ -156,7 +156,7 @@ class _ZygoteClient:
         return self._process.alive
 
     def fork(self) -> ProgramProcess:
-        """A new process, with the program imported already."""
+        """Return a new process that has imported the program."""
         pipes = Pipes()
         number = next(self._numbers)
         child = _ForkedChild(lambda: self._send({"kill": number}))
@@ -215,7 +215,7 @@ class _ZygoteClient:
 
 
 class _ForkedChild:
-    """A fork: signalled and reaped by the process it was forked from, so that its pid is never stale."""
+    """A fork, signalled and reaped by the process it was forked from, so that its pid is never stale."""
 
     def __init__(self, kill: Callable[[], None]) -> None:
         self._kill = kill
@@ -230,13 +230,13 @@ class _ForkedChild:
         self._on_exit = on_exit
 
     def ended(self, status: Exit) -> None:
-        """Pass its end on, once."""
+        """Pass its exit on, once."""
         if self._on_exit is not None:
             on_exit, self._on_exit = self._on_exit, None
             on_exit(status)
 
     def orphaned(self) -> None:
-        """The process it was forked from is gone, and it with it; the kernel sees to that on Linux."""
+        """Handle the exit of the process it was forked from; on Linux the kernel ends the fork."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -244,14 +244,14 @@ class _ForkedChild:
 
 
 def _check_executable(interpreter: Path) -> None:
-    """Before it is looked for in a jail, whose status alone would tell."""
+    """Check the interpreter before a jail hides the reason of a failed start."""
     if not os.access(interpreter, os.X_OK):
         number = errno.EACCES if interpreter.exists() else errno.ENOENT
         raise OSError(number, os.strerror(number))
 
 
 async def _read_hello(control: socket.socket) -> dict[str, Any]:
-    """The worker's one line about its start; empty when it ended without one."""
+    """Return the worker's one line about its start; empty if it ended without one."""
     loop = asyncio.get_running_loop()
     line = b""
     while not line.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Results of examples: those a program gave, checked against the contract, and those that stand for its failures."""
+"""Results of examples: the program's, checked against the contract, and those that report its failures."""
 
 import math
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from rpc_server.program.stdio import find_non_finite
 from rpc_server.rpc import wire
 
 UsageDict = dict[str, Any]
-"""What attempts cost: the known fields of `protocol.Usage`, as JSON."""
+"""The known fields of `protocol.Usage`, as JSON."""
 
 TOO_LARGE = "output_too_large"
-"""The type of the error of an example whose result is larger than accepted."""
+"""The error type of an example whose result is too large."""
 
 _ALWAYS = frozenset({"status", "score", "output", "seconds"})
 _KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls")
@@ -26,9 +26,9 @@ _MAX_SHOWN = 100
 
 
 def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool) -> ResultDict:
-    """A program's result for one example, absent fields left out; `invalid_result` where it breaks the contract.
+    """Return a program's result without absent fields; `invalid_result` if it breaks the contract.
 
-    `lenient`: the message was not strict JSON, so that any number in it may be NaN. `log` is asked for a failure only.
+    `lenient`: the message was not strict JSON, so that numbers in it may be NaN. `log` is read for a failure only.
     """
     problem = _problem(given, lenient=lenient)
     if problem is not None:
@@ -45,7 +45,7 @@ def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool
 def failure(
     status: str, kind: str, message: str, seconds: float, log: str = "", traceback: str | None = None
 ) -> ResultDict:
-    """A result without a score."""
+    """Return a result without a score."""
     error = {"type": kind, "message": message}
     if traceback:
         error["traceback"] = traceback
@@ -55,18 +55,18 @@ def failure(
 
 
 def too_large(size: int, most: int) -> str:
-    """The message of an example's error of type `TOO_LARGE`."""
+    """Return the message of an error of type `TOO_LARGE`."""
     return f"output of {size} bytes, more than {most} accepted"
 
 
 def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
-    """The error of a call whose answer is too large as a whole."""
+    """Return the error of a call whose result is too large as a whole."""
     message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
     return LimitExceeded(message, limit="answer_bytes", allowed=most, given=size)
 
 
 def without_output(result: ResultDict, most: int) -> ResultDict:
-    """The failure that stands for a result of more than `most` bytes. A trajectory stays where it was kept."""
+    """Return the failure for a result of more than `most` bytes. Its trajectory stays where it is kept."""
     size = len(wire.write(result.get("output")))
     size = size if size > most else len(wire.write(result))
     kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
@@ -74,7 +74,7 @@ def without_output(result: ResultDict, most: int) -> ResultDict:
 
 
 def usage_of(given: Any) -> UsageDict:
-    """What a result states that it cost; empty where it states nothing, or nothing that fits the contract."""
+    """Return the usage that a result states; empty if it states none, or none that fits the contract."""
     try:
         usage = Usage.model_validate(given.get("usage") if isinstance(given, dict) else None)
     except ValidationError:
@@ -83,7 +83,7 @@ def usage_of(given: Any) -> UsageDict:
 
 
 def summed(one: UsageDict, other: UsageDict) -> UsageDict:
-    """What both cost together, by model too."""
+    """Return the sum of both usages, also by model."""
     total = {**one, **other}
     for name in one.keys() & other.keys():
         nested = isinstance(one[name], dict)
@@ -92,7 +92,7 @@ def summed(one: UsageDict, other: UsageDict) -> UsageDict:
 
 
 def _problem(given: Any, *, lenient: bool) -> str | None:
-    """What is wrong with it, in words; None where nothing is."""
+    """Describe what is wrong with a result; None if nothing is."""
     if not isinstance(given, dict):
         return f"the result is {_named(given)}, not an object"
     if is_nested_deeper(given, MAX_RESULT_NESTING):

@@ -11,13 +11,12 @@ from rpc_server.program.work import ProcessRequest
 
 
 class WorkItem:
-    """One piece of work on its way through the pool.
+    """One process request on its way through the pool.
 
-    `isolated`: it must have a process to itself, because it is suspected of having ended or blocked one. `exclusive`: it must
-    run while nothing else does, because it is suspected of having ended all processes. `died`: a process ended under it
-    before. `late`: past its deadline. `abandoned`: its call needs no answer any more. `unshared`: its process has run
-    nothing else. `sent`, `log_mark`, `blocked_mark`: the time, the state of the log and the heartbeat's `blocked_s` when it
-    was sent.
+    `isolated`: it needs a process to itself, as it may have killed or blocked one. `exclusive`: it must run while
+    nothing else does, as it may have killed all processes. `died`: a process died under it. `late`: past its deadline.
+    `abandoned`: no call waits for it. `unshared`: its process has run nothing else. `sent`, `log_mark`, `blocked_mark`:
+    time, log position and `blocked_s` at sending.
     """
 
     __slots__ = (
@@ -53,11 +52,11 @@ class WorkItem:
 
 
 class WorkerSlot:
-    """A process and what runs in it.
+    """A process and its work items.
 
-    `abandoned` are given up, but not answered yet. `used`: it has been given something. `isolated`: what runs in it must
-    be alone. `restore`: state of the process it replaces, to be sent along with its first request. `heartbeat`:
-    measures whether it answers while it works; None where that cannot be measured.
+    `abandoned`: items that no call waits for, not answered yet. `used`: it has received a request. `isolated`: its item
+    needs it alone. `restore`: adapter state of the process it replaces, for its first request. `heartbeat`: None if
+    responsiveness cannot be measured.
     """
 
     def __init__(self, started: StartedProcess, restore: Any, heartbeat: Heartbeat | None) -> None:
@@ -72,10 +71,10 @@ class WorkerSlot:
 
 
 class Scheduler:
-    """Calls wait in a line each, and the lines take turns, so that a short call need not wait for a long one.
+    """One queue per call, served round-robin, so that a short call need not wait for a long one.
 
-    Before them comes what must run again. Beside them wait the suspects: those that must have a process to themselves
-    (`isolated`), and those that must run while nothing else does (`exclusive`).
+    Requeued items come first. Suspects wait separately: `isolated` ones for a process of their own, and `exclusive`
+    ones for an idle pool.
     """
 
     def __init__(self) -> None:
@@ -86,33 +85,33 @@ class Scheduler:
 
     @property
     def suspects(self) -> int:
-        """How many wait to run alone or apart."""
+        """The number of isolated and exclusive items that wait."""
         return len(self._isolated) + len(self._exclusive)
 
     @property
     def any_isolated(self) -> bool:
-        """Whether one waits to have a process to itself."""
+        """Whether an isolated item waits."""
         return bool(self._isolated)
 
     @property
     def any_exclusive(self) -> bool:
-        """Whether one waits to run while nothing else does."""
+        """Whether an exclusive item waits."""
         return bool(self._exclusive)
 
     def add(self, items: Sequence[WorkItem]) -> None:
-        """A call's pieces of work, at the end."""
+        """Queue the items of a call."""
         self._lines.append(deque(items))
 
     def requeue(self, item: WorkItem) -> None:
-        """Work that ran already and must once more, through no fault of its own: the first in its place."""
+        """Queue an item first that must run again through no fault of its own."""
         (self._isolated if item.isolated else self._requeued).appendleft(item)
 
     def add_suspect(self, item: WorkItem) -> None:
-        """Work that is `isolated`, or `exclusive`, behind its like."""
+        """Queue an isolated or exclusive item."""
         (self._exclusive if item.exclusive else self._isolated).append(item)
 
     def next(self) -> WorkItem | None:
-        """The next that any process may have; None when there is none."""
+        """Return the next item for any process; None if there is none."""
         while self._requeued:
             item = self._requeued.popleft()
             if not item.abandoned:
@@ -127,18 +126,18 @@ class Scheduler:
         return None
 
     def next_isolated(self) -> WorkItem:
-        """The next of those that `any_isolated` is about."""
+        """Return the next isolated item."""
         return self._isolated.popleft()
 
     def next_exclusive(self) -> WorkItem:
-        """The next of those that `any_exclusive` is about."""
+        """Return the next exclusive item."""
         return self._exclusive.popleft()
 
     def drop_abandoned(self) -> None:
-        """Let go of suspects that nobody waits for; others are passed over when their turn comes."""
+        """Drop abandoned suspects; other abandoned items are skipped at their turn."""
         self._isolated = deque(item for item in self._isolated if not item.abandoned)
         self._exclusive = deque(item for item in self._exclusive if not item.abandoned)
 
     def waiting(self) -> list[WorkItem]:
-        """All of them."""
+        """Return all items that wait."""
         return [*self._requeued, *self._isolated, *self._exclusive, *(item for line in self._lines for item in line)]

@@ -12,11 +12,11 @@ import orjson
 from rpc_server.rpc import wire
 
 MAX_SHOWN_BYTES = 8 * 1024
-"""What a failing example's `error.log` may hold."""
+"""Bytes of a failing example's `error.log`."""
 
 
 class LogTail:
-    """Keeps the last bytes written, and counts them all, so that a reader can ask for what came since a moment."""
+    """Keeps the last bytes written, and counts all, so that a reader can request those since a position."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -24,14 +24,14 @@ class LogTail:
         """Bytes written so far."""
 
     def write(self, data: bytes) -> None:
-        """Add to the end; the oldest bytes are let go."""
+        """Append; the oldest bytes are dropped."""
         self.total += len(data)
         self._kept += data[-MAX_SHOWN_BYTES:]
         if len(self._kept) > 2 * MAX_SHOWN_BYTES:
             del self._kept[:-MAX_SHOWN_BYTES]
 
     def since(self, mark: int = 0) -> str:
-        """What was written after `total` was `mark`: its last `MAX_SHOWN_BYTES`."""
+        """Return what was written after `total` was `mark`: its last `MAX_SHOWN_BYTES`."""
         wanted = min(self.total - mark, MAX_SHOWN_BYTES)
         return self._kept[-wanted:].decode("utf-8", "replace") if wanted > 0 else ""
 
@@ -41,7 +41,7 @@ _EDGE_BYTES = 512
 
 @dataclass(frozen=True)
 class LongLine:
-    """A line of `size` bytes, more than `limit`, that was not kept, but for its beginning and its end."""
+    """A line of `size` bytes, more than `limit`, of which only the head and tail were kept."""
 
     size: int
     limit: int
@@ -50,7 +50,7 @@ class LongLine:
 
 
 class LineSplitter:
-    """Lines of at most `limit` bytes, out of chunks. `unfinished`: bytes of the line that has no end yet."""
+    """Splits chunks into lines of at most `limit` bytes. `unfinished`: bytes of the incomplete line."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -60,7 +60,7 @@ class LineSplitter:
         self._tail = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
-        """The lines that end in this chunk, without their newlines and without empty ones."""
+        """Yield the lines that end in this chunk, without newlines and empty lines."""
         first, *others = chunk.split(b"\n")
         self._add(first)
         for part in others:
@@ -98,15 +98,15 @@ _ID_AT_THE_END = re.compile(rb',\s*"id"\s*:\s*([0-9]{1,15})\s*(?:,\s*"jsonrpc"\s
 
 
 class LenientMessage(dict[str, Any]):
-    """A message that was JSON but for numbers or characters that JSON cannot hold."""
+    """A message with numbers or characters that JSON cannot hold."""
 
 
 class UnreadableMessage(dict[str, Any]):
-    """An answer of which no more can be read than the request it is for: it is no JSON, or nested too deep."""
+    """A response of which only the request id can be read: it is not JSON, or nested too deep."""
 
 
 class OversizedMessage(dict[str, Any]):
-    """An answer of `size` bytes, more than `limit`, of which no more was read than the request it is for."""
+    """A response of `size` bytes, more than `limit`, of which only the request id was read."""
 
     def __init__(self, number: int, size: int, limit: int) -> None:
         super().__init__(jsonrpc="2.0", id=number)
@@ -115,16 +115,16 @@ class OversizedMessage(dict[str, Any]):
 
 
 def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
-    """One request with its newline."""
+    """Return one request with its newline."""
     return wire.write({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + b"\n"
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:
-    """The message in a line of a program's stdout; None where the line is text that the program printed.
+    """Return the message in a line of stdout; None if the line is text that the program printed.
 
-    A message that is JSON but for NaN, Infinity or lone surrogates is taken too: the numbers stay as they are, for the
-    check of the result to name, the surrogates become U+FFFD. So is one behind text printed without a newline.
-    An answer that cannot be read at all is an `UnreadableMessage`: as text it would leave its request waiting.
+    A message with NaN, Infinity or lone surrogates is accepted: its numbers stay for the check of the result, its
+    surrogates become U+FFFD. So is one behind text printed without a newline. A response that cannot be read at all is
+    an `UnreadableMessage`, so that its request does not wait.
     """
     try:
         message = orjson.loads(line)
@@ -136,7 +136,7 @@ def read_line(line: bytes) -> dict[str, Any] | None:
 
 
 def read_long_line(line: LongLine, pending: Collection[int]) -> OversizedMessage | None:
-    """The answer that a line too long to be kept is, to one of the `pending` requests; None where it names none."""
+    """Return the response in an overlong line to a `pending` request; None if it names none."""
     found = _ANSWER.search(line.head) or _ID_AT_THE_END.search(line.tail)
     number = int(found[1]) if found is not None else None
     return OversizedMessage(number, line.size, line.limit) if number is not None and number in pending else None
@@ -164,7 +164,7 @@ def _sanitized(value: Any) -> Any:
 
 
 def find_non_finite(value: Any, path: str) -> str | None:
-    """Where a value holds NaN or an infinity, which leave as neither; None where all is well."""
+    """Describe where a value holds NaN or an infinity; None if it holds none."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{path} is {'NaN' if math.isnan(value) else 'infinite'}, which JSON cannot hold"
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""Pieces of work for a program process: what is sent, and what becomes of the answer, the deadline and a death."""
+"""Requests to a program process, and their outcomes: a response, a time-out, a death or a rejection."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from rpc_server.program.results import UsageDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
 
 Log = Callable[[], str]
-"""Gives what the process wrote while it worked on this, where somebody wants to know."""
+"""Returns what the process wrote while it worked on the request."""
 
 _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
@@ -20,42 +20,42 @@ _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 class ProcessRequest(Protocol):
     """One request to a process.
 
-    Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is given up before.
+    Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is abandoned before.
     """
 
     limit_s: float | None
     """Seconds from the moment it is sent."""
 
     def request(self) -> tuple[str, dict[str, Any]]:
-        """Method and params."""
+        """Return method and params."""
         ...
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
-        """The process answered; `late`: after the deadline, while it was being stopped.
+        """Handle the response; `late`: after the deadline, while it was being stopped.
 
-        `evidence`: in a few words, what shows that a time-out is the work's own; None where the answer is none.
+        `evidence`: why a time-out is the request's own; None if it did not time out.
         """
         ...
 
     def discard(self, message: dict[str, Any]) -> None:
-        """The process answered, but the attempt does not count: the work is about to run again."""
+        """Handle a response of an attempt that does not count: the request is about to run again."""
         ...
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
-        """The process did not answer in time and was killed; `evidence` as for `answered`."""
+        """Handle a time-out of a process that was killed; `evidence` as for `answered`."""
         ...
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
-        """It ended the process it ran in, alone and for the second time."""
+        """Handle the second death of a process, in isolation."""
         ...
 
     def reject(self, error: RpcError) -> None:
-        """No process can be had."""
+        """Fail it: no process is available."""
         ...
 
 
 class ExamplesRequest:
-    """A request about a single example of a call, or about its whole batch where the program wants it so."""
+    """A request about one example of a call, or about its whole batch if the program requires it."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class ExamplesRequest:
         self.limit_s = limit_s
 
     def request(self) -> tuple[str, dict[str, Any]]:
-        """The call's request, for these examples."""
+        """Return the call's request for these examples."""
         return self._call.method, self._call.params(self._positions)
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
-        """Give each example its result, or the failure that the answer stands for."""
+        """Give each example its result, or the failure that the response stands for."""
         if late and evidence is not None and not _is_timeout(message):
             self.discard(message)
             self.timed_out(evidence, seconds, log)
@@ -101,7 +101,7 @@ class ExamplesRequest:
             self._give(position, _with_evidence(results.checked(one, seconds, log, lenient=lenient), evidence))
 
     def discard(self, message: dict[str, Any]) -> None:
-        """Keep what the attempt cost, to be added to what the one that counts costs."""
+        """Keep the attempt's usage, which is added to that of the attempt that counts."""
         result = message.get("result")
         given = result.get("results") if isinstance(result, dict) else None
         if not isinstance(given, list) or len(given) != len(self._positions):
@@ -110,15 +110,15 @@ class ExamplesRequest:
             self._spent[position] = results.summed(self._spent.get(position, {}), results.usage_of(one))
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
-        """Time-outs in their places."""
+        """Give each example a time-out."""
         self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s {evidence}", seconds, log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
-        """The examples killed their process."""
+        """Give each example the failure that it killed its process."""
         self._all("program_error", "process_died", f"the program's process {how}", seconds, log)
 
     def reject(self, error: RpcError) -> None:
-        """The whole call fails."""
+        """Fail the whole call."""
         self._call.fail(error)
 
     def _refusal(self, given: Any, seconds: float, log: Log) -> None:
@@ -155,10 +155,10 @@ class ExamplesRequest:
 
 
 class ExamplesCall:
-    """A call that has a result for each example, `evaluate` or `score`, and how many are still to come.
+    """An `evaluate` or `score` call, with one result for each example.
 
-    `params(positions)`: what to ask the program about the examples at these positions, of `size` in all.
-    `max_result_bytes`: of one result, to be named where a result is too large.
+    `params(positions)`: the params for the examples at these positions, of `size` in all. `max_result_bytes`: of one
+    result, for messages.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class ExamplesCall:
         self._left = size
 
     def give(self, position: int, result: ResultDict) -> None:
-        """One example is finished."""
+        """Record the result of one example."""
         if self.done.done():
             return
         self._on_result(position, result)
@@ -188,13 +188,13 @@ class ExamplesCall:
             self.done.set_result(None)
 
     def fail(self, error: RpcError) -> None:
-        """The call as a whole is over."""
+        """Fail the call as a whole."""
         if not self.done.done():
             self.done.set_exception(error)
 
 
 class MethodRequest:
-    """A request that is not about examples one by one: its answer, or its error, is the caller's."""
+    """A request that is not about single examples: its result or error is the caller's."""
 
     def __init__(self, method: str, params: Mapping[str, Any], *, limit_s: float | None) -> None:
         self._method = method
@@ -203,11 +203,11 @@ class MethodRequest:
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def request(self) -> tuple[str, dict[str, Any]]:
-        """The request as the caller gave it."""
+        """Return the caller's request."""
         return self._method, dict(self._params)
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
-        """The answer, or the error in it."""
+        """Return the result, or the error in it."""
         if late and evidence is not None:
             self.timed_out(evidence, seconds, log)
             return
@@ -231,18 +231,18 @@ class MethodRequest:
             self.done.set_result(result)
 
     def discard(self, message: dict[str, Any]) -> None:
-        """Nothing of the answer is kept."""
+        """Do nothing: no part of the response is kept."""
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
-        """The call fails."""
+        """Fail the call."""
         self._failed(f"ran longer than {self.limit_s:g} s {evidence}", log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
-        """The call fails."""
+        """Fail the call."""
         self._failed(f"the program's process {how}", log)
 
     def reject(self, error: RpcError) -> None:
-        """The call fails with this."""
+        """Fail the call with this error."""
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -257,7 +257,7 @@ def _error(given: Any) -> RpcError:
 
 
 def _with_evidence(result: ResultDict, evidence: str | None) -> ResultDict:
-    """The same result; a time-out's message also says what shows that it is the example's own."""
+    """Return the result; a time-out's message also says why it is the example's own."""
     if result["status"] != "timeout" or evidence is None:
         return result
     error = result["error"]

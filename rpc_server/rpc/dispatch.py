@@ -32,7 +32,7 @@ _MEMBERS = frozenset({"jsonrpc", "method", "params", "id"})
 def check_envelope(message: Any) -> None:
     """Check one request or notification, without looking inside its params.
 
-    An id written as `1.0` or `1e2` is an integer, and is replaced by it, so that every server answers with the same id.
+    An id written as `1.0` or `1e2` is replaced by its integer, so that every server returns the same id.
 
     Raises:
         InvalidRequest: with a `reason`.
@@ -78,14 +78,14 @@ _LONGEST_ECHOED_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to send: an HTTP status, and the JSON body, None where there is nothing to say."""
+    """An HTTP status, and the JSON body, None for no body."""
 
     status: int
     body: bytes | None
 
 
 class Dispatcher:
-    """Answers bodies out of one table of methods."""
+    """Answers request bodies from one table of methods."""
 
     def __init__(self, handlers: Mapping[str, Handler], *, max_batch_entries: int) -> None:
         # Any, because jsonrpcserver types its table for synchronous methods alone.
@@ -93,7 +93,7 @@ class Dispatcher:
         self._max_batch_entries = max_batch_entries
 
     async def answer(self, body: bytes | bytearray) -> Reply:
-        """Answer one HTTP body; everything but a cancellation becomes an answer."""
+        """Answer one HTTP body; everything but a cancellation becomes a response."""
         try:
             message = wire.read(body)
             del body  # here and below: a large request is not kept while its answer is written
@@ -176,5 +176,5 @@ def _error(error: RpcError) -> Any:
 
 
 def error_body(error: RpcError, request_id: str | int | None = None) -> bytes:
-    """A JSON-RPC error response as bytes."""
+    """Return a JSON-RPC error response as bytes."""
     return wire.write({"jsonrpc": "2.0", "error": error.to_wire(), "id": request_id})

@@ -1,4 +1,4 @@
-"""Params checked against the contract's models, each fault told by its path."""
+"""Check params against the contract's models; report each error by its path."""
 
 from typing import Any, TypeVar
 
@@ -12,16 +12,16 @@ Request = TypeVar("Request", bound=Params)
 
 _MOST_ERRORS = 20
 _MOST_LOOKED_AT = 1_000
-"""Errors beyond which none is looked at: each costs a hundred times the few bytes that made it."""
+"""Errors beyond which none is formatted: each costs a hundred times the bytes that caused it."""
 
 _PLAINER = {"extra_forbidden": "unknown field", "missing": "missing field"}
 
 
 def read_params(model: type[Request], params: dict[str, Any]) -> Request:
-    """The params as the method's model.
+    """Return the params as the method's model.
 
     Raises:
-        VersionNotSupported: `_meta.protocol_version` names a version not spoken here.
+        VersionNotSupported: `_meta.protocol_version` names an unsupported version.
         InvalidParams: with `errors: [{path, message}]`, the first 20; of a list, those of its first faulty member.
     """
     meta = params.get("_meta")
@@ -45,14 +45,14 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
 
 
 def invalid(path: str, message: str) -> InvalidParams:
-    """One fault that the models cannot see."""
+    """Return the error of one param that the models cannot check."""
     return InvalidParams(errors=[{"path": path, "message": message}])
 
 
 def error_path(location: tuple[int | str, ...], value: Any) -> str:
-    """A pydantic location as `batch[0].data`, without the names pydantic adds for unions and validators.
+    """Format a pydantic location as `batch[0].data`, without the names pydantic adds for unions and validators.
 
-    A step is real where the value has it, or where it is the last one: the field that is missing.
+    A step counts if the value has it, or if it is the last one: the missing field.
     """
     path = ""
     for position, step in enumerate(location):
@@ -67,5 +67,5 @@ def error_path(location: tuple[int | str, ...], value: Any) -> str:
 
 
 def error_message(error: ErrorDetails) -> str:
-    """What is wrong, in the fewest words."""
+    """Return a short description of the error."""
     return _PLAINER.get(error["type"], error["msg"].removeprefix("Value error, "))

@@ -1,4 +1,4 @@
-"""JSON as it travels: strict when read, and written whole or not at all."""
+"""JSON on the wire: strict when read, and written whole or not at all."""
 
 import json
 from typing import Any
@@ -10,10 +10,10 @@ from protocol.errors import LimitExceeded, ParseError
 
 
 def read(body: bytes | bytearray) -> Any:
-    """The JSON value in `body`.
+    """Parse the JSON value in `body`.
 
     Raises:
-        ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested deeper than orjson reads.
+        ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested beyond `MAX_NESTING`.
     """
     try:
         return orjson.loads(body)
@@ -22,7 +22,7 @@ def read(body: bytes | bytearray) -> Any:
 
 
 def write(value: JsonValue) -> bytes:
-    """The value as compact JSON in UTF-8; an `orjson.Fragment` inside it is copied as it stands.
+    """Serialize the value as compact JSON in UTF-8; an `orjson.Fragment` inside it is copied.
 
     Raises:
         LimitExceeded: nested deeper than can be written.
@@ -36,15 +36,12 @@ def write(value: JsonValue) -> bytes:
 
 
 def write_to_keep(value: JsonValue) -> bytes:
-    """The same in no more memory than it has bytes: what orjson returns may hold on to eight times as much.
-
-    Raises as `write` does.
-    """
+    """Serialize without excess memory: orjson's own result may hold up to eight times its bytes. Raises as `write`."""
     return bytes(memoryview(write(value)))
 
 
 def canonical(value: JsonValue) -> bytes:
-    """The same bytes for equal values, whatever the order of their keys; for digests. Raises as `write` does."""
+    """Serialize with sorted keys, for digests. Raises as `write`."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:

@@ -15,15 +15,15 @@ from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, Module
 from typing import Any
 
 from . import encode, records, results
-from .failures import InvalidResult, ProgramProblem, Refusal
+from .failures import ContractError, InvalidResult, ProgramProblem
 from .loading import Config, seed_from
-from .serving import Host
+from .serving import Executor
 
 # What a program has once, however many objects lead to it.
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, FrameType)
 
 
-def weight(value: Any, enough: int) -> int:
+def object_size(value: Any, enough: int) -> int:
     """Bytes; no more are counted once they are more than `enough`."""
     total, seen, waiting = 0, set(), [value]
     while waiting and total <= enough:
@@ -55,7 +55,7 @@ class AdapterProgram:
         self._arguments = arguments
         self._config = config
         self._adapter: Any = None
-        self._kept = Kept(config.max_trace_bytes)
+        self._store = BatchStore(config.max_trace_bytes)
         self.mode = "threads" if config.thread_safe else "sync"
         self.whole_batches = True
         self.descriptions: dict[str, str] = {}
@@ -92,7 +92,7 @@ class AdapterProgram:
         if callable(getattr(self._adapter, "batch_evaluate", None)):
             self.capabilities.append("batch_evaluate")
 
-    async def evaluate(self, params: dict[str, Any], host: Host) -> str:
+    async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
         """The whole batch, of one candidate or of several (`items`), in one call to the adapter."""
         self._restore((params.get("_meta") or {}).get("adapter_state"))
         batch, capture = params["batch"], params.get("capture_traces", False)
@@ -103,10 +103,10 @@ class AdapterProgram:
         started = time.monotonic()
         try:
             if items is None:
-                answers = [await host.within(limit_s, self._evaluated(data, params["candidate"], capture))]
+                answers = [await executor.within(limit_s, self._evaluate_batch(data, params["candidate"], capture))]
                 _check_lengths(answers[0], len(batch), capture)
             else:
-                answers = await host.within(limit_s, self._evaluated_together(items))
+                answers = await executor.within(limit_s, self._evaluate_items(items))
                 _check_answers(answers, items, capture)
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is the batch's result
             outcome = results.failed(problem, self._config.transient, limit_s)
@@ -116,31 +116,31 @@ class AdapterProgram:
         texts = [text for answer in answers for text in self._results(answer, capture, seconds)]
         return '{"results":[%s]%s}' % (",".join(texts), self._state_text(required=False))
 
-    async def _evaluated(self, data: list[Any], candidate: dict[str, str], capture: bool) -> Any:
+    async def _evaluate_batch(self, data: list[Any], candidate: dict[str, str], capture: bool) -> Any:
         return self._adapter.evaluate(data, candidate, capture_traces=capture)
 
-    async def _evaluated_together(self, items: list[tuple[dict[str, str], list[Any]]]) -> Any:
+    async def _evaluate_items(self, items: list[tuple[dict[str, str], list[Any]]]) -> Any:
         return self._adapter.batch_evaluate(items)
 
     def _results(self, answer: Any, capture: bool, seconds: float) -> list[str]:
         size = len(answer.scores)
-        refs = self._kept.keep(answer) if capture and answer.trajectories is not None else [None] * size
-        counts = _shares(answer, size)
+        refs = self._store.keep(answer) if capture and answer.trajectories is not None else [None] * size
+        counts = _metric_call_shares(answer, size)
         return [_result(answer, index, refs[index], counts[index], seconds) for index in range(size)]
 
-    async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+    async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """The adapter's own records, from the trajectories it made."""
         self._restore(params.get("adapter_state"))
         if not params["components_to_update"]:  # asked for nothing but that the state be taken over
             return '{"dataset":{}%s}' % self._state_text(required=True)
         refs = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if result.get("trajectory_ref")]
         dataset = self._adapter.make_reflective_dataset(
-            params["candidate"], self._kept.batch(refs), params["components_to_update"]
+            params["candidate"], self._store.batch(refs), params["components_to_update"]
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
         return "{%s%s}" % (records.members(dataset), self._state_text(required=True))
 
-    async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+    async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """The adapter's own new texts."""
         dataset = records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
@@ -156,13 +156,13 @@ class AdapterProgram:
             return ""
         try:
             return ',"adapter_state":%s' % encode.to_text(self._adapter.get_adapter_state(), "adapter_state")
-        except encode.NotJson:
+        except encode.NotJsonError:
             if required:
                 raise
             return ""
 
 
-class Kept:
+class BatchStore:
     """Evaluated batches with their trajectories, at most `max_bytes` of them, about.
 
     Whole batches are let go, oldest first; the newest always stays, or nothing could ever be reflected on.
@@ -171,25 +171,25 @@ class Kept:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._batches: OrderedDict[str, Any] = OrderedDict()
-        self._weights: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         self._bytes = 0
         self._lock = threading.Lock()  # an adapter that bears it is called in several threads
         # In every ref, so that those of an earlier process are never taken for this one's.
         self._life = binascii.hexlify(os.urandom(6)).decode()
-        self._made = 0
+        self._count = 0
 
-    def keep(self, batch: Any, *, weighed: Any = None) -> list[str | None]:
-        """A ref for each example of the batch, which counts for what `weighed` takes, where it is given."""
-        size = weight(batch if weighed is None else weighed, self._max_bytes)
+    def keep(self, batch: Any, *, measured: Any = None) -> list[str | None]:
+        """A ref for each example of the batch, which counts for what `measured` takes, where it is given."""
+        size = object_size(batch if measured is None else measured, self._max_bytes)
         with self._lock:
-            self._made += 1
-            name = "%s-%d" % (self._life, self._made)
+            self._count += 1
+            name = "%s-%d" % (self._life, self._count)
             self._batches[name] = batch
-            self._weights[name] = size
+            self._sizes[name] = size
             self._bytes += size
             while self._bytes > self._max_bytes and len(self._batches) > 1:
                 oldest, _ = self._batches.popitem(last=False)
-                self._bytes -= self._weights.pop(oldest)
+                self._bytes -= self._sizes.pop(oldest)
         return ["%s.%d" % (name, index) for index in range(len(batch.scores))]
 
     def batch(self, refs: list[str]) -> Any:
@@ -201,7 +201,7 @@ class Kept:
         places = [self._place(ref) for ref in refs]
         lost = [ref for ref, place in zip(refs, places) if place is None]  # noqa: B905  # Python 3.8 has no `strict`
         if lost:
-            raise Refusal(_TRAJECTORY_EXPIRED, "Trajectory expired", refs=lost)
+            raise ContractError(_TRAJECTORY_EXPIRED, "Trajectory expired", refs=lost)
         found = [place for place in places if place is not None]
         if not found:
             raise ProgramProblem("make_reflective_dataset", "no result of the batch has a trajectory")
@@ -219,7 +219,7 @@ class Kept:
             some_missing = any(_objectives(batch) is None for batch, _ in found)
             objectives = None if some_missing else [batch.objective_scores[index] for batch, index in found]
             fields["objective_scores"] = objectives
-        return _replaced(first, **fields)
+        return _with_fields(first, **fields)
 
     def _place(self, ref: str) -> tuple[Any, int] | None:
         name, _, index = ref.rpartition(".")
@@ -229,7 +229,7 @@ class Kept:
         return batch, int(index)
 
 
-def _replaced(batch: Any, **fields: Any) -> Any:
+def _with_fields(batch: Any, **fields: Any) -> Any:
     if dataclasses.is_dataclass(batch):
         return dataclasses.replace(batch, **fields)  # type: ignore[type-var]  # an instance, of the user's own type
     other = copy.copy(batch)
@@ -266,7 +266,7 @@ def _objectives(answer: Any) -> Any:
     return getattr(answer, "objective_scores", None)
 
 
-def _shares(answer: Any, count: int) -> list[int | None]:
+def _metric_call_shares(answer: Any, count: int) -> list[int | None]:
     """The batch's `num_metric_calls` spread over its examples, so that their sum is kept; None where it says none."""
     total = getattr(answer, "num_metric_calls", None)
     if total is None or count == 0:
@@ -283,7 +283,7 @@ def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, 
         return results.text(
             "ok",
             score=score,
-            output=encode.shown(answer.outputs[index]),
+            output=encode.json_or_repr(answer.outputs[index]),
             objective_scores=None
             if parts is None
             else {str(key): results.finite_number(part, "objective_scores.%s" % key) for key, part in parts.items()},

@@ -84,7 +84,7 @@ def _is_json(declared: Any) -> bool:
 _FAILURE_SCORE = 0.0  # only inside trajectories: what a failure scores in a run, the optimizer's settings say
 
 
-class Dspy:
+class DspyModules:
     """The parts of DSPy in use, imported from the user's environment."""
 
     def __init__(self) -> None:
@@ -180,24 +180,24 @@ class Dspy:
         is_tracked = all(type(lm) is self._dspy.LM for lm in used if lm is not None)
         return {"cost_usd": 0.0, "calls": 0} if is_tracked else None
 
-    def run(self, program: Any, example: Any) -> Run:
+    def run(self, program: Any, example: Any) -> ProgramRun:
         """The program's prediction and trace. What it raises passes, but for an answer that does not parse."""
         with self._dspy.context(trace=[]):
             try:
-                return Run(program(**example.inputs()), self._dspy.settings.trace.copy(), None)
+                return ProgramRun(program(**example.inputs()), self._dspy.settings.trace.copy(), None)
             except self._parse_error as problem:
                 return self._failed_parse(program, example, problem, self._dspy.settings.trace.copy())
 
-    def _failed_parse(self, program: Any, example: Any, problem: Any, trace: list[Any]) -> Run:
+    def _failed_parse(self, program: Any, example: Any, problem: Any, trace: list[Any]) -> ProgramRun:
         """As `bootstrap_trace_data` keeps it, which loses answers of which a part did parse (DSPy 3.4.1)."""
         failed = self._gepa.FailedPrediction(completion_text=str(problem.lm_response), format_reward=_FAILURE_SCORE)
         for predictor in program.predictors():
             if predictor.signature == problem.signature:
-                return Run(failed, [*trace, (predictor, dict(example.inputs()), failed)], problem)
+                return ProgramRun(failed, [*trace, (predictor, dict(example.inputs()), failed)], problem)
         raise problem
 
 
-class Run:
+class ProgramRun:
     """What became of one example: `problem` is the answer that did not parse, None where all did."""
 
     def __init__(self, prediction: Any, trace: list[Any], problem: BaseException | None) -> None:
@@ -223,12 +223,12 @@ def _feedback(metric: Metric, name: str, predictor: Any) -> Any:
         predictor_output: Any, predictor_inputs: Any, module_inputs: Any, module_outputs: Any, captured_trace: Any
     ) -> Any:
         own = [(predictor, predictor_inputs, predictor_output)]
-        said = metric(module_inputs, module_outputs, captured_trace, name, own)
-        if not hasattr(said, "feedback"):
-            return {"score": said, "feedback": "This trajectory got a score of %s." % (said,)}
-        if said["feedback"] is None:
-            said["feedback"] = "This trajectory got a score of %s." % (said["score"],)
-        return said
+        returned = metric(module_inputs, module_outputs, captured_trace, name, own)
+        if not hasattr(returned, "feedback"):
+            return {"score": returned, "feedback": "This trajectory got a score of %s." % (returned,)}
+        if returned["feedback"] is None:
+            returned["feedback"] = "This trajectory got a score of %s." % (returned["score"],)
+        return returned
 
     return feedback
 

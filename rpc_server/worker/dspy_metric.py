@@ -72,7 +72,7 @@ _MOST_KEPT = 64
 """Lists of records kept as objects: more than the proposals that one optimizer has under way at once."""
 
 
-class Records:
+class RecordObjects:
     """Lists of records by their JSON form, so that a list that the client sends back is the list of objects it was.
 
     Images and histories are objects in DSPy's records, and texts in JSON. A list that is no longer kept, or that
@@ -80,23 +80,23 @@ class Records:
     """
 
     def __init__(self) -> None:
-        self._made: OrderedDict[str, list[Any]] = OrderedDict()
+        self._objects: OrderedDict[str, list[Any]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def shown(self, records: list[Any]) -> list[Any]:
+    def as_json(self, records: list[Any]) -> list[Any]:
         """The records as JSON values."""
         shown = [_plain(record) for record in records]
         if shown != records:
             with self._lock:
-                self._made[_records_key(shown)] = records
-                while len(self._made) > _MOST_KEPT:
-                    self._made.popitem(last=False)
+                self._objects[_records_key(shown)] = records
+                while len(self._objects) > _MOST_KEPT:
+                    self._objects.popitem(last=False)
         return shown
 
-    def made(self, shown: list[Any]) -> list[Any]:
+    def objects_of(self, shown: list[Any]) -> list[Any]:
         """The objects of records that `shown` returned as JSON, else what is given."""
         with self._lock:
-            return self._made.get(_records_key(shown), shown)
+            return self._objects.get(_records_key(shown), shown)
 
 
 def _records_key(shown: list[Any]) -> str:

@@ -10,14 +10,14 @@ import time
 from typing import Any
 
 from . import dspy_metric, encode, results
-from .adapters import Kept
-from .dspy_adapter import Dspy
-from .dspy_metric import Records
+from .adapters import BatchStore
+from .dspy_adapter import DspyModules
+from .dspy_metric import RecordObjects
 from .dspy_student import SavedProgram, Student
 from .failures import InvalidResult, ProgramProblem
 from .loading import Config, import_dotted
 from .results import Score
-from .serving import Host
+from .serving import Executor
 
 
 class DspyProgram:
@@ -26,8 +26,8 @@ class DspyProgram:
     def __init__(self, config: Config) -> None:
         self._config = config
         sys.path.insert(0, config.root)
-        self._dspy = Dspy()
-        program = self._made(config.program or "")
+        self._dspy = DspyModules()
+        program = self._create_program(config.program or "")
         self._metric = dspy_metric.Metric(import_dotted(config.metric or ""), config.metric or "")
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
@@ -43,8 +43,8 @@ class DspyProgram:
             format_failures=config.add_format_failure_as_feedback,
             reflection_lm=_reflection_lm(config),
         )
-        self._records = Records()
-        self._kept = Kept(config.max_trace_bytes)
+        self._records = RecordObjects()
+        self._store = BatchStore(config.max_trace_bytes)
         self.mode = "threads" if config.threads > 1 else "sync"
         self.whole_batches = False
         self.descriptions = self._student.descriptions
@@ -75,15 +75,18 @@ class DspyProgram:
     def prepare(self) -> None:
         """Nothing is left to be done in the serving process."""
 
-    async def evaluate(self, params: dict[str, Any], host: Host) -> str:
+    async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
         """Each example in turn, on a copy of the program; a failure is a result."""
         with self._reflecting:
             self._restore((params.get("_meta") or {}).get("adapter_state"))
         capture = params.get("capture_traces", False)
-        texts = [await self._result(example["data"], params["candidate"], host, capture) for example in params["batch"]]
+        texts = [
+            await self._example_result(example["data"], params["candidate"], executor, capture)
+            for example in params["batch"]
+        ]
         return '{"results":[%s]}' % ",".join(texts)
 
-    async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+    async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """The records that DSPy's adapter makes for the components' predictors."""
         components = params["components_to_update"]
         with self._reflecting:
@@ -92,8 +95,8 @@ class DspyProgram:
             if components:
                 given = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if _has_ref(result)]
                 owners = list(dict.fromkeys(map(self._student.predictor_of, components)))
-                made = self._adapter.make_reflective_dataset(params["candidate"], self._kept.batch(given), owners)
-                of_owner = {name: self._records.shown(records) for name, records in made.items()}
+                made = self._adapter.make_reflective_dataset(params["candidate"], self._store.batch(given), owners)
+                of_owner = {name: self._records.as_json(records) for name, records in made.items()}
                 owned = ((name, of_owner.get(self._student.predictor_of(name))) for name in components)
                 records = {name: found for name, found in owned if found is not None}
             state = {"rng_state": self._rng.getstate()}
@@ -102,55 +105,55 @@ class DspyProgram:
             encode.to_text(state, "adapter_state"),
         )
 
-    async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+    async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """New texts by DSPy's own proposer, asked of the reflection model in this process."""
-        dataset = {name: self._records.made(shown) for name, shown in params["reflective_dataset"].items()}
+        dataset = {name: self._records.objects_of(shown) for name, shown in params["reflective_dataset"].items()}
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
         return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
 
-    async def finalize(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+    async def finalize(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Save the best candidate's program."""
         self._saved.write(self._adapter.build_program(params["best_candidate"]))
         message = "the best program is in %s, for `program.load`" % self._saved.path
         return '{"message":%s}' % encode.to_text(message, "message")
 
-    async def write_texts(self, params: dict[str, Any], host: Host) -> str:  # noqa: ARG002  # as every method
+    async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Write a candidate's texts into the saved program, and say which file that is."""
         self._saved.write(self._adapter.build_program(params["candidate"]))
         return '{"files":%s}' % encode.to_text([self._saved.inside], "files")
 
-    async def _result(self, data: Any, candidate: dict[str, str], host: Host, capture: bool) -> str:
-        attempt = _Attempt()
+    async def _example_result(self, data: Any, candidate: dict[str, str], executor: Executor, capture: bool) -> str:
+        example_run = _DspyExampleRun()
         started = time.monotonic()
         try:
-            with self._dspy.track_usage() as attempt.usage:
-                await host.within(self._config.example_timeout_s, self._attempt(attempt, data, candidate))
-            outcome: dict[str, Any] = {"status": "ok", "output": self._shown(attempt.prediction)}
-            outcome.update(attempt.score._asdict() if attempt.score is not None else {})
+            with self._dspy.track_usage() as example_run.usage:
+                await executor.within(self._config.example_timeout_s, self._run_example(example_run, data, candidate))
+            outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.prediction)}
+            outcome.update(example_run.score._asdict() if example_run.score is not None else {})
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
         seconds = time.monotonic() - started
-        ref = self._keep(attempt.trajectory) if capture and attempt.trajectory is not None else None
-        usage = self._dspy.usage(attempt.usage, self._student.program)
+        ref = self._keep(example_run.trajectory) if capture and example_run.trajectory is not None else None
+        usage = self._dspy.usage(example_run.usage, self._student.program)
         return results.text(seconds=seconds, trajectory_ref=ref, usage=usage, **outcome)
 
-    async def _attempt(self, attempt: _Attempt, data: Any, candidate: dict[str, str]) -> None:
+    async def _run_example(self, example_run: _DspyExampleRun, data: Any, candidate: dict[str, str]) -> None:
         if not isinstance(data, dict):
             raise InvalidResult("an example's data must be an object, field to value")
         example = self._dspy.example(self._row_types.convert(data)).with_inputs(*self._student.inputs_among(data))
         run = self._dspy.run(self._adapter.build_program(candidate), example)
         if run.problem is not None:
-            attempt.trajectory = run.trajectory(example, None)
+            example_run.trajectory = run.trajectory(example, None)
             raise run.problem
         # The trace always, whether or not it is kept: a metric that looks at it must not score the same run otherwise.
-        said = self._metric(example, run.prediction, run.trace)
-        attempt.score = dspy_metric.read(said, self._dspy.prediction)
-        attempt.prediction = run.prediction
-        attempt.trajectory = run.trajectory(example, said)
+        returned = self._metric(example, run.prediction, run.trace)
+        example_run.score = dspy_metric.read(returned, self._dspy.prediction)
+        example_run.prediction = run.prediction
+        example_run.trajectory = run.trajectory(example, returned)
 
     def _shown(self, prediction: Any) -> Any:
         """A prediction's fields."""
-        return encode.shown(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
+        return encode.json_or_repr(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
 
     def _keep(self, trajectory: dict[str, Any]) -> str | None:
         batch = self._dspy.batch(
@@ -158,7 +161,7 @@ class DspyProgram:
         )
         # Without the predictors of the trace, which lead to the whole program and its model.
         steps = [step[1:] for step in trajectory["trace"]]
-        return self._kept.keep(batch, weighed=(trajectory["example"], trajectory["prediction"], steps))[0]
+        return self._store.keep(batch, measured=(trajectory["example"], trajectory["prediction"], steps))[0]
 
     def _restore(self, state: Any) -> None:
         """Go on from a state given out before; an empty one begins anew, as a run does."""
@@ -170,7 +173,7 @@ class DspyProgram:
         version, internal, gauss_next = state["rng_state"]
         self._rng.setstate((version, tuple(internal), gauss_next))
 
-    def _made(self, target: str) -> Any:
+    def _create_program(self, target: str) -> Any:
         found = import_dotted(target)
         if not isinstance(found, self._dspy.module):
             if not callable(found):
@@ -184,7 +187,7 @@ class DspyProgram:
         return found
 
 
-class _Attempt:
+class _DspyExampleRun:
     """What is known of an example so far: a trajectory also where an answer did not parse."""
 
     def __init__(self) -> None:

@@ -136,7 +136,7 @@ class Student:
         component = name + ".demos"
         try:
             text = encode.to_text(predictor.dump_state()["demos"], component)
-        except encode.NotJson as problem:
+        except encode.NotJsonError as problem:
             raise ProgramProblem("demos", str(problem)) from None
         self._add(component, name, text, "Worked examples for `%s`: a JSON list of objects, field to value." % name)
         self._demos[component] = name

@@ -14,7 +14,7 @@ _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 _SIXTEEN_DIGITS = b"0" * 16  # as many as the first integer that is not safe
 
 
-class NotJson(ValueError):
+class NotJsonError(ValueError):
     """A value that JSON cannot hold; the message says where and what it is."""
 
 
@@ -39,7 +39,7 @@ def to_text(value: Any, name: str) -> str:
     try:
         return _encode(value)
     except Exception:  # noqa: BLE001  # besides what JSON cannot hold, whatever the methods of a user's container raise
-        raise NotJson(_complaint(value, name)) from None
+        raise NotJsonError(_not_json_message(value, name)) from None
 
 
 def exact_text(value: Any, name: str) -> str:
@@ -51,7 +51,7 @@ def exact_text(value: Any, name: str) -> str:
     try:
         return to_text(_exact(value), name)
     except Exception:  # noqa: BLE001  # as above; nested too deep, for one
-        raise NotJson(_complaint(value, name)) from None
+        raise NotJsonError(_not_json_message(value, name)) from None
 
 
 def _exact(value: Any) -> Any:
@@ -64,11 +64,11 @@ def _exact(value: Any) -> Any:
     return value
 
 
-def shown(output: Any) -> Any:
+def json_or_repr(output: Any) -> Any:
     """The output itself where it is JSON, else `{"type", "repr"}`: the object stays here for the program's own use."""
     try:
         to_text(output, "output")
-    except NotJson:
+    except NotJsonError:
         return {"type": dotted(type(output)), "repr": repr(output)[:_MAX_SHOWN]}
     return output
 
@@ -78,7 +78,7 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "evolverpc-replacement")
 
 
-def _complaint(value: Any, name: str) -> str:
+def _not_json_message(value: Any, name: str) -> str:
     try:
         found = _offender(value, name, 0)
     except Exception as broken:  # noqa: BLE001  # as above
@@ -92,7 +92,7 @@ def _offender(value: Any, path: str, depth: int) -> str | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else "%s is %s, which JSON cannot hold" % (path, _number_name(value))
     if depth > _MAX_DEPTH:
-        return "%s is nested too deep or contains itself" % name_only(path)
+        return "%s is nested too deep or contains itself" % first_path_part(path)
     if isinstance(value, dict):
         for key, member in value.items():
             if not (key is None or isinstance(key, (str, bool, int, float))):
@@ -114,7 +114,7 @@ def _number_name(value: float) -> str:
     return "NaN" if math.isnan(value) else "infinite"
 
 
-def name_only(path: str) -> str:
+def first_path_part(path: str) -> str:
     """The first part of a path."""
     return path.split(".", 1)[0].split("[", 1)[0]
 

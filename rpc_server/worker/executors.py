@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     import asyncio  # costs 30 ms, and its own imports would keep user files of the same names from being found
 
 
-class AloneHost:
+class MainThreadExecutor:
     """One request at a time in the main thread, with a limit by SIGALRM: it ends sleeps, loops and slow expressions."""
 
     cancellation: tuple[type[BaseException], ...] = ()
 
     def __init__(self) -> None:
         self._armed = False
-        self._passed = False
+        self._expired = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        signal.signal(signal.SIGALRM, self._over)
+        signal.signal(signal.SIGALRM, self._on_alarm)
 
-    def _over(self, *_: Any) -> None:
+    def _on_alarm(self, *_: Any) -> None:
         if self._armed:  # a signal may still arrive just after its timer was stopped
             self._armed = False
-            self._passed = True
+            self._expired = True
             raise TimeLimit
 
-    async def settle(self, value: Any) -> Any:
+    async def resolve(self, value: Any) -> Any:
         """The value, or what it gives when awaited."""
         if not inspect.isawaitable(value):
             return value
@@ -52,22 +52,22 @@ class AloneHost:
         """The work, or `TimeLimit`."""
         if limit_s is None:
             return await work
-        self._passed = False
+        self._expired = False
         self._armed = True
-        signal.signal(signal.SIGALRM, self._over)  # an example before this one may have put in its own
+        signal.signal(signal.SIGALRM, self._on_alarm)  # an example before this one may have put in its own
         try:
             signal.setitimer(signal.ITIMER_REAL, limit_s)
             result = await work
         except TimeLimit:
             raise
         except BaseException as problem:
-            if self._passed:
+            if self._expired:
                 raise TimeLimit from problem
             raise
         finally:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-        if self._passed:
+        if self._expired:
             raise TimeLimit  # user code caught the first
         return result
 
@@ -80,12 +80,12 @@ class AloneHost:
             _drive(server.reply(parse(line), self))
 
 
-class ThreadsHost:
+class ThreadExecutor:
     """Each request in a daemon thread of its own. Nothing can end a thread: the server ends the process instead."""
 
     cancellation: tuple[type[BaseException], ...] = ()
 
-    async def settle(self, value: Any) -> Any:
+    async def resolve(self, value: Any) -> Any:
         """The value, or what it gives when awaited."""
         if not inspect.isawaitable(value):
             return value
@@ -107,7 +107,7 @@ class ThreadsHost:
             threading.Thread(target=_drive, args=(server.reply(parse(line), self),), daemon=True).start()
 
 
-class LoopHost:
+class EventLoopExecutor:
     """All requests on one asyncio loop; each can be cancelled by its `call_id`.
 
     The server keeps the time, because only it notices when the loop is blocked: it cancels what is past its limit.
@@ -124,7 +124,7 @@ class LoopHost:
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def settle(self, value: Any) -> Any:
+    async def resolve(self, value: Any) -> Any:
         """The value, or what it gives when awaited."""
         return await value if inspect.isawaitable(value) else value
 
@@ -166,12 +166,12 @@ class LoopHost:
                 *lines, rest = bytes(buffer).split(b"\n")
                 buffer[:] = rest
                 for line in lines:
-                    self._begin(server, parse(line))
+                    self._start_request(server, parse(line))
 
         loop.add_reader(server.channel.source, read)
         await over
 
-    def _begin(self, server: Server, request: dict[str, Any]) -> None:
+    def _start_request(self, server: Server, request: dict[str, Any]) -> None:
         if request["method"] == "cancel":
             task = self._calls.get(request["params"]["call_id"])
             if task is not None:
@@ -185,7 +185,7 @@ class LoopHost:
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             if task.cancelled():  # before its first step
-                server.refuse(request, CALL_CANCELLED)
+                server.respond_error(request, CALL_CANCELLED)
 
         task.add_done_callback(ended)
         call_id = (request["params"].get("_meta") or {}).get("call_id")

@@ -28,7 +28,7 @@ class Cancelled(BaseException):
     """The server asked to stop."""
 
 
-class Refusal(Exception):
+class ContractError(Exception):
     """An error of the contract, to be answered as it is."""
 
     def __init__(self, code: int, message: str, **data: Any) -> None:
@@ -87,11 +87,11 @@ def _lines(error: BaseException, seen: set[int]) -> Iterator[str]:
 
 
 def _frames(trace: TracebackType | None) -> traceback.StackSummary:
-    frames = [frame for frame in traceback.extract_tb(trace) if not _is_ours(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(trace) if not _is_worker_frame(frame.filename)]
     return traceback.StackSummary.from_list(frames)
 
 
-def _is_ours(filename: str) -> bool:
+def _is_worker_frame(filename: str) -> bool:
     return filename.startswith((_OWN_FOLDER, "<frozen importlib")) or "/importlib/" in filename
 
 

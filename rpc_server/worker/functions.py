@@ -11,8 +11,8 @@ from typing import Any, Callable
 from . import encode, records, results
 from .failures import Cancelled, ProgramProblem
 from .loading import Config, seed_from
-from .model_calls import ModelCalls, watch
-from .serving import Host
+from .model_calls import ModelUsage, watch
+from .serving import Executor
 
 # Of a result that is scored; all else is the scoring's own.
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
@@ -83,101 +83,113 @@ class FunctionProgram:
     def prepare(self) -> None:
         """Nothing is left to be done in the serving process."""
 
-    async def evaluate(self, params: dict[str, Any], host: Host) -> str:
+    async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
         """Each example in turn; a failure is a result."""
         if self._run is None and params["batch"]:
             raise ProgramProblem("evaluate", self._no_run + ": it only scores what other programs answer")
         texts: list[str] = []
         for example in params["batch"]:
-            attempt = _Attempt(example["data"], dict(params["candidate"]))
+            example_run = _ExampleRun(example["data"], dict(params["candidate"]))
             try:
-                texts.append(await self._result(attempt, host, self._attempt, params.get("capture_traces", False)))
+                texts.append(
+                    await self._example_result(
+                        example_run, executor, self._run_example, params.get("capture_traces", False)
+                    )
+                )
             except Cancelled:
                 texts += [results.text("cancelled", seconds=0.0)] * (len(params["batch"]) - len(texts))
                 break
         return '{"results":[%s]}' % ",".join(texts)
 
-    async def score(self, params: dict[str, Any], host: Host) -> str:
+    async def score(self, params: dict[str, Any], executor: Executor) -> str:
         """Score outputs made elsewhere; results that are failures pass unchanged."""
         texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
             if result["status"] not in ("ok", "rollout"):
                 texts.append(encode.to_text(result, "results"))
                 continue
-            attempt = _Attempt(example["data"], {}, output=result.get("output"))
-            attempt.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
-            texts.append(await self._result(attempt, host, self._scored, capture_traces=False))
+            example_run = _ExampleRun(example["data"], {}, output=result.get("output"))
+            example_run.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
+            texts.append(await self._example_result(example_run, executor, self._scored, capture_traces=False))
         return '{"results":[%s]}' % ",".join(texts)
 
-    async def make_reflective_dataset(self, params: dict[str, Any], host: Host) -> str:
+    async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:
         """The program's own records, else the default ones."""
         batch, components = params["eval_batch"], params["components_to_update"]
         if self._reflect is None:
             dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
         else:
-            dataset = await host.settle(self._reflect(params["candidate"], batch, components))
+            dataset = await executor.resolve(self._reflect(params["candidate"], batch, components))
         return "{%s}" % records.members(dataset)
 
-    async def propose_new_texts(self, params: dict[str, Any], host: Host) -> str:
+    async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """The program's own new texts."""
         made = records.put_back(params["reflective_dataset"], params.get("images") or {})
-        texts = await host.settle(self._propose(params["candidate"], made, params["components_to_update"]))
+        texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
-    async def finalize(self, params: dict[str, Any], host: Host) -> str:
+    async def finalize(self, params: dict[str, Any], executor: Executor) -> str:
         """Tell the program; what it returns is a message for people."""
-        message = await host.settle(self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run"))))
+        message = await executor.resolve(
+            self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run")))
+        )
         return "{}" if message is None else '{"message":%s}' % encode.to_text(str(message), "message")
 
-    async def write_texts(self, params: dict[str, Any], host: Host) -> str:
+    async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Have the program write a candidate's texts into its own files; which ones, where it says."""
-        files = await host.settle(self._write_texts(params["candidate"]))
+        files = await executor.resolve(self._write_texts(params["candidate"]))
         return '{"files":%s}' % encode.to_text([os.fspath(file) for file in files or ()], "files")
 
-    async def _result(
-        self, attempt: _Attempt, host: Host, work: Callable[[_Attempt, Host], Any], capture_traces: bool
+    async def _example_result(
+        self,
+        example_run: _ExampleRun,
+        executor: Executor,
+        work: Callable[[_ExampleRun, Executor], Any],
+        capture_traces: bool,
     ) -> str:
         """The example's result as JSON; raises `Cancelled`."""
-        calls = ModelCalls()
+        calls = ModelUsage()
         started = time.monotonic()
         try:
             with calls:
-                await host.within(self._config.example_timeout_s, work(attempt, host))
-            outcome: dict[str, Any] = {"status": "rollout" if attempt.score is None else "ok"}
+                await executor.within(self._config.example_timeout_s, work(example_run, executor))
+            outcome: dict[str, Any] = {"status": "rollout" if example_run.score is None else "ok"}
         except Cancelled:
             raise
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
         seconds = time.monotonic() - started
-        outcome["usage"] = _sum(attempt.usage, attempt.scoring) or calls.usage
-        outcome.update(attempt.kept)
+        outcome["usage"] = _sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
+        outcome.update(example_run.kept)
         if outcome["status"] in ("ok", "rollout"):
-            outcome["output"] = attempt.output
-            if attempt.score is not None:
-                outcome.update(attempt.score._asdict())
+            outcome["output"] = example_run.output
+            if example_run.score is not None:
+                outcome.update(example_run.score._asdict())
         if capture_traces:
-            outcome["trajectory"] = attempt.trace if self._traces else _default_trajectory(attempt, outcome)
+            outcome["trajectory"] = example_run.trace if self._traces else _default_trajectory(example_run, outcome)
         try:
             return results.text(seconds=seconds, **outcome)
-        except encode.NotJson as problem:
+        except encode.NotJsonError as problem:
             return results.invalid(str(problem), seconds)
 
-    async def _attempt(self, attempt: _Attempt, host: Host) -> None:
+    async def _run_example(self, example_run: _ExampleRun, executor: Executor) -> None:
         extra: dict[str, Any] = {}
         if self._traces:
-            extra["trace"] = attempt.trace
+            extra["trace"] = example_run.trace
         if self._counts:
-            extra["usage"] = attempt.usage
-        attempt.output = await host.settle(self._run(attempt.data, attempt.candidate, **extra))
+            extra["usage"] = example_run.usage
+        example_run.output = await executor.resolve(self._run(example_run.data, example_run.candidate, **extra))
         if self._score is not None:
-            await self._scored(attempt, host)
+            await self._scored(example_run, executor)
 
-    async def _scored(self, attempt: _Attempt, host: Host) -> None:
-        extra: dict[str, Any] = {"usage": attempt.scoring} if self._scoring_counts else {}
-        attempt.score = results.read_score(await host.settle(self._score(attempt.data, attempt.output, **extra)))
+    async def _scored(self, example_run: _ExampleRun, executor: Executor) -> None:
+        extra: dict[str, Any] = {"usage": example_run.scoring_usage} if self._scoring_counts else {}
+        example_run.score = results.read_score(
+            await executor.resolve(self._score(example_run.data, example_run.output, **extra))
+        )
 
 
-class _Attempt:
+class _ExampleRun:
     """What is known of an example so far; a failure keeps the steps and costs until then."""
 
     def __init__(self, data: Any, candidate: dict[str, str], *, output: Any = None) -> None:
@@ -187,11 +199,11 @@ class _Attempt:
         self.score: results.Score | None = None
         self.trace: list[Any] = []
         self.usage: dict[str, Any] = {}
-        self.scoring: dict[str, Any] = {}
+        self.scoring_usage: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
 
 
-def _sum(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _sum_usage(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """What both cost, model by model too; what is no number is left as it is, for the check of the result to name."""
     total = dict(usage)
     for name, amount in more.items():
@@ -199,15 +211,15 @@ def _sum(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         if isinstance(known, (int, float)) and isinstance(amount, (int, float)):
             total[name] = known + amount
         elif isinstance(known, dict) and isinstance(amount, dict):
-            total[name] = _sum(known, amount)
+            total[name] = _sum_usage(known, amount)
         else:
             total[name] = amount
     return total
 
 
-def _default_trajectory(attempt: _Attempt, outcome: dict[str, Any]) -> dict[str, Any]:
+def _default_trajectory(example_run: _ExampleRun, outcome: dict[str, Any]) -> dict[str, Any]:
     trajectory = {name: outcome.get(name) for name in ("output", "score", "feedback")}
-    trajectory = {"data": attempt.data, **trajectory}
+    trajectory = {"data": example_run.data, **trajectory}
     if "error" in outcome:
         trajectory["error"] = outcome["error"]
     return trajectory

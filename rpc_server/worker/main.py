@@ -11,12 +11,12 @@ import threading
 from typing import Any
 
 from .adapters import AdapterProgram
-from .executors import AloneHost, LoopHost, ThreadsHost
+from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
 from .functions import FunctionProgram
 from .loading import Config, import_adapter, import_program
 from .parent_death import die_with_parent
 from .serving import Channel, Server, failure, parse
-from .zygote import Leftovers, Zygote
+from .zygote import ProcessReaper, Zygote
 
 
 def main(control_descriptor: int) -> None:
@@ -24,37 +24,37 @@ def main(control_descriptor: int) -> None:
     die_with_parent()
     control = socket.socket(fileno=control_descriptor)
     control.set_inheritable(False)
-    channel = Channel.take_over()
+    channel = Channel.adopt_stdio()
     _prepare_streams()
     config = Config(parse(channel.readline()))
     sys.argv[:] = [config.program or config.adapter or ""]  # ours mean nothing to libraries that look at them
     try:
         program = _load(config)
     except BaseException as problem:  # noqa: BLE001  # a module may raise anything while it is imported
-        _say(control, {"failed": failure("import", problem)})
+        _send(control, {"failed": failure("import", problem)})
         sys.exit(1)
     if not _may_fork():
-        _say(control, {"ready": "serve", "mode": program.mode})
+        _send(control, {"ready": "serve", "mode": program.mode})
         control.close()
     else:
-        _say(control, {"ready": "fork", "mode": program.mode})
-        pipes = Zygote(control, Leftovers() if config.jailed else None).run()
+        _send(control, {"ready": "fork", "mode": program.mode})
+        pipes = Zygote(control, ProcessReaper() if config.jailed else None).run()
         if pipes is None:
             os._exit(0)
         channel.close()  # the parent's, which stays open there: its end would be taken for the parent's
-        channel = Channel.adopt(*pipes)
+        channel = Channel.adopt_pipes(*pipes)
     serve(channel, program, config)
 
 
 def serve(channel: Channel, program: Any, config: Config) -> None:
     """Answer on the channel, the way the program asks to be run."""
     channel.guard_forks()
-    hosts: dict[str, type[AloneHost | ThreadsHost | LoopHost]] = {
-        "sync": AloneHost,
-        "threads": ThreadsHost,
-        "async": LoopHost,
+    executors: dict[str, type[MainThreadExecutor | ThreadExecutor | EventLoopExecutor]] = {
+        "sync": MainThreadExecutor,
+        "threads": ThreadExecutor,
+        "async": EventLoopExecutor,
     }
-    hosts[program.mode]().serve(Server(channel, program, config))
+    executors[program.mode]().serve(Server(channel, program, config))
 
 
 def _load(config: Config) -> Any:
@@ -82,5 +82,5 @@ def _prepare_streams() -> None:
     faulthandler.enable()  # a crash in C code leaves its Python stack in the log
 
 
-def _say(control: socket.socket, message: dict[str, Any]) -> None:
+def _send(control: socket.socket, message: dict[str, Any]) -> None:
     control.sendall(json.dumps(message).encode() + b"\n")

@@ -12,12 +12,12 @@ from typing import Any, Callable
 PATHS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
 """Ends of the paths at which OpenAI-compatible providers and Anthropic answer, and charge."""
 
-_current: contextvars.ContextVar[ModelCalls | None] = contextvars.ContextVar("model_calls", default=None)
-_open: set[ModelCalls] = set()
+_current: contextvars.ContextVar[ModelUsage | None] = contextvars.ContextVar("model_calls", default=None)
+_open: set[ModelUsage] = set()
 _lock = threading.Lock()
 
 
-class ModelCalls:
+class ModelUsage:
     """The calls of models of one example, while it is open: a context manager.
 
     A call belongs to the example whose context it is made in. A thread of the program's own has no such context: its
@@ -28,7 +28,7 @@ class ModelCalls:
         self._models: dict[str, dict[str, Any]] = {}
         self._is_known = True
 
-    def __enter__(self) -> ModelCalls:
+    def __enter__(self) -> ModelUsage:
         self._was_watched = watch()
         _current.set(self)
         with _lock:

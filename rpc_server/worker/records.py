@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from .encode import NotJson, exact_text, to_text
+from .encode import NotJsonError, exact_text, to_text
 
 REFERENCE = "$image"
 MAX_BYTES = 5 * 2**20
@@ -86,14 +86,14 @@ def _image_content(image: Any, path: str) -> dict[str, str]:
             with open(image.path, "rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except OSError as error:
-            raise NotJson("%s is an image that cannot be read: %s" % (path, error)) from None
+            raise NotJsonError("%s is an image that cannot be read: %s" % (path, error)) from None
         media_type = media_type or _MEDIA_TYPES.get(str(image.path).rpartition(".")[2].lower(), "image/png")
     else:
         text = image.base64_data
         if text is None:
             inline = _DATA_URL.fullmatch(image.url)
             if inline is None:
-                raise NotJson(
+                raise NotJsonError(
                     "%s is an image at a URL, which the optimizer does not fetch; "
                     "give the image itself, as `path` or `base64_data`" % path
                 )
@@ -101,11 +101,11 @@ def _image_content(image: Any, path: str) -> dict[str, str]:
         try:
             data = base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise NotJson("%s is an image that is not base64: %s" % (path, error)) from None
+            raise NotJsonError("%s is an image that is not base64: %s" % (path, error)) from None
     if len(data) > MAX_BYTES:
-        raise NotJson("%s is an image of more than %d bytes; make it smaller" % (path, MAX_BYTES))
+        raise NotJsonError("%s is an image of more than %d bytes; make it smaller" % (path, MAX_BYTES))
     if not data:
-        raise NotJson("%s is an empty image" % path)
+        raise NotJsonError("%s is an empty image" % path)
     return {"media_type": media_type, "base64": base64.b64encode(data).decode()}
 
 

@@ -125,12 +125,12 @@ def failed(problem: BaseException, transient: tuple[str, ...], limit_s: float | 
         error = {"type": "timeout", "message": "ran longer than %g s" % (limit_s or 0)}
         where = user_traceback(problem)
         return {"status": "timeout", "error": {**error, "traceback": where} if where else error}
-    if issubclass(kind, (InvalidResult, encode.NotJson)):
+    if issubclass(kind, (InvalidResult, encode.NotJsonError)):
         return {"status": "program_error", "error": {"type": "invalid_result", "message": str(problem)}}
     if kind is RuntimeError and problem.__cause__ is not None and issubclass(type(problem.__cause__), StopIteration):
         problem = problem.__cause__  # it cannot pass through a coroutine: the interpreter wraps it
-    verdict = classify(problem, transient)
+    classification = classify(problem, transient)
     return {
-        "status": "infra_error" if verdict.transient else "program_error",
-        "error": describe(problem, verdict.evidence),
+        "status": "infra_error" if classification.transient else "program_error",
+        "error": describe(problem, classification.evidence),
     }

@@ -11,7 +11,7 @@ import threading
 from typing import Any, BinaryIO, Coroutine, Protocol
 
 from . import encode
-from .failures import Cancelled, ProgramProblem, Refusal, describe
+from .failures import Cancelled, ContractError, ProgramProblem, describe
 from .loading import Config
 from .transient import classify
 
@@ -31,18 +31,18 @@ class Channel:
         self._lines: BinaryIO | None = None
 
     @classmethod
-    def take_over(cls) -> Channel:
+    def adopt_stdio(cls) -> Channel:
         """This process's stdin and stdout become the channel; in their place come nothing and the log (stderr)."""
         source, sink = os.dup(0), os.dup(1)  # `dup` gives descriptors that no other program inherits
-        _leave_to_user(2)
+        _redirect_user_streams(2)
         return cls(source, sink)
 
     @classmethod
-    def adopt(cls, source: int, sink: int, log: int) -> Channel:
+    def adopt_pipes(cls, source: int, sink: int, log: int) -> Channel:
         """A forked process's own three pipes."""
         for descriptor in (source, sink):
             os.set_inheritable(descriptor, False)
-        _leave_to_user(log)
+        _redirect_user_streams(log)
         os.close(log)
         return cls(source, sink)
 
@@ -88,7 +88,7 @@ class Channel:
                     os._exit(1)  # the server is gone, or user code closed the descriptor: nobody to answer
 
 
-def _leave_to_user(log: int) -> None:
+def _redirect_user_streams(log: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -121,13 +121,13 @@ def parse(line: bytes) -> dict[str, Any]:
     return request
 
 
-class Host(Protocol):
+class Executor(Protocol):
     """What a program needs to run a user's function whichever way it was chosen."""
 
     cancellation: tuple[type[BaseException], ...]
     """What is raised in a request's code when it is cancelled."""
 
-    async def settle(self, value: Any) -> Any:
+    async def resolve(self, value: Any) -> Any:
         """The value itself, or what it gives when awaited."""
 
     async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
@@ -143,32 +143,36 @@ class Server:
         self._config = config
         self._instance_id = binascii.hexlify(os.urandom(8)).decode()
 
-    async def reply(self, request: dict[str, Any], host: Host) -> None:
+    async def reply(self, request: dict[str, Any], executor: Executor) -> None:
         """Do what is asked and answer it."""
         name, params = request["method"], request.get("params") or {}
         try:
             if name == "discover":
                 text = encode.to_text(self._discovery(), "discover")
             elif name in self._program.methods:
-                text = await self._program.methods[name](params, host)
+                text = await self._program.methods[name](params, executor)
             else:
-                raise Refusal(_METHOD_NOT_FOUND, "Method not found", method=name)
-        except Refusal as refusal:
-            self.refuse(request, refusal.wire)
+                raise ContractError(_METHOD_NOT_FOUND, "Method not found", method=name)
+        except ContractError as error:
+            self.respond_error(request, error.wire)
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything, and the server is waiting
-            stopped = isinstance(problem, (Cancelled, *host.cancellation))
-            self.refuse(request, CALL_CANCELLED if stopped else self._program_failed(name, problem))
+            stopped = isinstance(problem, (Cancelled, *executor.cancellation))
+            self.respond_error(request, CALL_CANCELLED if stopped else self._program_failed(name, problem))
         else:
             self.channel.answer(request["id"], "result", text)
 
-    def refuse(self, request: dict[str, Any], error: dict[str, Any]) -> None:
+    def respond_error(self, request: dict[str, Any], error: dict[str, Any]) -> None:
         """Answer with an error."""
         self.channel.answer(request["id"], "error", encode.to_text(error, "error"))
 
     def _program_failed(self, stage: str, problem: BaseException) -> dict[str, Any]:
-        verdict = classify(problem, self._config.transient)
-        said = failure(stage, problem, verdict.evidence)
-        return {"code": _PROGRAM_FAILED, "message": said["message"], "data": {"retryable": verdict.transient, **said}}
+        classification = classify(problem, self._config.transient)
+        returned = failure(stage, problem, classification.evidence)
+        return {
+            "code": _PROGRAM_FAILED,
+            "message": returned["message"],
+            "data": {"retryable": classification.transient, **returned},
+        }
 
     def _discovery(self) -> dict[str, Any]:
         program = self._program
@@ -204,5 +208,9 @@ def failure(stage: str, problem: BaseException, evidence: str | None = None) -> 
         if problem.__cause__ is None:
             return {"stage": problem.stage, "message": str(problem)}
         stage, problem = problem.stage, problem.__cause__
-    said = describe(problem, evidence)
-    return {"stage": stage, "message": "%s: %s" % (said["type"], said["message"]), "traceback": said["traceback"]}
+    returned = describe(problem, evidence)
+    return {
+        "stage": stage,
+        "message": "%s: %s" % (returned["type"], returned["message"]),
+        "traceback": returned["traceback"],
+    }

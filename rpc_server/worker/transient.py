@@ -73,14 +73,14 @@ _WORKER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _UNREADABLE = object()
 
 
-class Verdict(NamedTuple):
+class Classification(NamedTuple):
     """Whether an exception is an infrastructure failure, and what shows it: an HTTP status or a network error."""
 
     transient: bool
     evidence: str | None
 
 
-def classify(error: BaseException, names: Iterable[str]) -> Verdict:
+def classify(error: BaseException, names: Iterable[str]) -> Classification:
     """Decide about what user code raised.
 
     `names` are types of exception that are infrastructure failures, dotted, as the user imports them: `pkg.Name` also
@@ -92,23 +92,23 @@ def classify(error: BaseException, names: Iterable[str]) -> Verdict:
     for node in queue:  # it grows meanwhile
         retryable = _read(node, "retryable")
         if retryable is True:
-            return Verdict(True, None)
+            return Classification(True, None)
         if retryable is False:
             continue
         status = _http_status(node)
         if status is not None:
             evidence = _status_evidence(node, status)
             if _is_transient_status(node, status):
-                return Verdict(True, evidence)
+                return Classification(True, evidence)
             rejected = rejected or evidence
             continue
         if _is_network_error(node, package) or any(_is_named(type(node), name) for name in names):
-            return Verdict(True, None if node is error else _network_evidence(node))
+            return Classification(True, None if node is error else _network_evidence(node))
         for behind in _behind(node, package):
             if id(behind) not in seen and len(queue) < _MAX_EXCEPTIONS:
                 seen.add(id(behind))
                 queue.append(behind)
-    return Verdict(False, rejected)
+    return Classification(False, rejected)
 
 
 def _behind(error: BaseException, package: str | None) -> Iterator[BaseException]:
@@ -199,9 +199,9 @@ def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
 
 
 def _status_evidence(error: BaseException, status: int) -> str:
-    code, host = _aws_code(error), _host(error)
+    code, executor = _aws_code(error), _host(error)
     status_text = "HTTP %d %s" % (status, code) if code not in (None, str(status)) else "HTTP %d" % status
-    return "%s%s, %s" % (status_text, " from %s" % host if host else "", _type_name(error))
+    return "%s%s, %s" % (status_text, " from %s" % executor if executor else "", _type_name(error))
 
 
 def _network_evidence(error: BaseException) -> str:
@@ -223,9 +223,9 @@ def _host(error: BaseException) -> str | None:
     for _ in range(_MAX_EXCEPTIONS):
         if not str(type(error).__module__).startswith("litellm."):  # whose URLs are made up
             for holder in (error, *(_read(error, name) for name in ("response", "request", "request_info"))):
-                host = _host_of_url(_read(holder, "url"))
-                if host is not None:
-                    return host
+                executor = _host_of_url(_read(holder, "url"))
+                if executor is not None:
+                    return executor
         cause, context = _cause(error), _context(error)
         behind = context if cause is None else cause
         if behind is None:

@@ -24,21 +24,21 @@ _ROUND_S = 0.002
 _OVER = (b"Z", b"X")
 
 
-class _Seen(NamedTuple):
+class _ProcessEntry(NamedTuple):
     """A process: its parent's pid, and when it started, by which it is told from another of the same pid."""
 
     parent: int
     started: int
 
 
-class Leftovers:
+class ProcessReaper:
     """Whatever runs beside the processes that are there when this is made, and those that are known.
 
     A process that left its family, by a parent that ended, cannot be told to be anybody's: it is a leftover.
     """
 
     def __init__(self) -> None:
-        self._own = _seen() or {}
+        self._initial = _read_processes() or {}
         self._stopped = False
 
     def stop(self) -> None:
@@ -54,12 +54,12 @@ class Leftovers:
         """
         begun = time.monotonic()
         if not self._stopped:
-            found = self._found(known, until=begun + _PATIENCE_S)
+            found = self._find_leftovers(known, until=begun + _PATIENCE_S)
             if found is not None and not found:
                 return
             self.stop()
         try:
-            while found := self._found(known):
+            while found := self._find_leftovers(known):
                 if time.monotonic() > begun + _AT_MOST_S:
                     _signal(_ALL, signal.SIGKILL)  # the known ones too, which are started again
                     return
@@ -70,17 +70,17 @@ class Leftovers:
             self._stopped = False
             _signal(_ALL, signal.SIGCONT)
 
-    def _found(self, known: Collection[int], until: float | None = None) -> set[int] | None:
+    def _find_leftovers(self, known: Collection[int], until: float | None = None) -> set[int] | None:
         """Their pids; None where it takes longer than `until` to tell."""
-        seen = _seen(until)
+        seen = _read_processes(until)
         if seen is None:
             return None
-        heads = {pid for pid, process in self._own.items() if seen.get(pid) == process}
+        heads = {pid for pid, process in self._initial.items() if seen.get(pid) == process}
         heads = heads.union(known) - {_FIRST, os.getpid()}
         return {pid for pid in seen if pid not in (_FIRST, os.getpid()) and not _descends(pid, heads, seen)}
 
 
-def _descends(pid: int, heads: set[int], seen: dict[int, _Seen]) -> bool:
+def _descends(pid: int, heads: set[int], seen: dict[int, _ProcessEntry]) -> bool:
     passed: set[int] = set()
     while pid not in heads:
         if pid not in seen or pid in passed:  # read at different times, parents may even seem to go round
@@ -90,9 +90,9 @@ def _descends(pid: int, heads: set[int], seen: dict[int, _Seen]) -> bool:
     return True
 
 
-def _seen(until: float | None = None) -> dict[int, _Seen] | None:
+def _read_processes(until: float | None = None) -> dict[int, _ProcessEntry] | None:
     """The processes that have not ended; None where it takes longer to read them all."""
-    found: dict[int, _Seen] = {}
+    found: dict[int, _ProcessEntry] = {}
     for name in os.listdir("/proc"):
         if until is not None and time.monotonic() > until:
             return None
@@ -104,7 +104,7 @@ def _seen(until: float | None = None) -> dict[int, _Seen] | None:
         except OSError:
             continue  # it has just ended
         if fields[0] not in _OVER:
-            found[int(name)] = _Seen(int(fields[1]), int(fields[19]))
+            found[int(name)] = _ProcessEntry(int(fields[1]), int(fields[19]))
     return found
 
 
@@ -114,13 +114,13 @@ def _signal(pid: int, number: int) -> None:
 
 
 _DESCRIPTORS_EACH = 3  # stdin, stdout, stderr
-_BEHIND = 10
+_NICENESS = 10
 """By how much what is forked in a jail comes after the warm parent, which has to end it, and after the server."""
 
 _MAX_AT_ONCE = 32 * _DESCRIPTORS_EACH
 
 
-class Pipes(NamedTuple):
+class ForkPipes(NamedTuple):
     """The three descriptors a new process was given."""
 
     stdin: int
@@ -131,18 +131,18 @@ class Pipes(NamedTuple):
 class Zygote:
     """Serves the control socket: `{"fork": n}` with three descriptors, `{"kill": n}`; the end of input ends all.
 
-    It alone signals and reaps its children, so a pid is never used after its process is gone. `leftovers`: where there
+    It alone signals and reaps its children, so a pid is never used after its process is gone. `reaper`: where there
     are no processes but the program's own, what a child leaves behind is ended with it.
     """
 
-    def __init__(self, control: socket.socket, leftovers: Leftovers | None = None) -> None:
+    def __init__(self, control: socket.socket, reaper: ProcessReaper | None = None) -> None:
         self._control = control
-        self._leftovers = leftovers
+        self._reaper = reaper
         self._children: dict[int, int] = {}  # number -> pid
         self._descriptors: list[int] = []
         self._buffer = b""
 
-    def run(self) -> Pipes | None:
+    def run(self) -> ForkPipes | None:
         """In the parent: None, when the server is gone. In each forked child: its pipes."""
         gc.collect()
         gc.freeze()  # collections in a child would copy the pages it shares with this process
@@ -189,8 +189,8 @@ class Zygote:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def _fork(self, number: int) -> Pipes | None:
-        pipes = Pipes(*self._descriptors[:_DESCRIPTORS_EACH])
+    def _fork(self, number: int) -> ForkPipes | None:
+        pipes = ForkPipes(*self._descriptors[:_DESCRIPTORS_EACH])
         del self._descriptors[:_DESCRIPTORS_EACH]
         parent = os.getpid()
         try:
@@ -199,13 +199,13 @@ class Zygote:
                 pid = os.fork()
         except OSError as error:
             self._close(pipes)
-            self._say({"exited": number, "status": None, "message": "cannot fork: %s" % error.strerror})
+            self._send({"exited": number, "status": None, "message": "cannot fork: %s" % error.strerror})
             return None
         if pid == 0:
             os.setpgid(0, 0)
             die_with_parent(parent)
-            if self._leftovers is not None:
-                os.nice(_BEHIND)
+            if self._reaper is not None:
+                os.nice(_NICENESS)
             for descriptor in self._descriptors:
                 os.close(descriptor)
             return pipes
@@ -213,18 +213,18 @@ class Zygote:
             os.setpgid(pid, pid)  # both sides do it, whichever comes first, so that a kill finds the group
         self._children[number] = pid
         self._close(pipes)
-        self._say({"forked": number, "pid": pid})
+        self._send({"forked": number, "pid": pid})
         return None
 
-    def _close(self, pipes: Pipes) -> None:
+    def _close(self, pipes: ForkPipes) -> None:
         for descriptor in pipes:
             os.close(descriptor)
 
     def _kill(self, number: int) -> None:
         pid = self._children.get(number)
         if pid is not None:
-            if self._leftovers is not None:
-                self._leftovers.stop()  # until it is reaped: so many may run that it hardly comes to its end
+            if self._reaper is not None:
+                self._reaper.stop()  # until it is reaped: so many may run that it hardly comes to its end
             _kill_group(pid)
 
     def _reap(self) -> None:
@@ -234,12 +234,12 @@ class Zygote:
                 continue
             del self._children[number]
             _kill_group(pid)  # what it started itself; the number stays theirs while any of them lives
-            if self._leftovers is not None:
-                self._leftovers.end(self._children.values())
+            if self._reaper is not None:
+                self._reaper.end(self._children.values())
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-            self._say({"exited": number, "status": code})
+            self._send({"exited": number, "status": code})
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # the server is gone: the end of input says so next
             self._control.sendall(json.dumps(message).encode() + b"\n")
 

@@ -24,7 +24,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class ChangedCandidate:
-    """A candidate after a change of its code, with the names of the components that came and went."""
+    """A candidate after a change of its code, with the names of the components added and removed."""
 
     candidate: Candidate
     added: list[str]
@@ -32,7 +32,7 @@ class ChangedCandidate:
 
 
 def with_code_components(info: ProgramInfo, branch: str, commit: str) -> ProgramInfo:
-    """The seed's program as the contract tells of it: its own components, and those that say which code runs."""
+    """Return the seed's program info with the two components that name the code."""
     label = branch.encode("utf-8", "replace").decode().replace("@", "-")  # git allows more in a name than the contract
     texts = {GIT_BRANCH: git_branch(label, commit), ADDED_COMPONENTS: "{}"}
     code = [ComponentInfo(name=name, kind=kind, description=about) for name, (kind, about) in _DESCRIPTIONS.items()]
@@ -53,10 +53,10 @@ def check_names(seed: Candidate) -> None:
 
 
 def named_commit(candidate: Candidate) -> str:
-    """The full id of the commit that a candidate names.
+    """Return the full id of the commit that a candidate names.
 
     Raises:
-        UnknownCandidate: it names none, or what it says is no `branch@<full commit id>`.
+        UnknownCandidate: it names none, or its text is not `branch@<full commit id>`.
     """
     try:
         commit = commit_of(candidate)
@@ -68,7 +68,7 @@ def named_commit(candidate: Candidate) -> str:
 
 
 def program_candidate(seed: Candidate, candidate: Candidate) -> Candidate:
-    """What a commit's program gets, `seed` being the texts it starts from itself; what it does not know is left out."""
+    """Return the texts that a commit's program gets: `seed` with the candidate's own where it has them."""
     added = added_to(candidate)
     return {name: candidate.get(name, added.get(name, text)) for name, text in seed.items()}
 
@@ -76,10 +76,10 @@ def program_candidate(seed: Candidate, candidate: Candidate) -> Candidate:
 def changed_candidate(
     candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str
 ) -> ChangedCandidate:
-    """The candidate whose code has gone from a commit with the texts `before` to `commit` with the texts `now`.
+    """Return the candidate whose code moved from texts `before` to texts `now` at `commit`.
 
-    A text that the commit itself changed is the new one; a name that was unknown so far comes with the commit's text.
-    One that the commit knows again, and `before` did not, counts as added, with the text it had.
+    A text that the commit changed is the new one; an unknown name gets the commit's text. A component that the commit
+    has again, and `before` had not, counts as added and keeps its text.
     """
     added = added_to(candidate)
     new = {name: text for name, text in now.items() if name not in candidate and name not in added}
@@ -93,7 +93,7 @@ def changed_candidate(
 
 
 def requested_from_program(components: Iterable[str], candidate: Candidate, seed: Mapping[str, str]) -> list[str]:
-    """The program's own components that records are wanted for; all of them where they are wanted for the code."""
+    """Return the program's own components to make records for; all of them if the code is requested."""
     wanted: list[str] = []
     for name in components:
         if name == GIT_BRANCH:
@@ -106,7 +106,7 @@ def requested_from_program(components: Iterable[str], candidate: Candidate, seed
 
 
 def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The dataset in a program's answer, records by component. Raises `ProgramFailed` where it is none."""
+    """Return the dataset in a program's response, records by component. Raises `ProgramFailed` if malformed."""
     dataset = answer.get("dataset")
     if not isinstance(dataset, dict):
         raise _malformed("dataset")
@@ -117,7 +117,7 @@ def dataset_of(answer: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def by_requested_component(dataset: Mapping[str, Any], asked: Iterable[str], candidate: Candidate) -> dict[str, Any]:
-    """Records under the names that were asked for: those for the code are everything that was recorded, once."""
+    """Return records under the requested names; the code's are all records, each once."""
     found: dict[str, Any] = {}
     for name in asked:
         if name == GIT_BRANCH:
@@ -130,7 +130,7 @@ def by_requested_component(dataset: Mapping[str, Any], asked: Iterable[str], can
 
 
 def _merged_records(dataset: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The records of all components in one list; each says its component, unless all have the same records."""
+    """Return the records of all components in one list, labelled unless all components have the same."""
     each = list(dataset.values())
     if all(records == each[0] for records in each):
         return list(each[0]) if each else []

@@ -30,14 +30,14 @@ _MANIFEST_FILES: dict[Language, tuple[str, ...]] = {
     "node": ("package.json", "package-lock.json", "npm-shrinkwrap.json", ".npmrc"),
 }
 _INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))(?P<path>\S+)", re.MULTILINE)
-"""A line of a requirements file that takes in another one."""
+"""Matches a line of a requirements file that includes another file."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Files of one language, by their paths in the repository, and the digest of what they ask for.
+    """The manifest files of one language, by path in the repository, and a digest of what they require.
 
-    `folder`: where they are, the program's own, else the repository's top (`""`).
+    `folder`: where they are: the program's folder, else the repository's top (`""`).
     """
 
     language: Language
@@ -47,7 +47,7 @@ class Manifest:
 
 
 def manifests_of(repository: Repository, commit: str, objects: Path | None = None) -> dict[Language, Manifest]:
-    """What the commit, which may be in `objects`, needs for each language; no files where it says nothing of it."""
+    """Return the manifests of a commit, which may be in `objects`, by language; without files if it has none."""
     paths = set(repository.files(commit, objects))
 
     def read(wanted: Iterable[str]) -> dict[str, bytes]:
@@ -90,7 +90,7 @@ def _digest(files: dict[str, bytes]) -> str:
 
 
 def _needs(name: str, content: bytes) -> bytes:
-    """The part of a file that is about what is installed; all of it where that cannot be told apart."""
+    """Return the part of a file that affects the installation; the whole file if it cannot be parsed."""
     if name not in _TABLES:
         return content
     read, keys = _TABLES[name]
@@ -132,7 +132,7 @@ BUILD_S = 1800.0
 """Seconds that one command may take."""
 
 VENV = "venv"
-"""The Python environment in a folder that was installed to."""
+"""The Python environment in an installation folder."""
 
 _VERSION_S = 30.0
 _FILES = "files"
@@ -143,7 +143,7 @@ _UV_FOR_PIP = {
     "PIP_EXTRA_INDEX_URL": "UV_INDEX",
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
 }
-"""uv does not read pip's variables; whoever set them means them here too."""
+"""uv ignores pip's variables; a user who sets them means them for the server too."""
 
 _NPM_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 
@@ -151,12 +151,12 @@ _NPM_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"
 async def install(
     manifest: Manifest, folder: Path, interpreter: Path, settings: Settings, jail: Jail | None = None
 ) -> None:
-    """Make `folder` and install into it; nothing of the repository is there but the manifest's files.
+    """Create `folder` and install into it, from the manifest's files alone.
 
-    `jail`: the jail to do so in, which keeps no cache of packages: what is installed may be anybody's code.
+    `jail`: the jail to run in, without a shared package cache, as installed code is untrusted.
 
     Raises:
-        ProgramFailed: that is not possible; stage `environment`, and `log_tail` where a command said why.
+        ProgramFailed: it cannot be installed; stage `environment`, and `log_tail` if a command failed.
     """
     for path, content in manifest.files.items():
         file = folder / _FILES / path
@@ -174,15 +174,15 @@ async def install(
 
 
 def installed_to(manifest: Manifest, folder: Path) -> Path:
-    """Where in the folder the manifest's files are, and Node's packages."""
+    """Return where in the folder the manifest's files, and Node's packages, are."""
     return folder / _FILES / manifest.folder
 
 
 def node_version(settings: Settings) -> str:
-    """The version of the Node that programs find; what is installed for one need not run in another. Blocks.
+    """Return the version of Node on the program's `PATH`, part of an environment's identity. Blocks.
 
     Raises:
-        ProgramFailed: there is none that says it; stage `environment`.
+        ProgramFailed: there is no Node, or it does not print a version; stage `environment`.
     """
     environment = server_environment(settings)
     node = shutil.which("node", path=environment.get("PATH"))
@@ -241,7 +241,7 @@ async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], j
 
 
 def _drop_scripts(file: Path) -> None:
-    """Leave out what npm would run of the program's own (`prepare`): its files are not there."""
+    """Drop the scripts that npm would run (`prepare`): the program's own files are not there."""
     try:
         document = json.loads(file.read_bytes())
         document.pop("scripts", None)
@@ -268,7 +268,7 @@ def _failed(message: str) -> ProgramFailed:
 
 
 def _uv() -> str:
-    """The uv that is installed beside this server, else one on the PATH."""
+    """Return the path of the uv installed with this server, else of one on the PATH."""
     try:
         from uv import find_uv_bin
 

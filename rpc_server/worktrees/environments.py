@@ -35,10 +35,10 @@ print(json.dumps([path for path in sys.path if path] + [os.path.dirname(place) f
 def import_paths(
     settings: Settings, interpreter: Path, top: Path, tracked: Iterable[str], jail: Jail | None
 ) -> tuple[str, ...]:
-    """Folders as seen from the repository's `top`, first the one that is looked into first; `""` is `top` itself.
+    """Return the folders that Python imports from, relative to the repository's `top`, in order; `""` is `top`.
 
-    Only those with files of `tracked` in them: an environment that lies in the repository is none of its code. Empty
-    where the interpreter cannot be asked: the program's start says better what is the matter with it.
+    Only folders that hold files of `tracked`, so that an environment inside the repository is left out. Empty if the
+    interpreter cannot run; the program's start reports why.
     """
     holding = {str(folder) for path in tracked for folder in PurePath(path).parents}
     reported = _python_import_paths(settings, interpreter, jail)
@@ -69,20 +69,19 @@ def _python_import_paths(settings: Settings, interpreter: Path, jail: Jail | Non
 logger = logging.getLogger(__name__)
 
 KEPT_DAYS = 30
-"""How long an environment is kept that no tree is made with."""
+"""Days after which an unused environment is removed."""
 
 _SWEPT_AT_ONCE = 10
 _COMPLETE = ".complete"
-"""A file that is there once all is installed; its time is that of the last use."""
+"""A file that exists once everything is installed; its modification time is that of the last use."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a commit's program finds what it needs.
+    """The environment that a commit's program runs in.
 
-    `venv`: the Python environment that was built for it; None where that is the user's own. `node_modules`: a folder to
-    link into the tree. `variables`: to be set for the program. `import_paths`: folders of the repository, from its top,
-    that Python imports from.
+    `venv`: the Python environment built for it; None for the user's own. `node_modules`: a folder to link into the
+    worktree. `variables`: for the program. `import_paths`: folders of the repository that Python imports from.
     """
 
     venv: Path | None = None
@@ -92,12 +91,10 @@ class Environment:
 
 
 class EnvironmentCache:
-    """Environments of one repository's commits, kept below `cache` for every server of this user.
+    """Environments of one repository's commits, below `cache`, shared by all servers of this user.
 
-    A commit with the same manifests as `seed` has the user's own. Blocks while it reads those of the seed
-    and asks the user's Python where it imports from. What no tree was made with for `KEPT_DAYS` is swept.
-
-    `jail`: that of what is run for it.
+    A commit with the same manifests as `seed` gets the user's own environment. Blocks while it reads the seed's
+    manifests and Python's import paths. Environments unused for `KEPT_DAYS` are removed.
     """
 
     def __init__(
@@ -115,7 +112,7 @@ class EnvironmentCache:
         )
 
     async def of(self, commit: str, objects: Path | None = None) -> Environment:
-        """The environment of a commit, which may be in `objects`; built where there is none for its manifests yet.
+        """Return the environment of a commit, which may be in `objects`; build it if there is none yet.
 
         Raises:
             ProgramFailed: it cannot be built; stage `environment`.
@@ -149,7 +146,7 @@ class EnvironmentCache:
         return bool(manifest.files) and manifest.digest != self._seed[manifest.language].digest
 
     async def _build(self, manifest: Manifest) -> Path:
-        """The folder of what was installed for the manifest, by this server or another."""
+        """Return the folder installed for the manifest, by this server or another."""
         runtime = str(self._interpreter) if manifest.language == "python" else await to_the_end(self._node_version)
         what = f"{manifest.language} {runtime} {manifest.digest}"
         folder = self._folder / hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
@@ -168,7 +165,7 @@ class EnvironmentCache:
         return folder
 
     def sweep(self) -> None:
-        """Remove what was unused for long, `_SWEPT_AT_ONCE` of it at most. Blocks."""
+        """Remove unused environments, at most `_SWEPT_AT_ONCE`. Blocks."""
         unused = time.time() - KEPT_DAYS * 24 * 3600
         found = [folder for folder in self._folder.glob("*/") if _last_used(folder) < unused]
         for folder in found[:_SWEPT_AT_ONCE]:
@@ -202,7 +199,7 @@ def _remove_unless_used(folder: Path, unused: float) -> None:
 
 
 def _last_used(folder: Path) -> float:
-    """When, as of `time.time`; of one that was never finished, when it was begun. Infinity where it is gone."""
+    """Return the time of last use as of `time.time`, of creation if unfinished; infinity if it is gone."""
     for path in (folder / _COMPLETE, folder):
         with contextlib.suppress(FileNotFoundError):
             return path.stat().st_mtime

@@ -47,9 +47,9 @@ def drivers_off(names: Iterable[str]) -> dict[str, str]:
 
 
 class Git:
-    """Runs git on one repository. `git_dir`: its common folder of objects and refs; None to find out which.
+    """Runs git on one repository. `git_dir`: its common folder of objects and refs; None to discover it.
 
-    `settings` come before the user's. Every call is a process of its own; calls may be made from several threads.
+    `settings` override the user's. Every call starts a process; calls may come from several threads.
     """
 
     def __init__(self, folder: Path, git_dir: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
@@ -65,14 +65,14 @@ class Git:
         folder: Path | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
-        """What the command writes to its stdout.
+        """Return what the command writes to stdout.
 
-        `env` is added to the environment. `folder`: where it runs, when not in the repository's own. `timeout_s`: after
-        which it is ended, with all that it started.
+        `env` is added to the environment. `folder`: working directory, if not the repository's. `timeout_s`: after
+        which git is killed with its children.
 
         Raises:
             GitTimeout: it took longer.
-            GitError: it exits with another status than 0, or git is not installed.
+            GitError: its exit status is not 0, or git is not installed.
         """
         from git import Git as Runner  # a tenth of a second, which a server without trees need not wait for
         from git import GitCommandNotFound
@@ -105,10 +105,10 @@ class Git:
         return output
 
     def line(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
-        """The one line it writes, without its newline; raises as a call does."""
+        """Return the one line written, without its newline; raises as a call does."""
         return self(*arguments, stdin=stdin, env=env).decode("utf-8", "surrogateescape").rstrip("\n")
 
     def fields(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> list[str]:
-        """What it writes between NULs, for commands with `-z`; raises as a call does."""
+        """Return the NUL-separated fields written by a command with `-z`; raises as a call does."""
         text = self(*arguments, env=env).decode("utf-8", "surrogateescape")
         return text.split("\0")[:-1] if text else []

@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class PoolClosed(Exception):
-    """Nothing is made any more."""
+    """The pool is closed and creates nothing."""
 
 
 class _PoolEntry(Generic[T]):
-    """One thing, there or being made. `users`: how many hold or wait for it."""
+    """One resource, existing or being created. `users`: how many hold or wait for it."""
 
     def __init__(self, creation: "asyncio.Future[T]") -> None:
         self.creation = creation
@@ -41,11 +41,11 @@ class _PoolEntry(Generic[T]):
 
 
 class LruPool(Generic[T]):
-    """Things by name, made when first asked for; at most `bound` of them at a time, those being unmade included.
+    """A bounded LRU pool of expensive resources, created by name on first use.
 
-    What is in use is never put away: where all are, who asks for another one waits. So whoever waits for one must hold
-    no other. `create(name)` and `close_one(thing)` run one at a time for each name; what nobody waits for any more is not
-    made to its end.
+    At most `bound` exist, those being closed included. A resource in use is never evicted: if all are in use, the next
+    request waits, so a task that waits must hold none. `create(name)` and `close_one(resource)` run one at a time for
+    each name; a creation that no task waits for is cancelled.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class LruPool(Generic[T]):
 
     @asynccontextmanager
     async def acquire(self, name: str) -> AsyncIterator[T]:
-        """The thing of this name, kept as long as the block runs.
+        """Hold the resource of this name while the block runs.
 
-        Raises what `create` raises, to all who wait for it; then it is not kept, and made anew for who asks next.
+        Raises what `create` raises, to every task that waits for it; the next request creates it again.
 
         Raises:
-            Closed: it is, or is closed meanwhile.
+            PoolClosed: the pool is closed, or closes meanwhile.
         """
         entry = await self._take(name)
         try:
@@ -80,10 +80,9 @@ class LruPool(Generic[T]):
             self._released(name, entry)
 
     async def add(self, name: str, thing: T) -> None:
-        """Hand over one that was made elsewhere.
+        """Add a resource created elsewhere.
 
-        It is unmade at once where there is one of the name already, or all are in use: it can be made again. Otherwise
-        something idle makes room, whose end is waited for.
+        It is closed at once if the name exists or everything is in use; otherwise an idle resource is evicted first.
         """
         while not self._closed and name not in self._entries and name not in self._closing:
             if self._has_room():
@@ -98,7 +97,7 @@ class LruPool(Generic[T]):
         await self._close_one(thing)
 
     async def close(self) -> None:
-        """Unmake all that there is, in use or not."""
+        """Close all resources, in use or not."""
         self._closed = True
         for name in list(self._entries):
             self._evict(name)
@@ -129,7 +128,7 @@ class LruPool(Generic[T]):
             self._waiting -= 1
 
     def _has_room(self) -> bool:
-        """Whether another fits; where none does, something idle is put away for each who waits."""
+        """Report whether another resource fits; if not, evict an idle one for each waiting task."""
         if len(self._entries) + len(self._closing) < self._bound:
             return True
         if len(self._closing) <= self._waiting:
@@ -137,14 +136,14 @@ class LruPool(Generic[T]):
         return False
 
     def _evict_idle(self) -> bool:
-        """Put away what was longest unused; whether anything was."""
+        """Evict the least recently used idle resource; report whether there was one."""
         idle = next((name for name, entry in self._entries.items() if not entry.users), None)
         if idle is not None:
             self._evict(idle)
         return idle is not None
 
     def _released(self, name: str, entry: _PoolEntry[T]) -> None:
-        """A user is gone, perhaps the last."""
+        """Account for a user that left, perhaps the last."""
         self._changed.set()
         if self._entries.get(name) is not entry:
             return  # put away at the close
@@ -178,7 +177,7 @@ _NO_FOLDER = Path(os.devnull)
 
 @dataclass(frozen=True)
 class Instance:
-    """A commit's tree with its program, or why that cannot start, which is the candidate's fault."""
+    """A commit's worktree with its running program, or the candidate's fault why it cannot start."""
 
     worktree: Worktree
     program: Program | None
@@ -186,20 +185,20 @@ class Instance:
 
     @property
     def seed(self) -> Candidate:
-        """The texts its program starts from itself. Raises `ProgramFailed` where there is no program."""
+        """Return the program's own seed texts. Raises `ProgramFailed` if there is no program."""
         return self.running().info.seed_candidate
 
     def running(self) -> Program:
-        """The program. Raises `ProgramFailed` where it does not start."""
+        """Return the program. Raises `ProgramFailed` if it does not start."""
         if self.program is None:
             raise copy(self.failed) if self.failed is not None else ProgramFailed(stage="start")
         return self.program
 
 
 class InstancePool:
-    """Commits of a repository, ready to run: at most `settings.max_trees` of them at a time.
+    """Instances of a repository's commits, at most `settings.max_trees` at a time.
 
-    What `create_from` makes is beyond that until it is kept: `settings.max_mutations` at most are under way at a time.
+    Instances made by `create_from` are beyond that bound until they are added; `settings.max_mutations` bounds them.
     """
 
     def __init__(
@@ -219,11 +218,11 @@ class InstancePool:
 
     @asynccontextmanager
     async def acquire(self, commit: str) -> AsyncIterator[Instance]:
-        """A commit of the repository, ready as long as the block runs; in which no other may be asked for.
+        """Hold the instance of a commit while the block runs, which may acquire no other.
 
         Raises:
             UnknownCandidate: the repository has no such commit; with `commit`.
-            ProgramFailed: nobody's fault, it is `retryable`; what is the commit's own is in `Instance.failed`.
+            ProgramFailed: an infrastructure failure, `retryable`; the commit's own is in `Instance.failed`.
         """
         try:
             async with self._pool.acquire(commit) as instance:
@@ -232,17 +231,17 @@ class InstancePool:
             raise ProgramFailed("the server is shutting down", stage="close", retryable=True) from None
 
     async def add(self, instance: Instance) -> None:
-        """Take over what `create_from` made, its commit being in the repository now; put away where all are in use.
+        """Add an instance made by `create_from`, whose commit is in the repository now; close it if all are in use.
 
-        Not to be cancelled: it takes as long as another commit's end does, at most.
+        Must not be cancelled; takes at most as long as closing another instance.
         """
         await self._pool.add(instance.worktree.commit, instance)
 
     async def create_from(self, commit: str, objects: Path, on_progress: Callable[[str], None]) -> Instance:
-        """A tree of a commit that is in `objects` only, its program started; to be kept or put away.
+        """Create an instance of a commit that is in `objects` only; the caller adds or closes it.
 
         Raises:
-            ProgramFailed: it cannot be made ready, or its program does not start; nothing of it is left.
+            ProgramFailed: it cannot be created, or its program does not start; nothing of it is left.
         """
         return await self._create_instance(commit, objects, on_progress)
 
@@ -253,7 +252,7 @@ class InstancePool:
             await to_the_end(self.state.remove, instance.worktree.folder)
 
     async def close(self) -> None:
-        """Put them all away."""
+        """Close all instances."""
         await self._pool.close()
 
     async def _create(self, commit: str) -> Instance:
@@ -273,7 +272,7 @@ class InstancePool:
             return Instance(_no_worktree(commit), None, error)
 
     async def _create_instance(self, commit: str, objects: Path | None, on_progress: Callable[[str], None]) -> Instance:
-        """Made from nothing, of which nothing is left where it fails or is cancelled."""
+        """Create an instance; leave nothing if that fails or is cancelled."""
         folder = self.state.new_folder("trees")
         try:
             worktree = await self._create_worktree(commit, folder, objects, on_progress)
@@ -316,7 +315,7 @@ class InstancePool:
 
 
 def _no_worktree(commit: str) -> Worktree:
-    """Of a commit that cannot run nothing is kept on disk."""
+    """Return the worktree of a commit that cannot run, of which nothing stays on disk."""
     return Worktree(commit, _NO_FOLDER, _NO_FOLDER, _NO_FOLDER, Environment())
 
 

@@ -22,9 +22,9 @@ from rpc_server.worktrees.worktree_program import WorktreeProgram
 def add_missing_files(
     error: ProgramFailed, settings: Settings, tracked: Collection[str], prefix: str, server_folder: Path
 ) -> ProgramFailed:
-    """The error, with what to do where the program, or a file that its command names, is in `root` alone.
+    """Return the error, with advice if the program or a file of its command is not committed.
 
-    `server_folder`: the folder that trees are in, of which users know nothing.
+    `server_folder`: the folder of the worktrees, whose path is removed from the message.
     """
     missing = [name for name in _named_files(settings) if _is_missing(name, settings, tracked, prefix)]
     if not missing:
@@ -37,7 +37,7 @@ def add_missing_files(
 
 
 def _named_files(settings: Settings) -> list[str]:
-    """Paths from `root` of what may be files of the program; the first word of a command may be the user's own."""
+    """Return paths, relative to `root`, that may be files of the program; a command's first word may not be."""
     words = [*(settings.command or ())[1:]]
     if settings.program is not None and settings.program.endswith(".py"):
         words.append(settings.program)
@@ -55,15 +55,14 @@ def _is_missing(name: str, settings: Settings, tracked: Collection[str], prefix:
 
 
 OPEN_FILES = 10_240
-"""What the server allows itself, where the system lets it."""
 
 
 @dataclass(frozen=True)
 class ExcludedFiles:
-    """What of the user's folder is not in the trees: changes that are not committed, and submodules' files.
+    """What of the user's folder is not in worktrees: uncommitted changes and submodules' files.
 
-    `untracked`: how many files and folders git knows nothing of, and is not to ignore. `filters`: those of git, which
-    are not run, that files of the user's pass through.
+    `untracked`: the number of untracked files and folders that git does not ignore. `filters`: git's filters, which do
+    not run, that the user's files pass through.
     """
 
     branch: str
@@ -75,10 +74,10 @@ class ExcludedFiles:
 
 
 async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -> tuple[WorktreeProgram, ExcludedFiles]:
-    """Start the program of the commit that is checked out, in a tree of its own, jailed or not. Close it when done.
+    """Start the program of the checked-out commit in a worktree of its own. The caller closes it.
 
     Raises:
-        SettingsError: there is no repository, or what the settings say of it cannot be.
+        SettingsError: there is no repository, or the settings do not fit it.
         ProgramFailed: it cannot start.
     """
     repository = await to_the_end(Repository, settings.root)
@@ -126,7 +125,6 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
 
 
 def _allow_open_files() -> None:
-    """Each of many processes is talked to through several; what is usual allows for about a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""What a model should know of a commit's code before it asks for a change: files, definitions, notes; bounded."""
+"""An outline of a commit's code for a model that will request a change: files, definitions, notes; bounded."""
 
 import ast
 import warnings
@@ -7,19 +7,19 @@ from pathlib import PurePosixPath
 from rpc_server.worktrees.repository import Repository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
-"""Files of the program's own that say how to work on it, in order of weight."""
+"""Files of the program that describe how to work on it, most important first."""
 
 MAX_CHARACTERS = 16_000
 MAX_NOTES = 6_000
 MAX_READ = 200
-"""Files that are looked into, at most; the others are named."""
+"""Files that are read at most; further ones are only named."""
 
 _MAX_BYTES = 256 * 2**10
 _COMMENT = ("//", "#", "--", ";", "*", "/*")
 
 
 def outline_of(repository: Repository, commit: str) -> str:
-    """Text of at most about `MAX_CHARACTERS` characters. Raises `GitError` where there is no such commit."""
+    """Return a text of about `MAX_CHARACTERS` characters at most. Raises `GitError` if the commit is unknown."""
     inside = f"{repository.prefix}/" if repository.prefix else ""
     paths = [path for path in repository.files(commit) if path.startswith(inside)]
     notes = [inside + name for name in NOTES]

@@ -18,7 +18,7 @@ _NAMED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (\S+)")
 
 @dataclass(frozen=True)
 class ParsedBundle:
-    """`heads`: commits by ref. `needed`: the commits that must be there before its pack is unpacked."""
+    """A git bundle (gitformat-bundle(5)). `heads`: commits by ref. `needed`: its prerequisite commits."""
 
     heads: dict[str, str]
     needed: tuple[str, ...]
@@ -26,13 +26,12 @@ class ParsedBundle:
 
 
 def read_bundle(content: bytes) -> ParsedBundle:
-    """What is in a bundle, its pack unread.
+    """Return the header of a bundle and its pack, unparsed.
 
-    git's own `bundle verify` and `fetch` are no use for it: they refuse commits that no branch leads to any more, and
-    before 2.46 check no object.
+    git's own `bundle verify` and `fetch` refuse commits that no branch reaches, and before 2.46 check no object.
 
     Raises:
-        GitError: it is no bundle, or one whose objects are not all there (a filter).
+        GitError: it is not a bundle, or its objects are incomplete (a filter).
     """
     head, _, pack = content.partition(b"\n\n")
     signature, *lines = head.split(b"\n")
@@ -54,25 +53,25 @@ def read_bundle(content: bytes) -> ParsedBundle:
 
 
 BRANCHES = "evolve/"
-"""What the names of branches that mutations make begin with."""
+"""The prefix of branches that mutations create."""
 
 ANSWERS = "refs/evolverpc/"
-"""Where, under a branch's name without `evolve/`, the answer of the mutation that made it is kept, as a blob.
+"""The prefix of refs that keep, under a branch's name without `evolve/`, its mutation's result as a blob.
 
-Not `refs/evolve/`: git takes `evolve/r/0` for `refs/evolve/r/0` before it thinks of the branch of that name.
+Not `refs/evolve/`: git resolves `evolve/r/0` to `refs/evolve/r/0` before it considers the branch of that name.
 """
 
 COMMITS = "refs/evolverpc-commits/"
-"""Where, under its own id, a commit is kept whose branch is here at another one."""
+"""The prefix of refs that keep a commit, under its id, if its branch exists at another commit."""
 
 _BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
 _SUBMODULE = "160000"
 _PUSH_TIMEOUT_S = 60.0
 _SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
-"""Asks nobody, where the user has no command for it."""
+"""Never prompts; used if the user has configured no command."""
 
 _WORKING_TREE_SETTINGS = ("core.autocrlf", "core.fileMode", "core.symlinks")
-"""Settings by which the user's own files were written; trees are written without them."""
+"""Settings by which the user's own files were written; worktrees are written without them."""
 
 _CONCURRENT_CHECKOUTS = threading.Semaphore(4)
 """Checkouts at the same time: with more, the file system makes each of them slower."""
@@ -80,7 +79,7 @@ _CONCURRENT_CHECKOUTS = threading.Semaphore(4)
 
 @dataclass(frozen=True)
 class _TreeEntry:
-    """A path in a commit, and what is there."""
+    """A path in a commit, and its object."""
 
     path: str
     mode: str
@@ -92,20 +91,20 @@ class _TreeEntry:
 
 
 class NoRepository(SettingsError):
-    """There is no repository that trees could be made from; the message says what to do."""
+    """There is no usable repository; the message says what to do."""
 
 
 class BranchTaken(GitError):
-    """There is a branch of this name already."""
+    """A branch of this name exists."""
 
 
 class Repository:
     """The git repository that `folder` is in. Every method blocks, and may be called from any thread.
 
-    `top`: the top folder of its working tree. `prefix`: `folder` as seen from there, `""` where it is the same.
+    `top`: the top folder of its working tree. `prefix`: `folder` relative to it, `""` for the same folder.
 
     Raises:
-        NoRepository: `folder` is in none, or in one without a working tree or without a commit.
+        NoRepository: `folder` is in none, or in one without a working tree or a commit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -131,7 +130,7 @@ class Repository:
         return self.git_dir / "objects"
 
     def head(self) -> tuple[str, str]:
-        """The branch that is checked out, `detached` where none is, and its commit's full id.
+        """Return the checked-out branch, `detached` if there is none, and its commit's full id.
 
         Raises:
             NoRepository: there is no commit yet.
@@ -146,35 +145,35 @@ class Repository:
             return "detached", commit
 
     def changed(self) -> list[str]:
-        """Tracked paths that are not as in HEAD, in the working tree or the index, as the user's own git sees it."""
+        """Return tracked paths that differ from HEAD in the working tree or the index, by the user's settings."""
         output = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
         settings = [word for name in _WORKING_TREE_SETTINGS for word in self._user_value(name)]
         return [entry[3:] for entry in self._own.fields(*settings, "status", *output)]
 
     def _user_value(self, name: str) -> tuple[str, ...]:
-        """Git's option that gives a setting the user's value back; none where the user has not set it."""
+        """Return git's option that restores the user's value of a setting; nothing if it is not set."""
         values = self._own.fields("config", "-z", "--show-scope", "--get-all", name)
         values = [value for scope, value in zip(values[::2], values[1::2], strict=True) if scope != "command"]
         return ("-c", f"{name}={values[-1]}") if values else ()
 
     def untracked(self) -> int:
-        """How many files and folders below its folder git knows nothing of, and is not to ignore."""
+        """Count the untracked files and folders below `folder` that git does not ignore."""
         return len(self._own.fields("ls-files", "--others", "--exclude-standard", "--directory", "-z"))
 
     def has(self, commit: str) -> bool:
-        """Whether it has this commit, by its full id."""
+        """Report whether it has this commit, by its full id."""
         return self.git.line("cat-file", "--batch-check", stdin=f"{commit}\n".encode()).startswith(f"{commit} commit ")
 
     def files(self, commit: str, objects: Path | None = None) -> list[str]:
-        """Every path in the commit. `objects`: a further folder that it may be found in, as everywhere here."""
+        """Return every path in the commit. `objects`: a further object folder, as everywhere here."""
         return [entry.path for entry in self._entries(commit, objects)]
 
     def submodules(self, commit: str) -> list[str]:
-        """Paths in the commit that are other repositories' commits."""
+        """Return the paths of submodules in the commit."""
         return [entry.path for entry in self._entries(commit, None) if entry.mode == _SUBMODULE]
 
     def filters(self, commit: str) -> list[str]:
-        """The configured filters, `lfs` for instance, that the user's attributes name for files of the commit."""
+        """Return the configured filters, such as `lfs`, that attributes name for files of the commit."""
         if not self._filters:
             return []
         paths = "".join(f"{path}\0" for path in self.files(commit)).encode("utf-8", "surrogateescape")
@@ -182,11 +181,11 @@ class Repository:
         return sorted(self._filters.intersection(named.split("\0")[2::3]))
 
     def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
-        """The content of a file in the commit; None where there is no such file."""
+        """Return the content of a file in the commit; None if there is no such file."""
         return self.read_all(commit, [path], objects).get(path)
 
     def read_all(self, commit: str, paths: Iterable[str], objects: Path | None = None) -> dict[str, bytes]:
-        """The contents of those of the paths that are files in the commit; of a link, where it leads."""
+        """Return the contents of the given paths that are files in the commit; of a link, its target."""
         wanted = set(paths)
         entries = [entry for entry in self._entries(commit, objects) if entry.path in wanted and entry.is_file]
         asked = "".join(f"{entry.id}\n" for entry in entries).encode()
@@ -201,9 +200,9 @@ class Repository:
         return found
 
     def check_out(self, commit: str, folder: Path, objects: Path | None = None) -> None:
-        """Write the commit's files into `folder`, which is made; there is no `.git` in it.
+        """Write the commit's files into `folder`, which is created, without a `.git`.
 
-        For as long as it takes there is a file beside it, of the same name with `.index`.
+        Meanwhile a file of the same name with `.index` is beside it.
 
         Raises:
             GitError: there is no such commit, or its files cannot be written.
@@ -217,22 +216,22 @@ class Repository:
         index.unlink()
 
     def branch(self, name: str) -> str | None:
-        """The full id of the commit that a branch is at; None where there is no such branch."""
+        """Return the full id of a branch's commit; None if there is no such branch."""
         return self._commit_at(commit_ref(name))
 
     def answer(self, branch: str) -> bytes | None:
-        """What was kept with a branch by `publish`; None where nothing was."""
+        """Return what `publish` kept with a branch; None if it kept nothing."""
         blob = self._commit_at(_answer_ref(branch))
         return None if blob is None else self.git("cat-file", "blob", blob)
 
     def import_bundle(self, bundle: bytes) -> str:
-        """Take over the commit of a bundle with its one branch `evolve/<run>/<number>`; the full commit id.
+        """Import the commit of a bundle with one branch `evolve/<run>/<number>`; return its full id.
 
-        The commit counts, the branch is a label: one that is here at another commit stays there, and the commit is kept
-        by a ref of its own. Taking the same commit again changes nothing.
+        A branch that exists at another commit stays, and a ref of its own keeps the commit. Importing twice changes
+        nothing.
 
         Raises:
-            GitError: it is no such bundle, or what it builds on is not here.
+            GitError: it is no such bundle, or its prerequisites are missing.
         """
         with self._import_lock:
             branch, commit = self._unpack(bundle)
@@ -247,10 +246,10 @@ class Repository:
         return commit
 
     def publish(self, bundle: bytes, answer: bytes) -> str:
-        """Make the branch of a bundle as `import_bundle` would, and keep `answer` with it; both appear, or neither.
+        """Create the branch of a bundle as `import_bundle` does, and keep `answer` with it, atomically.
 
         Raises:
-            BranchTaken: there is such a branch, at whatever commit.
+            BranchTaken: the branch exists, at any commit.
             GitError: as for `import_bundle`.
         """
         with self._import_lock:
@@ -264,7 +263,7 @@ class Repository:
         return commit
 
     def withdraw(self, branch: str, answer: bytes) -> None:
-        """Remove a branch that `publish` made with this answer; nothing where it was another, or is gone."""
+        """Remove a branch that `publish` made with this answer; do nothing if it has another, or is gone."""
         with self._import_lock:
             commit, kept = self.branch(branch), self._commit_at(_answer_ref(branch))
             if commit is not None and kept is not None and self.answer(branch) == answer:
@@ -274,29 +273,29 @@ class Repository:
         """Push a commit as a branch of the remote, within a minute.
 
         Raises:
-            GitTimeout: it takes longer, and may have happened all the same.
-            GitError: it cannot be done.
+            GitTimeout: it takes longer, and may have succeeded.
+            GitError: it fails.
         """
         self._push(remote, f"{commit}:{commit_ref(branch)}")
 
     def unpush(self, commit: str, branch: str, remote: str) -> None:
-        """Take a branch at this commit off the remote again. Raises as `push` does, also where it is not there."""
+        """Delete a branch at this commit from the remote. Raises as `push` does, also if it is not there."""
         ref = commit_ref(branch)
         self._push(f"--force-with-lease={ref}:{commit}", "--delete", remote, ref)
 
     def sweep(self) -> None:
-        """Remove what a git that was killed left in the way of branches; only while nobody else makes any."""
+        """Remove lock files left by a killed git; only while no other server runs."""
         for refs in (self.git_dir / "refs" / "heads" / BRANCHES, self.git_dir / ANSWERS, self.git_dir / COMMITS):
             for lock in refs.rglob("*.lock"):
                 lock.unlink(missing_ok=True)
 
     def _commit_at(self, ref: str) -> str | None:
-        """The id of what a ref, by its full name, is at; None where there is no such ref."""
+        """Return the id at a ref, by its full name; None if there is no such ref."""
         named = self.git.line("for-each-ref", "--format=%(refname) %(objectname)", ref)  # also those below the name
         return dict(line.split(" ") for line in named.splitlines()).get(ref)
 
     def _unpack(self, bundle: bytes) -> tuple[str, str]:
-        """The branch and the commit of a bundle whose objects are here then."""
+        """Unpack a bundle's objects; return its branch and commit."""
         given = read_bundle(bundle)
         branch, commit = _only_branch(given.heads)
         missing = [needed for needed in given.needed if not self.has(needed)]
@@ -310,7 +309,7 @@ class Repository:
         return branch, commit
 
     def _create(self, branch: str, commit: str, answer: bytes | None) -> None:
-        """Make a branch that is not there; an answer that outlived an earlier one of the name goes."""
+        """Create a branch; delete the answer of an earlier branch of that name."""
         commands = [f"create {commit_ref(branch)} {commit}"]
         if answer is not None:
             blob = self.git.line("hash-object", "-w", "--stdin", stdin=answer)
@@ -327,7 +326,7 @@ class Repository:
         self.git("push", "--quiet", "--no-verify", *arguments, env=env, timeout_s=_PUSH_TIMEOUT_S)
 
     def _update(self, commands: Iterable[str]) -> None:
-        """All of these changes of refs, or none."""
+        """Apply all of these ref changes, or none."""
         self.git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands).encode())
 
     def _entries(self, commit: str, objects: Path | None) -> list[_TreeEntry]:
@@ -337,7 +336,7 @@ class Repository:
 
 
 def _only_branch(heads: dict[str, str]) -> tuple[str, str]:
-    """The branch of a bundle, and its commit."""
+    """Return the branch of a bundle, and its commit."""
     refs = list(heads)
     if len(refs) != 1 or not refs[0].startswith("refs/heads/"):
         raise GitError("a bundle must hold exactly one branch")
@@ -348,12 +347,12 @@ def _only_branch(heads: dict[str, str]) -> tuple[str, str]:
 
 
 def commit_ref(branch: str) -> str:
-    """The ref of a branch."""
+    """Return the ref of a branch."""
     return f"refs/heads/{branch}"
 
 
 def _with_objects(objects: Path | None) -> dict[str, str]:
-    """The environment in which git looks into this folder too."""
+    """Return the environment in which git also reads this object folder."""
     if objects is None:
         return {}
     quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')  # else it would end at a colon

@@ -18,13 +18,13 @@ from rpc_server.settings.config_file import SettingsError
 
 
 class WorktreePaths:
-    """Takes the places of a server's trees out of texts. `trees`: the folder that they are in."""
+    """Removes the paths of a server's worktrees from texts. `trees`: the folder that they are in."""
 
     def __init__(self, trees: Path) -> None:
         self._worktree_path = re.compile(re.escape(str(trees)) + r"/[^/\s]+/files/?")
 
     def without(self, value: Any) -> Any:
-        """The JSON value with every path into a tree seen from the tree's own folder."""
+        """Return the JSON value with every path into a worktree made relative to it."""
         if isinstance(value, str):
             return self._worktree_path.sub("", value)
         if isinstance(value, dict):
@@ -42,15 +42,14 @@ _SUBFOLDERS = ("trees", "drafts", "gone")
 
 
 def cache_folder() -> Path:
-    """Where servers of this user keep what can be made again."""
+    """Return the folder in which servers of this user keep reproducible data."""
     return user_cache_path(CACHE)
 
 
 class ServerFolder:
-    """This server's folder among those of all servers of one repository; gone when it is closed.
+    """This server's folder among those of all servers of one repository; removed when it is closed.
 
-    `home`: the folder of them all. `only_server`: whether no other server of the repository ran when this one swept. Its
-    methods block.
+    `home`: the folder of them all. `only_server`: no other server of the repository ran at the sweep. Methods block.
     """
 
     def __init__(self, home: Path) -> None:
@@ -61,7 +60,7 @@ class ServerFolder:
         self.folder = self._servers / uuid.uuid4().hex
 
     def open(self) -> None:
-        """Make it. Close it also where this fails."""
+        """Create it. Close it also if this fails."""
         self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _locked(self._home / "lock"):  # else one that sweeps now might find the folder before its lock is held
             self.folder.mkdir(mode=0o700)
@@ -71,7 +70,7 @@ class ServerFolder:
             (self.folder / name).mkdir()
 
     def sweep(self) -> None:
-        """Remove the folders of servers that are gone."""
+        """Remove the folders of servers that have ended."""
         with _locked(self._home / "lock"):
             others = [server for server in self._servers.iterdir() if server != self.folder]
             left = [server for server in others if not _still_runs(server)]
@@ -81,15 +80,15 @@ class ServerFolder:
             remove(folder)
 
     def new_folder(self, kind: str) -> Path:
-        """A path in it that nothing is at yet; `kind`: `trees` or `drafts`."""
+        """Return an unused path in it; `kind`: `trees` or `drafts`."""
         return self.folder / kind / uuid.uuid4().hex[:12]
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder of it; what cannot be removed now goes with the server."""
+        """Remove a folder of it; what cannot be removed now is removed with the server's folder."""
         remove(self._moved_aside(folder))
 
     def close(self) -> None:
-        """Remove it all; nothing where it was not made."""
+        """Remove everything; do nothing if it was never created."""
         if self._lock is None:
             return
         for name in _SUBFOLDERS:
@@ -100,7 +99,7 @@ class ServerFolder:
         self._lock = None
 
     def _moved_aside(self, folder: Path) -> Path:
-        """Where the folder is now, out of the others' sight."""
+        """Move a folder out of sight of other servers; return its new path."""
         gone = self.folder / "gone" / uuid.uuid4().hex
         try:
             folder.rename(gone)
@@ -112,7 +111,7 @@ class ServerFolder:
 
 
 def servers_folder(git_dir: Path, given: Path | None) -> Path:
-    """Where the servers of a repository have their folders: `given`, else in the user's cache; absolute.
+    """Return the absolute folder of a repository's servers: `given`, else one in the user's cache.
 
     Raises:
         SettingsError: git could not be kept in there.
@@ -126,7 +125,7 @@ def servers_folder(git_dir: Path, given: Path | None) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder; what cannot be removed is told, and swept by a later start."""
+    """Remove a folder; log what cannot be removed, which a later start sweeps."""
     try:
         remove_tree(folder)
     except OSError as error:
@@ -134,7 +133,7 @@ def remove(folder: Path) -> None:
 
 
 def _still_runs(server: Path) -> bool:
-    """Whether the server of a folder is alive."""
+    """Report whether the server of a folder is alive."""
     try:
         lock = os.open(server / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from rpc_server.worktrees.staging import (
 )
 
 MAX_ENTRIES = 1_000_000
-"""Files and folders that may be in a folder when it is taken back, those that git ignores among them."""
+"""Files and folders that may be in a folder when it is collected, including ignored ones."""
 
 _CONFIG = """
 [user]
@@ -34,7 +34,7 @@ _CONFIG = """
 
 
 class UncommittableFiles(Exception):
-    """What is in a lent folder cannot become a commit; the message says what and why. `too_large`: for its size."""
+    """Edited files that cannot become a commit; the message says what and why. `too_large`: by size."""
 
     def __init__(self, reason: str, *, too_large: bool = False) -> None:
         super().__init__(reason)
@@ -43,10 +43,10 @@ class UncommittableFiles(Exception):
 
 
 class EditableFiles:
-    """The files of a quarantine on disk, with a repository of their own whose HEAD is the (first) parent.
+    """The files of a staging area on disk, with a repository of their own whose HEAD is the (first) parent.
 
-    That repository is for looking things up: it borrows the user's objects, and nothing that is written to it is ever
-    read. Git works in the folder with the quarantine's index, whatever was done to `.git`.
+    That repository is for reference: it borrows the user's objects, and nothing written to it is read. Git uses the
+    staging area's index, whatever happens to `.git`.
     """
 
     def __init__(self, area: StagingArea) -> None:
@@ -63,16 +63,16 @@ class EditableFiles:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the files."""
         return self._area.files
 
     def collect(self, max_bytes: int, links: Sequence[Path]) -> None:
-        """Put what is in the folder now into the index; what git ignores stays out.
+        """Update the index from the folder; ignored files are left out.
 
-        `links`: where in it somebody put symbolic links that are no part of the files; they go.
+        `links`: symbolic links in it that are no part of the files; they are removed.
 
         Raises:
-            Untakeable: it cannot be read or kept, or is certain to be more than `max_bytes` of a diff.
+            UncommittableFiles: it cannot be read or kept, or its diff certainly exceeds `max_bytes`.
         """
         area, folder = self._area, self.folder
         if folder.is_symlink() or not folder.is_dir():
@@ -109,7 +109,7 @@ class EditableFiles:
             raise UncommittableFiles(f"git cannot take the files as they are: {error}") from None
 
     def _entries(self) -> Iterator[tuple[str, int]]:
-        """Path and bytes of everything in the folder but folders, links not followed."""
+        """Yield path and bytes of everything in the folder but folders; links are not followed."""
         folders = [""]
         count = 0
         while folders:
@@ -134,7 +134,7 @@ class EditableFiles:
 
 
 def _make_readable(folder: Path, mode: int) -> None:
-    """Git passes over what it cannot read, and would take it for deleted."""
+    """Make a folder readable: git skips unreadable folders and would treat them as deleted."""
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
 
@@ -155,7 +155,7 @@ _EMAIL = "gepa-server@localhost"
 
 
 class StagedChange:
-    """One change in the making, on top of the commit `parent`; `other` is the second parent of a merge.
+    """One change in the making, on the commit `parent`; `other` is the second parent of a merge.
 
     Everything of it is in `folder`, from `open` to `close`. Methods block, and raise `GitError`.
     """
@@ -165,11 +165,11 @@ class StagedChange:
 
     @property
     def objects(self) -> Path:
-        """What it adds to the repository's objects."""
+        """The folder of objects that it adds."""
         return self._area.objects
 
     def open(self) -> None:
-        """Make it: the files are those of the (first) parent."""
+        """Create it with the files of the (first) parent."""
         self._area.open()
 
     def close(self) -> None:
@@ -177,11 +177,11 @@ class StagedChange:
         self._area.close()
 
     def apply_patch(self, diff: str) -> None:
-        """Apply a unified diff to the files, none of which is on disk."""
+        """Apply a unified diff in the index; no file is written to disk."""
         self._area.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=diff.encode())
 
     def content(self, path: str) -> bytes | None:
-        """What a file holds now; None where there is no such file."""
+        """Return the current content of a file; None if there is no such file."""
         mode, blob = self._entry(path)
         return None if mode in (NOTHING, SUBMODULE) else self._area.git("cat-file", "blob", blob)
 
@@ -196,12 +196,12 @@ class StagedChange:
         self._area.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
 
     def contains_other_parent(self) -> bool:
-        """Whether the other parent is the first one, or one that it builds on."""
+        """Report whether the other parent is the first one or its ancestor."""
         ours, theirs = self._area.parents
         return self._area.line("merge-base", ours, theirs) == theirs
 
     def merge(self) -> list[str]:
-        """Take in what the other parent has; the paths with conflicts, whose content has conflict markers now."""
+        """Merge the other parent; return the paths with conflicts, whose content has conflict markers."""
         arguments = ("--write-tree", "--name-only", "--no-messages", "-z", *self._area.parents)
         try:
             merged = self._area.git("-c", "merge.conflictStyle=merge", "merge-tree", *arguments)
@@ -214,32 +214,32 @@ class StagedChange:
         return list(dict.fromkeys(path for path in conflicts if path))
 
     def subjects(self, pattern: str, most: int) -> tuple[list[str], list[str]]:
-        """Of a merge, the subjects of the commits that each parent alone has and whose message matches.
+        """Return the subjects of commits that only one parent has and whose message matches, for each parent.
 
-        Of each, the `most` newest, oldest first.
+        Of each parent the `most` newest, oldest first.
         """
         ours, theirs = self._area.parents
         log = ("log", "--reverse", f"--max-count={most}", f"--grep={pattern}", "--format=%s", "-z")
         return self._area.fields(*log, f"{theirs}..{ours}"), self._area.fields(*log, f"{ours}..{theirs}")
 
     def with_conflict_markers(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that have a line which begins or ends a conflict."""
+        """Return those of the paths that contain a conflict marker."""
         return [path for path in paths if _has_markers(self.content(path) or b"")]
 
     def check_out_files(self) -> EditableFiles:
-        """The files in a folder where somebody may change them."""
+        """Write the files into a folder where they may be edited."""
         return EditableFiles(self._area)
 
     def changes(self) -> Changes:
-        """Everything that differs from the (first) parent."""
+        """Return everything that differs from the (first) parent."""
         return changes_of(self._area)
 
     def diff(self, changes: Changes, limit: int) -> Diff:
-        """These changes as a unified diff, the first `limit` bytes of it."""
+        """Return these changes as a unified diff, its first `limit` bytes."""
         return diff_of(self._area, changes, limit)
 
     def commit(self, message: str) -> str:
-        """Make it a commit; its full id, which follows from parents, files and message alone."""
+        """Commit; return the full id, which depends on parents, files and message alone."""
         area = self._area
         dates = [int(area.line("log", "-1", "--format=%ct", parent)) for parent in area.parents]
         identity = {"NAME": _NAME, "EMAIL": _EMAIL, "DATE": f"{max(dates) + 1} +0000"}
@@ -250,7 +250,7 @@ class StagedChange:
         return area.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
 
     def files_differing_in(self, folder: Path) -> list[str]:
-        """Files of the draft that are otherwise, or not at all, in a folder that they were checked out to."""
+        """Return files that differ, or are missing, in a folder they were checked out to."""
         index = self._area.folder / "differing-index"
         shutil.copyfile(self._area.index, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)}
@@ -258,7 +258,7 @@ class StagedChange:
         return self._area.fields("diff", "--name-only", *quiet, "-z", env=env)
 
     def bundle(self, commit: str, branch: str) -> bytes:
-        """A git bundle of that one branch, with what its commit has and the parents have not."""
+        """Return a git bundle of one branch, with what its commit adds to the parents."""
         area, file = self._area, self._area.folder / "bundle"
         git = area.make_repository(area.folder / "bundle.git")
         env = {"GIT_OBJECT_DIRECTORY": str(area.objects)}
@@ -268,7 +268,7 @@ class StagedChange:
         return file.read_bytes()
 
     def _entry(self, path: str) -> tuple[str, str]:
-        """The mode and the id of what is at a path; `NOTHING` and no id where there is none."""
+        """Return mode and object id at a path; `NOTHING` and no id if there is none."""
         for entry in self._area.fields("ls-files", "--stage", "-z", "--", path):
             head, _, name = entry.partition("\t")
             if name == path:  # else it is in the folder of that name

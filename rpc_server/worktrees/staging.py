@@ -13,10 +13,10 @@ from rpc_server.worktrees.server_folder import remove
 NOTHING = "000000"
 LINK = "120000"
 SUBMODULE = "160000"
-"""Modes of what is no file: not there, a symbolic link, another repository's commit."""
+"""Modes of entries that are not files: absent, a symbolic link, a submodule."""
 
 HEADER_BYTES = 64
-"""Bytes of a diff for a file of which nothing is shown, at least."""
+"""Minimum bytes of a diff for a file whose content is not shown."""
 
 
 _SHA1_DIGITS = 40
@@ -25,8 +25,8 @@ _SHA1_DIGITS = 40
 class StagingArea:
     """A folder with an index, objects and files, on top of the commits `parents` of a repository.
 
-    Everything git writes in it stays in `folder`, from `open` to `close`. Of the user's repository its objects and its
-    configuration are used, without filters and merge drivers. Methods block, and raise `GitError`.
+    Everything that git writes in it stays in `folder`, from `open` to `close`. It reads the user's objects and
+    configuration, without filters and merge drivers. Methods block, and raise `GitError`.
     """
 
     def __init__(self, repository: Repository, folder: Path, parents: tuple[str, ...]) -> None:
@@ -43,31 +43,31 @@ class StagingArea:
         }
 
     def open(self) -> None:
-        """Make it: the index is that of the first parent, the files are not on disk."""
+        """Create it with the index of the first parent, without files on disk."""
         self.files.mkdir(parents=True)
         _borrow(self.objects, self._repository.objects)
         self.git("read-tree", self.parents[0])
 
     def close(self) -> None:
-        """Remove it; what cannot be removed now goes with the server."""
+        """Remove it; what cannot be removed now is removed with the server's folder."""
         remove(self.folder)
 
     def git(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
-        """What git writes to its stdout, run in here."""
+        """Run git in it; return its stdout."""
         environment = {**self._env, **(env or {})}
         return self._repository.git(*arguments, stdin=stdin, env=environment, folder=self.files)
 
     def line(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
-        """The one line it writes."""
+        """Return the one line that git writes."""
         return self.git(*arguments, stdin=stdin, env=env).decode().rstrip("\n")
 
     def fields(self, *arguments: str, env: Mapping[str, str] | None = None) -> list[str]:
-        """What it writes with a NUL after or between each."""
+        """Return the NUL-separated fields that git writes."""
         text = self.git(*arguments, env=env).decode("utf-8", "surrogateescape")
         return text.removesuffix("\0").split("\0") if text else []
 
     def make_repository(self, git_dir: Path) -> Git:
-        """An empty one that borrows the objects from here, and whose history ends where the user's does."""
+        """Create an empty repository that borrows these objects and shares the user's shallow boundary."""
         git = Git(self.folder, git_dir)
         kind = "sha1" if len(self.parents[0]) == _SHA1_DIGITS else "sha256"
         git("init", "--quiet", "--template=", "--initial-branch=evolve", f"--object-format={kind}")
@@ -85,10 +85,9 @@ def _borrow(objects: Path, others: Path) -> None:
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """One path as it is now and was before; a rename is one path deleted and one added.
+    """One path before and after; a rename is one path deleted and one added.
 
-    `status` is A, M, D or T (of another type). `mode` and `old_mode` are octal, `NOTHING` where there is no such file;
-    `size` and `old_size` are in bytes.
+    `status` is A, M, D or T (type changed). `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
     """
 
     path: str
@@ -100,13 +99,13 @@ class ChangedFile:
 
     @property
     def min_diff_bytes(self) -> int:
-        """What it adds to a diff, or would if it were text, at least."""
+        """The bytes that it adds at least to a diff, if it were text."""
         return HEADER_BYTES + abs(self.size - self.old_size)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a draft changes of its parent. `links`, `old_links`: every symbolic link there is, target by path."""
+    """What a staged change changes. `links`, `old_links`: every symbolic link, target by path."""
 
     files: tuple[ChangedFile, ...]
     links: Mapping[str, str]
@@ -115,14 +114,14 @@ class Changes:
 
 @dataclass(frozen=True)
 class Diff:
-    """`text`: unified, cut where it is longer than was asked for. `size`: its bytes, and those of binary files."""
+    """`text`: unified, cut at the requested limit. `size`: its full bytes, and those of binary files."""
 
     text: str
     size: int
 
 
 def changes_of(area: StagingArea) -> Changes:
-    """Everything that differs from the first parent."""
+    """Return everything that differs from the first parent."""
     parent = area.parents[0]
     fields = area.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
     rows = [(head[1:].split(" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
@@ -147,7 +146,7 @@ def changes_of(area: StagingArea) -> Changes:
 
 
 def diff_of(area: StagingArea, changes: Changes, limit: int) -> Diff:
-    """These changes as a unified diff, the first `limit` bytes of it; binary files are only named there."""
+    """Return these changes as a unified diff, its first `limit` bytes; binary files are only named."""
     plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
     counted = area.fields("diff-index", *plain, "--numstat", "-z", area.parents[0])
     binary = {entry.removeprefix("-\t-\t") for entry in counted if entry.startswith("-\t-\t")}
@@ -160,13 +159,13 @@ def diff_of(area: StagingArea, changes: Changes, limit: int) -> Diff:
 
 
 def _sizes(area: StagingArea, blobs: set[str]) -> dict[str, int]:
-    """Bytes of each of them."""
+    """Return the bytes of each blob."""
     output = area.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
     return {blob: int(size) for blob, size in (line.split(" ") for line in output.splitlines())}
 
 
 def _links(entries: Sequence[str]) -> dict[str, str]:
-    """Of the entries of `ls-files --stage` or `ls-tree` those that are links: blob by path."""
+    """Return the links among entries of `ls-files --stage` or `ls-tree`: blob by path."""
     blobs: dict[str, str] = {}
     for entry in entries:
         head, _, path = entry.partition("\t")
@@ -177,7 +176,7 @@ def _links(entries: Sequence[str]) -> dict[str, str]:
 
 
 def _contents(area: StagingArea, blobs: set[str]) -> dict[str, str]:
-    """What each of them holds."""
+    """Return the content of each blob."""
     if not blobs:
         return {}
     output = area.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))

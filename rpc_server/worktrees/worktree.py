@@ -16,14 +16,14 @@ from rpc_server.worktrees.environments import Environment
 
 _PATHS = ("program", "seed_candidate", "saved_program_json_path")
 _WORKTREE_VARIABLES = ("PATH", "VIRTUAL_ENV")
-"""Variables that are the environment's before they are the settings', whose `PATH` is in it already."""
+"""Variables that the environment sets even if the settings set them; the settings' `PATH` is included."""
 
 
 @dataclass(frozen=True)
 class Worktree:
-    """The files of one commit. `root`: the program's folder in `folder`, as the settings' `root` is in the repository.
+    """The files of one commit. `root`: the program's folder in `folder`, as the settings' `root` in the repository.
 
-    `scratch`: a folder of its own for temporary files. `jail`: the jail of whatever runs in it.
+    `scratch`: its folder for temporary files. `jail`: the jail of everything that runs in it.
     """
 
     commit: str
@@ -35,9 +35,9 @@ class Worktree:
 
 
 def worktree_settings(settings: Settings, worktree: Worktree) -> Settings:
-    """The settings as they are for a program that runs in the tree; paths below the user's root lead into it.
+    """Return the settings of a program that runs in the worktree; paths below the user's root lead into it.
 
-    A git that is run in the tree finds no repository, above all not the user's where trees are kept inside it.
+    Git finds no repository from within the worktree, in particular not the user's.
     """
     found: dict[str, object] = {name: _moved(settings, getattr(settings, name), worktree) for name in _PATHS}
     if settings.command is not None:
@@ -62,7 +62,7 @@ def worktree_settings(settings: Settings, worktree: Worktree) -> Settings:
 
 
 def _python_path(settings: Settings, worktree: Worktree) -> str:
-    """The tree's own folders before what an installation of the project, or who started the server, would find."""
+    """Return `PYTHONPATH` with the worktree's folders before installed or inherited ones."""
     files = worktree.folder / "files"
     own = [files / path for path in worktree.environment.import_paths] + [worktree.root / "src"]
     inherited = server_environment(settings).get("PYTHONPATH")
@@ -71,12 +71,12 @@ def _python_path(settings: Settings, worktree: Worktree) -> str:
 
 
 def worktree_environment(settings: Settings, worktree: Worktree) -> dict[str, str]:
-    """The environment of commands that are run in the tree."""
+    """Return the environment of commands that run in the worktree."""
     return server_environment(worktree_settings(settings, worktree))
 
 
 async def prepare_worktree(settings: Settings, worktree: Worktree) -> None:
-    """Link what the settings say and what is installed into the tree, and run the user's build.
+    """Link the settings' `links` and installed packages into the worktree, and run the user's build.
 
     Raises:
         ProgramFailed: the build fails; stage `build`.
@@ -97,10 +97,10 @@ async def prepare_worktree(settings: Settings, worktree: Worktree) -> None:
 
 
 def check_links(settings: Settings, tracked: list[str], prefix: str) -> None:
-    """Refuse links that cannot be made, before any tree is.
+    """Refuse `links` that cannot be made, before any worktree is created.
 
     Raises:
-        SettingsError: one is not there, leaves `root`, or is part of the commit anyway.
+        SettingsError: one does not exist, is outside `root`, or is part of the commit.
     """
     for name in settings.links:
         path = Path(name)
@@ -124,7 +124,7 @@ def _link(target: Path, place: Path) -> None:
 
 
 def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Path] | None:
-    """Copy the saved program that `finalize` wrote to where the user wants it; the file in the tree, and the copy."""
+    """Copy the program saved by `finalize` to the user's path; return both paths, None if not copied."""
     if settings.saved_program_json_path is None:
         return None
     written = worktree.root / str(_moved(settings, settings.saved_program_json_path, worktree))
@@ -139,7 +139,7 @@ def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Pa
 
 
 def _executable(settings: Settings, name: str, worktree: Worktree) -> str:
-    """The first word of a command; where it is no file of the commit it is one of the user's, a Python for instance."""
+    """Return a command's first word; if it is not a file of the commit, it is the user's (a Python, for instance)."""
     if os.sep not in name:
         return name
     own = Path(os.path.normpath(settings.root.absolute() / name))
@@ -151,7 +151,7 @@ def _executable(settings: Settings, name: str, worktree: Worktree) -> str:
 
 
 def _moved(settings: Settings, value: object, worktree: Worktree) -> object:
-    """A path below the user's root as it is in the tree; anything else as it is."""
+    """Return a path below the user's root as its path in the worktree; anything else unchanged."""
     root = settings.root.absolute()
     if isinstance(value, str | Path) and os.path.isabs(value):  # noqa: PTH117  # a word may be no path at all
         path = Path(os.path.normpath(value))

@@ -42,27 +42,27 @@ class WorktreeProgram:
 
     @property
     def info(self) -> ProgramInfo:
-        """The seed commit's program, with the components that say which code runs."""
+        """The seed commit's program, with the components that name the code."""
         return self._info
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the seed commit's program offers."""
+        """The capabilities of the seed commit's program."""
         return self._capabilities
 
     @property
     def limits(self) -> Limits:
-        """What it bears over all commits; one alone bears what its own processes do."""
+        """Limits over all commits; each commit has those of its own processes."""
         return self._limits
 
     @property
     def splits(self) -> Mapping[str, int]:
-        """The rows the seed commit's program holds."""
+        """The rows that the seed commit's program holds."""
         return self._splits
 
     @property
     def ready(self) -> bool:
-        """A commit that cannot run is its candidate's fault: others can."""
+        """Always true: a commit that cannot run is its candidate's fault, and others can."""
         return True
 
     async def evaluate(
@@ -76,8 +76,8 @@ class WorktreeProgram:
     ) -> None:
         """See `Program.evaluate`.
 
-        Where the commit's program cannot run, that is the result of each example that has none yet; only what happens
-        to the seed's concerns every candidate, and is raised.
+        If the commit's program cannot run, each example without a result gets that failure; only a failure of the seed
+        commit concerns every candidate, and is raised.
         """
         async with self.instances.acquire(named_commit(candidate)) as instance:
             if instance.failed is not None:
@@ -109,12 +109,12 @@ class WorktreeProgram:
         *,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
-        """See `Program.score`; the seed commit's program scores, whatever made the outputs."""
+        """See `Program.score`; the seed commit's program scores all outputs."""
         async with self.instances.acquire(self._seed) as instance:
             await instance.running().score(batch, results, on_result=on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """See `Program.call`; the program of the candidate's commit answers, the seed's where there is no candidate."""
+        """See `Program.call`; the candidate's commit answers, the seed commit if there is no candidate."""
         name = "best_candidate" if method == "finalize" else "candidate"
         candidate = params.get(name)
         if candidate is None:
@@ -133,7 +133,7 @@ class WorktreeProgram:
             return answer if method != "finalize" else await asyncio.to_thread(self._finalized, instance, answer)
 
     def _without_paths(self, result: ResultDict) -> ResultDict:
-        """A result whose error says where in the tree it was; what the program answered is left alone."""
+        """Return the result with paths in its error made relative; the program's output is unchanged."""
         return {**result, "error": self._paths.without(result["error"])} if "error" in result else result
 
     async def close(self) -> None:
@@ -161,7 +161,7 @@ class WorktreeProgram:
         return await asyncio.to_thread(outline_of, repository, commit)
 
     async def _records(self, instance: Instance, params: dict[str, Any]) -> dict[str, Any]:
-        """A reflective dataset; the program's state goes from one commit's processes to the next one's."""
+        """Return a reflective dataset; the adapter state passes from one commit's processes to the next one's."""
         refs = self._refs(instance)
         if refs is not None:
             given = params["eval_batch"]
@@ -176,7 +176,7 @@ class WorktreeProgram:
         return answer
 
     def _refs(self, instance: Instance) -> ProgramRefs | None:
-        """The refs of one tree, where its program makes any: another tree's processes may make the same again."""
+        """Return the refs of one worktree, if its program makes any: other processes may make the same names."""
         if "refs" not in instance.running().capabilities:
             return None
         return ProgramRefs(instance.worktree.folder.name)
@@ -189,7 +189,7 @@ class WorktreeProgram:
 
 
 def _is_candidate_fault(error: ProgramFailed) -> bool:
-    """Whether it comes of the code, which did start once; its pool calls retryable whatever ended that."""
+    """Report whether the error is caused by the code, which has started once; pools call any end retryable."""
     return error.details.get("stage") != "close" and not isinstance(error, NoProcessAvailable)
 
 

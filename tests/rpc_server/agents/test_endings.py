@@ -35,13 +35,13 @@ SLEEPS = ("sleep 601", "sleep 602", "sleep 603", "sleep 604", "sleep 605")
 SERVER = """
 import asyncio, json, sys
 from pathlib import Path
-from rpc_server.mutations.agents import Task, agent_from
+from rpc_server.mutations.agents import AgentTask, agent_from
 from rpc_server.settings.code_settings import CodeSettings
 
 async def main():
     given = json.loads(sys.argv[1])
     agent = agent_from(CodeSettings(allow_mutations=True, **given["settings"]))
-    await agent.work(Task(Path(given["folder"]), "Make it louder.", given["environment"]), lambda _: None)
+    await agent.work(AgentTask(Path(given["folder"]), "Make it louder.", given["environment"]), lambda _: None)
 
 asyncio.run(main())
 """

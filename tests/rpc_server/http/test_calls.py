@@ -253,11 +253,11 @@ async def test_who_asks_in_the_moment_a_call_ends_gets_its_answer() -> None:
     )
     gate = asyncio.get_running_loop().create_future()
     job = _Gated(gate)
-    first = asyncio.create_task(ledger.ask("c", b"request", lambda: job, None))
+    first = asyncio.create_task(ledger.submit("c", b"request", lambda: job, None))
     await asyncio.wait_for(job.started.wait(), 10)
     gate.set_result(None)
     # Its first step comes right after the job's last one.
-    second = asyncio.create_task(ledger.ask("c", b"request", lambda: job, None))
+    second = asyncio.create_task(ledger.submit("c", b"request", lambda: job, None))
     assert [bytes(orjson.dumps(answer)) for answer in await asyncio.gather(first, second)] == [b'"done"'] * 2
 
 

@@ -98,7 +98,7 @@ async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     jails = create_jails().extend(hidden=(own.parent, own.parents[1]), readable=(tmp_path,))
     command = ("sh", "-c", 'touch "$0/made" && ls "$1"; exit 3', str(own), str(own.parents[1]))
-    jailed = jails.jail(own).jailed(command, folder=own, environment={})
+    jailed = jails.jail(own).wrap(command, folder=own, environment={})
     process = await asyncio.create_subprocess_exec(*jailed, stdout=PIPE)
     assert (await process.communicate())[0] == b"inner\n"
     assert process.returncode == 3

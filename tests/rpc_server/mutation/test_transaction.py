@@ -299,15 +299,15 @@ async def test_cancelling_at_any_git_command_leaves_nothing(server: Served, monk
 async def test_what_is_done_is_answered_however_late_it_is_cancelled(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trees = server.program.instances
-    keep = trees.keep
+    instances = server.program.instances
+    add = instances.add
 
-    async def late(ready: Instance) -> None:
+    async def late(instance: Instance) -> None:
         call.cancel()
         await asyncio.sleep(0)
-        await keep(ready)
+        await add(instance)
 
-    monkeypatch.setattr(trees, "keep", late)
+    monkeypatch.setattr(instances, "add", late)
     call = asyncio.ensure_future(server.apply("patch", diff=greets("bye"), name="r/1"))
     async with asyncio.timeout(WAIT_S):
         assert (await call).commit == server.project.git("rev-parse", "evolve/r/1")

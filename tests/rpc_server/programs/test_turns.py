@@ -7,52 +7,56 @@ def items(names):
     return [WorkItem(None, name) for name in names.split()]
 
 
-def ensure_starting(turns):
+def order(scheduler):
     """What comes until nothing does."""
-    return [item.call_id for item in iter(turns.next, None)]
+    return [item.call_id for item in iter(scheduler.next, None)]
 
 
 def test_calls_take_turns():
-    turns = Scheduler()
+    scheduler = Scheduler()
     for names in ("a1 a2 a3", "b1", "c1 c2"):
-        turns.join(items(names))
-    assert ensure_starting(turns) == ["a1", "b1", "c1", "a2", "c2", "a3"]
+        scheduler.add(items(names))
+    assert order(scheduler) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
 def test_what_must_run_again_comes_first_in_its_own_order():
-    turns = Scheduler()
+    scheduler = Scheduler()
     first, second = items("again1 again2")
-    turns.join(items("a1"))
+    scheduler.add(items("a1"))
     for item in (second, first):
-        turns.requeue(item)
-    assert ensure_starting(turns) == ["again1", "again2", "a1"]
+        scheduler.requeue(item)
+    assert order(scheduler) == ["again1", "again2", "a1"]
 
 
 def test_what_was_given_up_is_passed_over():
-    turns = Scheduler()
+    scheduler = Scheduler()
     line, requeue, isolated = items("a1 a2"), *items("again alone")
-    turns.join(line)
-    turns.requeue(requeue)
+    scheduler.add(line)
+    scheduler.requeue(requeue)
     isolated.isolated = True
-    turns.add_suspect(isolated)
+    scheduler.add_suspect(isolated)
     for item in (line[0], requeue, isolated):
         item.abandoned = True
-    turns.drop_abandoned()
-    assert not turns.any_isolated
-    assert ensure_starting(turns) == ["a2"]
+    scheduler.drop_abandoned()
+    assert not scheduler.any_isolated
+    assert order(scheduler) == ["a2"]
 
 
 def test_suspects_wait_beside_the_lines():
-    turns = Scheduler()
+    scheduler = Scheduler()
     isolated, first, exclusive = items("alone first apart")
     isolated.isolated = first.isolated = exclusive.isolated = exclusive.exclusive = True
-    turns.add_suspect(isolated)
-    turns.requeue(first)
-    turns.add_suspect(exclusive)
-    turns.join(items("a1"))
-    assert turns.suspects == 3
-    assert {item.call_id for item in turns.waiting()} == {"alone", "first", "apart", "a1"}
-    assert ensure_starting(turns) == ["a1"]
-    assert [turns.next_isolated(), turns.next_isolated(), turns.next_exclusive()] == [first, isolated, exclusive]
-    assert not turns.any_isolated
-    assert not turns.any_exclusive
+    scheduler.add_suspect(isolated)
+    scheduler.requeue(first)
+    scheduler.add_suspect(exclusive)
+    scheduler.add(items("a1"))
+    assert scheduler.suspects == 3
+    assert {item.call_id for item in scheduler.waiting()} == {"alone", "first", "apart", "a1"}
+    assert order(scheduler) == ["a1"]
+    assert [scheduler.next_isolated(), scheduler.next_isolated(), scheduler.next_exclusive()] == [
+        first,
+        isolated,
+        exclusive,
+    ]
+    assert not scheduler.any_isolated
+    assert not scheduler.any_exclusive

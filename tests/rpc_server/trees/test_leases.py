@@ -26,7 +26,7 @@ class Workshop:
         self.gate.set()
         self.hold = asyncio.Event()
         self.hold.set()
-        self.leases = LruPool(self._make, self._unmake, bound)
+        self.pool = LruPool(self._make, self._unmake, bound)
 
     async def _make(self, name: str) -> str:
         self.log.append(f"+{name}")
@@ -47,7 +47,7 @@ class Workshop:
     async def use(self, *names: str) -> None:
         for name in names:
             self.asked.append(name)  # nothing else runs before it waits, or has it
-            async with self.leases.of(name) as thing:
+            async with self.pool.acquire(name) as thing:
                 assert thing == name
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -95,7 +95,7 @@ async def test_where_all_are_in_use_one_waits_and_nothing_is_put_away() -> None:
     shop = Workshop(2)
     async with AsyncExitStack() as stack:
         for name in "ab":
-            await stack.enter_async_context(shop.leases.of(name))
+            await stack.enter_async_context(shop.pool.acquire(name))
         waiting = asyncio.ensure_future(shop.use("c"))
         await shop.until(lambda: "c" in shop.asked)
     await asyncio.wait_for(waiting, WAIT_S)
@@ -115,7 +115,7 @@ async def test_a_failure_goes_to_all_who_wait_and_the_next_one_tries_again() -> 
 async def test_what_goes_wrong_with_a_thing_does_not_unmake_it() -> None:
     shop = Workshop(1)
     with pytest.raises(ValueError, match="the user's"):
-        async with shop.leases.of("a"):
+        async with shop.pool.acquire("a"):
             raise ValueError("the user's")
     await shop.use("a")
     assert shop.log == ["+a"]
@@ -139,7 +139,7 @@ async def test_one_of_two_who_wait_may_leave_and_with_the_last_the_making_ends()
 
 async def test_one_who_left_while_waiting_for_room_is_forgotten() -> None:
     shop = Workshop(1)
-    async with shop.leases.of("a"):
+    async with shop.pool.acquire("a"):
         waiting = asyncio.ensure_future(shop.use("b"))
         await shop.until(lambda: "b" in shop.asked)
         waiting.cancel()
@@ -151,7 +151,7 @@ async def test_one_who_left_while_waiting_for_room_is_forgotten() -> None:
 async def test_what_was_made_elsewhere_is_kept_like_any_other() -> None:
     shop = Workshop(2)
     await shop.use("a", "b")
-    await shop.leases.keep("c", "c")
+    await shop.pool.add("c", "c")
     await shop.use("b", "c")
     await shop.until(lambda: "-a" in shop.log)
     assert shop.log == ["+a", "+b", "-a"]
@@ -161,7 +161,7 @@ async def test_what_was_made_elsewhere_waits_for_the_end_of_what_makes_room() ->
     shop = Workshop(1)
     await shop.use("a")
     shop.hold.clear()
-    keeping = asyncio.ensure_future(shop.leases.keep("b", "b"))
+    keeping = asyncio.ensure_future(shop.pool.add("b", "b"))
     await shop.until(lambda: shop.ending == ["a"])
     assert not keeping.done()
     shop.hold.set()
@@ -173,14 +173,14 @@ async def test_what_was_made_elsewhere_waits_for_the_end_of_what_makes_room() ->
 async def test_what_there_is_already_is_not_kept_twice() -> None:
     shop = Workshop(2)
     await shop.use("a")
-    await shop.leases.keep("a", "another a")
+    await shop.pool.add("a", "another a")
     assert shop.log == ["+a", "-another a"]
 
 
 async def test_keeping_waits_for_nobody() -> None:
     shop = Workshop(1)
-    async with shop.leases.of("a"):
-        await asyncio.wait_for(shop.leases.keep("b", "b"), WAIT_S)
+    async with shop.pool.acquire("a"):
+        await asyncio.wait_for(shop.pool.add("b", "b"), WAIT_S)
         assert shop.log == ["+a", "-b"]
 
 
@@ -191,7 +191,7 @@ async def test_closing_unmakes_everything_and_tells_those_who_wait() -> None:
     making = asyncio.ensure_future(shop.use("b"))
     await shop.until(lambda: "+b" in shop.log)
     waiting = asyncio.ensure_future(shop.use("c"))
-    await asyncio.wait_for(shop.leases.close(), WAIT_S)
+    await asyncio.wait_for(shop.pool.close(), WAIT_S)
     assert [type(one) for one in await asyncio.gather(making, waiting, return_exceptions=True)] == [
         PoolClosed,
         PoolClosed,
@@ -199,7 +199,7 @@ async def test_closing_unmakes_everything_and_tells_those_who_wait() -> None:
     assert sorted(shop.log) == ["+a", "+b", "-a", "xb"]
     with pytest.raises(PoolClosed):
         await shop.use("a")
-    await shop.leases.keep("d", "d")
+    await shop.pool.add("d", "d")
     assert shop.log[-1] == "-d"
 
 
@@ -219,14 +219,14 @@ async def test_the_bound_holds_whatever_is_asked_for_in_whatever_order() -> None
         await asyncio.sleep(0)
         alive.remove(name)
 
-    leases = LruPool(make, unmake, 5)
+    pool = LruPool(make, unmake, 5)
 
     async def use(number: int) -> None:
-        async with leases.of(f"{number * 7 % 13}"):
+        async with pool.acquire(f"{number * 7 % 13}"):
             await asyncio.sleep(0)
 
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*(use(number) for number in range(500)))
     assert most == 5
-    await leases.close()
+    await pool.close()
     assert alive == set()

@@ -158,12 +158,12 @@ def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_st
     living.open()
     later.open()
     later.sweep()
-    assert not later.alone
+    assert not later.only_server
     assert list((later.folder / "gone").iterdir()) == []
     assert sorted(os.listdir(tmp_path / "servers")) == sorted([living.folder.name, later.folder.name])  # noqa: PTH208
     living.close()
     later.sweep()
-    assert later.alone
+    assert later.only_server
     later.close()
     assert list((tmp_path / "servers").iterdir()) == []
 
