@@ -24,7 +24,7 @@ _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, FrameT
 
 
 def object_size(value: Any, enough: int) -> int:
-    """Bytes; no more are counted once they are more than `enough`."""
+    """Return the approximate bytes of an object and of all that it alone refers to; stop beyond `enough`."""
     total, seen, waiting = 0, set(), [value]
     while waiting and total <= enough:
         one = waiting.pop()
@@ -48,7 +48,7 @@ _OVERLAPPING_CALLS = 8
 
 
 class AdapterProgram:
-    """One adapter object, made in the process that serves it."""
+    """One adapter object, created in the process that serves it."""
 
     def __init__(self, make: Any, arguments: dict[str, Any], config: Config) -> None:
         self._make = make
@@ -69,11 +69,11 @@ class AdapterProgram:
 
     @property
     def max_concurrency(self) -> int:
-        """Calls, each a whole batch, at once."""
+        """Concurrent calls, each a whole batch."""
         return (self._config.max_concurrency or _OVERLAPPING_CALLS) if self._config.thread_safe else 1
 
     def prepare(self) -> None:
-        """Make the adapter, and see what it offers."""
+        """Create the adapter, and detect what it offers."""
         if self._adapter is not None:
             return
         try:
@@ -93,7 +93,7 @@ class AdapterProgram:
             self.capabilities.append("batch_evaluate")
 
     async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
-        """The whole batch, of one candidate or of several (`items`), in one call to the adapter."""
+        """Evaluate the whole batch, of one candidate or of several (`items`), in one call to the adapter."""
         self._restore((params.get("_meta") or {}).get("adapter_state"))
         batch, capture = params["batch"], params.get("capture_traces", False)
         data = [example["data"] for example in batch]
@@ -129,7 +129,7 @@ class AdapterProgram:
         return [_result(answer, index, refs[index], counts[index], seconds) for index in range(size)]
 
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
-        """The adapter's own records, from the trajectories it made."""
+        """Return the adapter's own records, from the trajectories it made."""
         self._restore(params.get("adapter_state"))
         if not params["components_to_update"]:  # asked for nothing but that the state be taken over
             return '{"dataset":{}%s}' % self._state_text(required=True)
@@ -141,7 +141,7 @@ class AdapterProgram:
         return "{%s%s}" % (records.members(dataset), self._state_text(required=True))
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
-        """The adapter's own new texts."""
+        """Return the adapter's own new texts."""
         dataset = records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
         return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
@@ -151,7 +151,7 @@ class AdapterProgram:
             self._adapter.set_adapter_state(state)
 
     def _state_text(self, *, required: bool) -> str:
-        """The state as a further member of a result. Where it is only kept in case, one that is no JSON is left out."""
+        """Return the state as a further member of a result; omit an optional one that is not JSON."""
         if "adapter_state" not in self.capabilities:
             return ""
         try:
@@ -163,9 +163,9 @@ class AdapterProgram:
 
 
 class BatchStore:
-    """Evaluated batches with their trajectories, at most `max_bytes` of them, about.
+    """Evaluated batches with their trajectories, about `max_bytes` at most.
 
-    Whole batches are let go, oldest first; the newest always stays, or nothing could ever be reflected on.
+    Whole batches are evicted, oldest first; the newest always stays, or nothing could be reflected on.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -179,7 +179,7 @@ class BatchStore:
         self._count = 0
 
     def keep(self, batch: Any, *, measured: Any = None) -> list[str | None]:
-        """A ref for each example of the batch, which counts for what `measured` takes, where it is given."""
+        """Keep a batch of the size of `measured` (default: its own); return a ref for each example."""
         size = object_size(batch if measured is None else measured, self._max_bytes)
         with self._lock:
             self._count += 1
@@ -193,10 +193,10 @@ class BatchStore:
         return ["%s.%d" % (name, index) for index in range(len(batch.scores))]
 
     def batch(self, refs: list[str]) -> Any:
-        """The batch that the refs make up: the very object where they are all of it, in order.
+        """Return the batch of these refs: the very object if they are all of it, in order.
 
         Raises:
-            Refusal: some trajectories have been let go.
+            ContractError: some trajectories were evicted.
         """
         places = [self._place(ref) for ref in refs]
         lost = [ref for ref, place in zip(refs, places) if place is None]  # noqa: B905  # Python 3.8 has no `strict`
@@ -250,7 +250,7 @@ def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
 
 
 def _with_rows(items: list[dict[str, Any]], data: list[Any]) -> list[tuple[dict[str, str], list[Any]]]:
-    """GEPA's `(candidate, batch)` pairs: each item with its share of the rows."""
+    """Return GEPA's `(candidate, batch)` pairs: each item with its share of the rows."""
     rows = iter(data)
     return [(item["candidate"], [next(rows) for _ in range(item["size"])]) for item in items]
 
@@ -267,7 +267,7 @@ def _objectives(answer: Any) -> Any:
 
 
 def _metric_call_shares(answer: Any, count: int) -> list[int | None]:
-    """The batch's `num_metric_calls` spread over its examples, so that their sum is kept; None where it says none."""
+    """Spread the batch's `num_metric_calls` over its examples, keeping the sum; None if it states none."""
     total = getattr(answer, "num_metric_calls", None)
     if total is None or count == 0:
         return [None] * count

@@ -1,4 +1,4 @@
-"""Started by its path under the user's interpreter: loads the worker under a private name, out of user code's way."""
+"""Started by its path under the user's interpreter: load the worker under a private name, apart from user code."""
 
 import os
 import sys

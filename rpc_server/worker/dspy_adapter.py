@@ -38,7 +38,7 @@ class RowTypes:
                 self._types[name] = first
 
     def convert(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row with its typed fields converted.
+        """Return the row with its typed fields converted.
 
         Raises:
             InvalidResult: a value does not fit its type; the message names the field.
@@ -54,7 +54,7 @@ class RowTypes:
             raise InvalidResult(message) from None
 
     def _with_images(self, declared: Any, value: Any) -> Any:
-        """Texts as the images that they name; pydantic itself reads an image from an object only."""
+        """Return texts as the images that they name; pydantic itself reads an image from an object only."""
         if declared is self._image and isinstance(value, str):
             return self._image(url=value)
         inner = typing.get_args(declared)
@@ -107,7 +107,7 @@ class DspyModules:
         self.track_usage: Any = importlib.import_module("dspy.utils.usage_tracker").track_usage
 
     def row_types(self, student: Student) -> RowTypes:
-        """What converts rows to the types of the program's signatures."""
+        """Return the converter of rows to the types of the program's signatures."""
         pydantic = importlib.import_module("pydantic")
         return RowTypes(
             student.predictors.values(),
@@ -134,7 +134,7 @@ class DspyModules:
     def adapter(
         self, student: Student, metric: Metric, rng: random.Random, *, format_failures: bool, reflection_lm: Any
     ) -> Any:
-        """A `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
+        """Return a `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
 
         With a `reflection_lm` it proposes new texts by DSPy's own proposer. Without, its records are plain texts, as
         for GEPA's own proposer: then the optimizer proposes new texts.
@@ -165,10 +165,10 @@ class DspyModules:
         )
 
     def usage(self, tracker: Any, program: Any) -> dict[str, Any] | None:
-        """What the tracker has seen, as the contract's `Usage`; None if that may not be all.
+        """Return what the tracker recorded as the contract's `Usage`; None if that may be incomplete.
 
-        If it has seen no call, the cost is zero (the answers came from DSPy's cache), provided that every model which
-        the program may use is a `dspy.LM`, as only these report their calls.
+        If it recorded no call, the cost is zero (DSPy's cache answered), provided that every model of the program is a
+        `dspy.LM`, as only these report their calls.
         """
         models: dict[str, dict[str, Any]] = {}
         for name, entries in tracker.usage_data.items():
@@ -181,7 +181,7 @@ class DspyModules:
         return {"cost_usd": 0.0, "calls": 0} if is_tracked else None
 
     def run(self, program: Any, example: Any) -> ProgramRun:
-        """The program's prediction and trace. What it raises passes, but for an answer that does not parse."""
+        """Run the program; its errors pass, but for an answer that does not parse."""
         with self._dspy.context(trace=[]):
             try:
                 return ProgramRun(program(**example.inputs()), self._dspy.settings.trace.copy(), None)
@@ -189,7 +189,7 @@ class DspyModules:
                 return self._failed_parse(program, example, problem, self._dspy.settings.trace.copy())
 
     def _failed_parse(self, program: Any, example: Any, problem: Any, trace: list[Any]) -> ProgramRun:
-        """As `bootstrap_trace_data` keeps it, which loses answers of which a part did parse (DSPy 3.4.1)."""
+        """Keep the answer as `bootstrap_trace_data` does, which loses partly parsed answers (DSPy 3.4.1)."""
         failed = self._gepa.FailedPrediction(completion_text=str(problem.lm_response), format_reward=_FAILURE_SCORE)
         for predictor in program.predictors():
             if predictor.signature == problem.signature:
@@ -198,7 +198,7 @@ class DspyModules:
 
 
 class ProgramRun:
-    """What became of one example: `problem` is the answer that did not parse, None where all did."""
+    """The outcome of one example: `problem` is the answer that did not parse, None if all did."""
 
     def __init__(self, prediction: Any, trace: list[Any], problem: BaseException | None) -> None:
         self.prediction = prediction
@@ -206,7 +206,7 @@ class ProgramRun:
         self.problem = problem
 
     def trajectory(self, example: Any, score: Any) -> dict[str, Any]:
-        """DSPy's `TraceData`; `score`: what the metric returned."""
+        """Return DSPy's `TraceData`; `score`: what the metric returned."""
         return {
             "example_ind": 0,
             "example": example,
@@ -217,7 +217,7 @@ class ProgramRun:
 
 
 def _feedback(metric: Metric, name: str, predictor: Any) -> Any:
-    """What a predictor did well or badly, in the metric's words, else as `dspy.GEPA` words it."""
+    """Return the metric's feedback on a predictor, else the text of `dspy.GEPA`."""
 
     def feedback(
         predictor_output: Any, predictor_inputs: Any, module_inputs: Any, module_outputs: Any, captured_trace: Any
@@ -234,7 +234,7 @@ def _feedback(metric: Metric, name: str, predictor: Any) -> Any:
 
 
 def _propose_nothing(*_: Any, **__: Any) -> Any:
-    """For dspy's adapter, which is not made without a proposer, and is never asked to propose here."""
+    """Satisfy DSPy's adapter, which requires a proposer; it is never called here."""
     raise NotImplementedError("new texts are proposed by the optimizer")
 
 

@@ -20,7 +20,7 @@ _FORMS = (
 
 
 class Metric:
-    """A function of one of the `_FORMS`; called in the longest it takes, the rest is left out."""
+    """A function of one of the `_FORMS`, called in the longest form that it accepts."""
 
     def __init__(self, function: Any, name: str) -> None:
         if not callable(function):
@@ -31,12 +31,12 @@ class Metric:
     def __call__(
         self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
     ) -> Any:
-        """What the function returns: a number, or a `dspy.Prediction` with `score`, `feedback`, `objective_scores`."""
+        """Return the function's result: a number, or a `dspy.Prediction` with score, feedback and objective scores."""
         return self._function(*(example, prediction, trace, pred_name, pred_trace)[: self._takes])
 
 
 def read(value: Any, prediction: type) -> results.Score:
-    """The parts of what a metric returned; `prediction` is DSPy's class of that name.
+    """Return the parts of a metric's result; `prediction` is DSPy's class of that name.
 
     Raises:
         InvalidResult: naming what is wrong.
@@ -69,14 +69,14 @@ def _count(function: Any, name: str) -> int:
 
 
 _MOST_KEPT = 64
-"""Lists of records kept as objects: more than the proposals that one optimizer has under way at once."""
+"""Lists of records kept as objects: more than the concurrent proposals of one optimizer."""
 
 
 class RecordObjects:
-    """Lists of records by their JSON form, so that a list that the client sends back is the list of objects it was.
+    """Lists of records by their JSON form, to restore the objects of a list that the client sends back.
 
-    Images and histories are objects in DSPy's records, and texts in JSON. A list that is no longer kept, or that
-    another process made, stays JSON. Safe to use from several threads.
+    Images and histories are objects in DSPy's records, and texts in JSON. A list that was evicted, or made by another
+    process, stays JSON. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class RecordObjects:
         self._lock = threading.Lock()
 
     def as_json(self, records: list[Any]) -> list[Any]:
-        """The records as JSON values."""
+        """Return the records as JSON values."""
         shown = [_plain(record) for record in records]
         if shown != records:
             with self._lock:
@@ -94,7 +94,7 @@ class RecordObjects:
         return shown
 
     def objects_of(self, shown: list[Any]) -> list[Any]:
-        """The objects of records that `shown` returned as JSON, else what is given."""
+        """Return the objects of records that `as_json` returned, else the given list."""
         with self._lock:
             return self._objects.get(_records_key(shown), shown)
 
@@ -104,7 +104,7 @@ def _records_key(shown: list[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A record as JSON; DSPy's own types (images, files) as the text they are in a prompt."""
+    """Return a record as JSON; DSPy's own types (images, files) as their text in a prompt."""
     if isinstance(value, dict):
         return {str(name): _plain(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""A DSPy program given by dotted paths: its predictors' texts are the components, its traces stay here behind refs."""
+"""A DSPy program given by dotted paths: its predictors' texts are the components, its traces are kept by reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .serving import Executor
 
 
 class DspyProgram:
-    """Made where the program is imported, in the main thread, as the user's own script would."""
+    """Created where the program is imported, in the main thread, as in the user's own script."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -69,14 +69,14 @@ class DspyProgram:
 
     @property
     def max_concurrency(self) -> int:
-        """Examples this process takes at once."""
+        """Concurrent examples of this process."""
         return self._config.threads
 
     def prepare(self) -> None:
-        """Nothing is left to be done in the serving process."""
+        """Do nothing: everything is prepared before the fork."""
 
     async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
-        """Each example in turn, on a copy of the program; a failure is a result."""
+        """Run each example in turn on a copy of the program; a failure is a result."""
         with self._reflecting:
             self._restore((params.get("_meta") or {}).get("adapter_state"))
         capture = params.get("capture_traces", False)
@@ -87,7 +87,7 @@ class DspyProgram:
         return '{"results":[%s]}' % ",".join(texts)
 
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
-        """The records that DSPy's adapter makes for the components' predictors."""
+        """Return the records that DSPy's adapter makes for the components' predictors."""
         components = params["components_to_update"]
         with self._reflecting:
             self._restore(params.get("adapter_state"))
@@ -106,7 +106,7 @@ class DspyProgram:
         )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
-        """New texts by DSPy's own proposer, asked of the reflection model in this process."""
+        """Return new texts of DSPy's own proposer, which calls the reflection model in this process."""
         dataset = {name: self._records.objects_of(shown) for name, shown in params["reflective_dataset"].items()}
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
         return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
@@ -118,7 +118,7 @@ class DspyProgram:
         return '{"message":%s}' % encode.to_text(message, "message")
 
     async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
-        """Write a candidate's texts into the saved program, and say which file that is."""
+        """Write a candidate's texts into the saved program; return that file."""
         self._saved.write(self._adapter.build_program(params["candidate"]))
         return '{"files":%s}' % encode.to_text([self._saved.inside], "files")
 
@@ -152,7 +152,7 @@ class DspyProgram:
         example_run.trajectory = run.trajectory(example, returned)
 
     def _shown(self, prediction: Any) -> Any:
-        """A prediction's fields."""
+        """Return a prediction's fields."""
         return encode.json_or_repr(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
 
     def _keep(self, trajectory: dict[str, Any]) -> str | None:
@@ -164,7 +164,7 @@ class DspyProgram:
         return self._store.keep(batch, measured=(trajectory["example"], trajectory["prediction"], steps))[0]
 
     def _restore(self, state: Any) -> None:
-        """Go on from a state given out before; an empty one begins anew, as a run does."""
+        """Continue from a returned state; an empty one starts anew, as a run does."""
         if state is None:
             return
         if not state:
@@ -188,7 +188,7 @@ class DspyProgram:
 
 
 class _DspyExampleRun:
-    """What is known of an example so far: a trajectory also where an answer did not parse."""
+    """The state of an example: with a trajectory even if an answer did not parse."""
 
     def __init__(self) -> None:
         self.prediction: Any = None
@@ -202,10 +202,10 @@ def _has_ref(result: dict[str, Any]) -> bool:
 
 
 def _reflection_lm(config: Config) -> Any:
-    """The model that DSPy's proposer asks; None where the optimizer proposes.
+    """Return the model of DSPy's proposer; None if the optimizer proposes.
 
     Raises:
-        ProgramProblem: it is no model.
+        ProgramProblem: it is not a model.
     """
     if config.reflection_lm is None:
         return None

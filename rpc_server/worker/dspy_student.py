@@ -17,7 +17,7 @@ _STAGE = "saved_program_json_path"
 
 
 class SavedProgram:
-    """The file at `path`, as seen from `root`; without a path `program.json` there, which is written but never read."""
+    """The file at `path`, relative to `root`; by default `program.json`, which is written but never read."""
 
     def __init__(self, path: str | None, root: str) -> None:
         self._root = os.path.abspath(root)
@@ -29,12 +29,12 @@ class SavedProgram:
 
     @property
     def inside(self) -> str | None:
-        """The path from `root`; None where the file lies elsewhere."""
+        """The path from `root`; None if the file is elsewhere."""
         relative = os.path.relpath(self.path, self._root)
         return None if relative.split(os.sep)[0] == os.pardir else relative.replace(os.sep, "/")
 
     def load_into(self, program: Any) -> None:
-        """Give the program the saved state, if there is one."""
+        """Load the saved state into the program, if there is one."""
         if not self.is_set or not os.path.exists(self.path):
             return
         try:
@@ -46,7 +46,7 @@ class SavedProgram:
             raise ProgramProblem(_STAGE, message) from None
 
     def write(self, program: Any) -> None:
-        """Save the program's state, whole or not at all."""
+        """Save the program's state atomically."""
         self._check_replaceable()
         folder, name = os.path.split(self.path)
         os.makedirs(folder, exist_ok=True)
@@ -59,7 +59,7 @@ class SavedProgram:
                 os.unlink(unfinished)
 
     def _check_replaceable(self) -> None:
-        """A file that nobody named is only written over where it is a saved program."""
+        """Refuse to overwrite a default path that is not a saved program."""
         if self.is_set or not os.path.exists(self.path):
             return
         try:
@@ -72,13 +72,13 @@ class SavedProgram:
 
 
 class UnusableText(Exception):
-    """A component's text cannot be put into the program: the candidate's fault."""
+    """A component's text does not fit the program: the candidate's fault."""
 
 
 class Student:
     """The user's program, never run itself: candidates are evaluated on copies.
 
-    A predictor's instructions are the component of its name, as `dspy.GEPA` has it. Opt-in: with `field_descriptions`
+    A predictor's instructions are the component of its name, as in `dspy.GEPA`. Opt-in: with `field_descriptions`
     `<predictor>.inputs.<field>` and `<predictor>.outputs.<field>`, with `demos` `<predictor>.demos`, a JSON list.
     """
 
@@ -100,15 +100,15 @@ class Student:
         self._takes = _input_names(program, self.predictors.values())
 
     def predictor_of(self, component: str) -> str:
-        """The name of the predictor that a component belongs to."""
+        """Return the name of a component's predictor."""
         return self._predictor_of[component]
 
     def inputs_among(self, names: Any) -> list[str]:
-        """Those of a row's fields that the program is called with; the others are for the metric."""
+        """Return those of a row's fields that the program is called with; the others are for the metric."""
         return [name for name in names if self._takes is None or name in self._takes]
 
     def apply(self, copy: Any, candidate: dict[str, str]) -> Any:
-        """The copy, with the opt-in components' texts in it.
+        """Return the copy with the opt-in components' texts.
 
         Raises:
             UnusableText: naming the component.
@@ -160,9 +160,9 @@ def _read_demos(component: str, text: str) -> list[dict[str, Any]]:
 
 
 def _input_names(program: Any, predictors: Any) -> frozenset[str] | None:
-    """What `forward` takes by name; where it takes anything, what its predictors take and none of them makes.
+    """Return the parameters of `forward`; if it accepts any, its predictors' external inputs.
 
-    None where nothing is known of it: then it is called with the whole row.
+    None if nothing is known: then it is called with the whole row.
     """
     forward = getattr(type(program), "forward", None)
     if forward is None:

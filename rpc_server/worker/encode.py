@@ -1,4 +1,4 @@
-"""JSON out: strict, with what cannot be written named by its place."""
+"""Strict JSON output: a value that cannot be written is named by its path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIXTEEN_DIGITS = b"0" * 16  # as many as the first integer that is not safe
 
 
 class NotJsonError(ValueError):
-    """A value that JSON cannot hold; the message says where and what it is."""
+    """A value that JSON cannot hold; the message names its path and type."""
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:
@@ -31,10 +31,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def to_text(value: Any, name: str) -> str:
-    """The value as compact JSON. Keys that are numbers, booleans or None become strings, as JSON does.
+    """Return compact JSON. Keys that are numbers, booleans or None become strings, as JSON does.
 
     Raises:
-        NotJson: the message begins with `name` and the path to the first offending part.
+        NotJsonError: the message begins with `name` and the path to the first offending part.
     """
     try:
         return _encode(value)
@@ -43,7 +43,7 @@ def to_text(value: Any, name: str) -> str:
 
 
 def exact_text(value: Any, name: str) -> str:
-    """As `to_text`, with integers beyond 2^53 - 1 as strings, as the contract has it: other readers round them."""
+    """Return JSON as `to_text`, with integers beyond 2^53 - 1 as strings (contract): other readers round them."""
     text = to_text(value, name)
     # Every digit made alike, and sought as plain bytes: ten times as fast as a pattern over a long text.
     if _SIXTEEN_DIGITS not in text.encode("utf-8", "surrogatepass").translate(_ALIKE):
@@ -65,7 +65,7 @@ def _exact(value: Any) -> Any:
 
 
 def json_or_repr(output: Any) -> Any:
-    """The output itself where it is JSON, else `{"type", "repr"}`: the object stays here for the program's own use."""
+    """Return the output if it is JSON, else `{"type", "repr"}`; the object itself stays here."""
     try:
         to_text(output, "output")
     except NotJsonError:
@@ -74,7 +74,7 @@ def json_or_repr(output: Any) -> Any:
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8, with lone surrogates replaced by U+FFFD."""
+    """Encode as UTF-8, with lone surrogates replaced by U+FFFD."""
     return text.encode("utf-8", "evolverpc-replacement")
 
 
@@ -115,10 +115,10 @@ def _number_name(value: float) -> str:
 
 
 def first_path_part(path: str) -> str:
-    """The first part of a path."""
+    """Return the first part of a path."""
     return path.split(".", 1)[0].split("[", 1)[0]
 
 
 def dotted(kind: type) -> str:
-    """A type as a reader knows it: `set`, `numpy.int64`."""
+    """Return a type's readable name: `set`, `numpy.int64`."""
     return kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MainThreadExecutor:
-    """One request at a time in the main thread, with a limit by SIGALRM: it ends sleeps, loops and slow expressions."""
+    """One request at a time in the main thread, with a limit by SIGALRM, which ends sleeps and loops."""
 
     cancellation: tuple[type[BaseException], ...] = ()
 
@@ -35,7 +35,7 @@ class MainThreadExecutor:
             raise TimeLimit
 
     async def resolve(self, value: Any) -> Any:
-        """The value, or what it gives when awaited."""
+        """Return the value, or its result if it is awaitable."""
         if not inspect.isawaitable(value):
             return value
         import asyncio
@@ -49,7 +49,7 @@ class MainThreadExecutor:
             raise
 
     async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
-        """The work, or `TimeLimit`."""
+        """Run the work; raises `TimeLimit`."""
         if limit_s is None:
             return await work
         self._expired = False
@@ -81,12 +81,12 @@ class MainThreadExecutor:
 
 
 class ThreadExecutor:
-    """Each request in a daemon thread of its own. Nothing can end a thread: the server ends the process instead."""
+    """Each request in a daemon thread. No thread can be ended: the server ends the process instead."""
 
     cancellation: tuple[type[BaseException], ...] = ()
 
     async def resolve(self, value: Any) -> Any:
-        """The value, or what it gives when awaited."""
+        """Return the value, or its result if it is awaitable."""
         if not inspect.isawaitable(value):
             return value
         import asyncio
@@ -94,7 +94,7 @@ class ThreadExecutor:
         return asyncio.run(_awaited(value))
 
     async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ARG002  # see above
-        """The work, however long it takes."""
+        """Run the work, without a limit."""
         return await work
 
     def serve(self, server: Server) -> None:
@@ -110,7 +110,7 @@ class ThreadExecutor:
 class EventLoopExecutor:
     """All requests on one asyncio loop; each can be cancelled by its `call_id`.
 
-    The server keeps the time, because only it notices when the loop is blocked: it cancels what is past its limit.
+    The server enforces limits, as only it notices a blocked loop: it cancels requests past their limit.
     """
 
     _GRACE_S = 0.25
@@ -125,11 +125,11 @@ class EventLoopExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def resolve(self, value: Any) -> Any:
-        """The value, or what it gives when awaited."""
+        """Return the value, or its result if it is awaitable."""
         return await value if inspect.isawaitable(value) else value
 
     async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
-        """The work; `TimeLimit` if it is cancelled at its limit, `Cancelled` if before."""
+        """Run the work; raises `TimeLimit` if it is cancelled at its limit, `Cancelled` if before."""
         started = monotonic()
         task = self._asyncio.ensure_future(work)
         try:
@@ -199,7 +199,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 
 def _drive(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never waits: what it awaits has settled by the time it is awaited."""
+    """Run a coroutine that never waits: everything it awaits is resolved at once."""
     try:
         work.send(None)
     except StopIteration:

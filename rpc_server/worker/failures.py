@@ -1,4 +1,4 @@
-"""Exceptions of user code as the contract describes them: type, message, and the traceback in the user's own files."""
+"""Exceptions of user code in the contract's form: type, message, and the traceback in the user's own files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MAX_MESSAGE = 4_096
 
 
 class TimeLimit(BaseException):
-    """The example ran out of time. Not an `Exception`, so that a program's own `except Exception` lets it pass."""
+    """The example exceeded its time. Not an `Exception`, so that a program's `except Exception` does not catch it."""
 
 
 class ProgramProblem(Exception):
-    """The program is not as it must be, in words for its author; `stage` says at which step that showed."""
+    """The program is invalid; the message is for its author, `stage` the step that found it."""
 
     def __init__(self, stage: str, message: str) -> None:
         super().__init__(message)
@@ -25,11 +25,11 @@ class ProgramProblem(Exception):
 
 
 class Cancelled(BaseException):
-    """The server asked to stop."""
+    """The server cancelled the request."""
 
 
 class ContractError(Exception):
-    """An error of the contract, to be answered as it is."""
+    """An error of the contract, returned unchanged."""
 
     def __init__(self, code: int, message: str, **data: Any) -> None:
         super().__init__(message)
@@ -37,11 +37,11 @@ class ContractError(Exception):
 
 
 class InvalidResult(Exception):
-    """A program's answer for one example cannot be used; the message says why."""
+    """A program's result for one example is invalid; the message says why."""
 
 
 def describe(error: BaseException, evidence: str | None = None) -> dict[str, Any]:
-    """`{type, message, traceback}`; the message is never empty, and ends with the evidence for the error's kind."""
+    """Return `{type, message, traceback}`; the message is never empty, and ends with the evidence for its kind."""
     kind = type(error).__name__
     message = _message(error) or kind
     if evidence is not None:
@@ -58,7 +58,7 @@ def _message(error: BaseException) -> str:
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback without the frames of this worker and the import system; a long one loses its middle."""
+    """Return the traceback without frames of this worker and the import system; a long one loses its middle."""
     try:
         if not isinstance(error, TimeLimit):
             return _shortened("".join(_lines(error, set())))

@@ -1,4 +1,4 @@
-"""A program made of plain functions in a module: `seed_candidate`, `run`, and what it offers beyond."""
+"""A program of plain functions in a module: `seed_candidate`, `run`, and optional ones."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ class FunctionProgram:
 
     @property
     def max_concurrency(self) -> int:
-        """Examples one process takes at once."""
+        """Concurrent examples of one process."""
         if self.mode == "async":
             return self._config.max_concurrency or 64
         return self._config.threads
 
     def prepare(self) -> None:
-        """Nothing is left to be done in the serving process."""
+        """Do nothing: everything is prepared before the fork."""
 
     async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
-        """Each example in turn; a failure is a result."""
+        """Run each example in turn; a failure is a result."""
         if self._run is None and params["batch"]:
             raise ProgramProblem("evaluate", self._no_run + ": it only scores what other programs answer")
         texts: list[str] = []
@@ -102,7 +102,7 @@ class FunctionProgram:
         return '{"results":[%s]}' % ",".join(texts)
 
     async def score(self, params: dict[str, Any], executor: Executor) -> str:
-        """Score outputs made elsewhere; results that are failures pass unchanged."""
+        """Score outputs made elsewhere; failures are returned unchanged."""
         texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
             if result["status"] not in ("ok", "rollout"):
@@ -114,7 +114,7 @@ class FunctionProgram:
         return '{"results":[%s]}' % ",".join(texts)
 
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:
-        """The program's own records, else the default ones."""
+        """Return the program's own records, else the default ones."""
         batch, components = params["eval_batch"], params["components_to_update"]
         if self._reflect is None:
             dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
@@ -123,20 +123,20 @@ class FunctionProgram:
         return "{%s}" % records.members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
-        """The program's own new texts."""
+        """Return the program's own new texts."""
         made = records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:
-        """Tell the program; what it returns is a message for people."""
+        """Call the program's `finalize`; its return value is a message for people."""
         message = await executor.resolve(
             self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run")))
         )
         return "{}" if message is None else '{"message":%s}' % encode.to_text(str(message), "message")
 
     async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:
-        """Have the program write a candidate's texts into its own files; which ones, where it says."""
+        """Let the program write a candidate's texts into its files; return their paths."""
         files = await executor.resolve(self._write_texts(params["candidate"]))
         return '{"files":%s}' % encode.to_text([os.fspath(file) for file in files or ()], "files")
 
@@ -147,7 +147,7 @@ class FunctionProgram:
         work: Callable[[_ExampleRun, Executor], Any],
         capture_traces: bool,
     ) -> str:
-        """The example's result as JSON; raises `Cancelled`."""
+        """Return the example's result as JSON; raises `Cancelled`."""
         calls = ModelUsage()
         started = time.monotonic()
         try:
@@ -190,7 +190,7 @@ class FunctionProgram:
 
 
 class _ExampleRun:
-    """What is known of an example so far; a failure keeps the steps and costs until then."""
+    """The state of an example; a failure keeps its steps and usage."""
 
     def __init__(self, data: Any, candidate: dict[str, str], *, output: Any = None) -> None:
         self.data = data
@@ -204,7 +204,7 @@ class _ExampleRun:
 
 
 def _sum_usage(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """What both cost, model by model too; what is no number is left as it is, for the check of the result to name."""
+    """Return the sum of both, also by model; a non-number is kept for the result's check to report."""
     total = dict(usage)
     for name, amount in more.items():
         known = total.get(name)

@@ -22,10 +22,10 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 
 def digest_of(settings: Any, root: str, entry: ModuleType | None) -> str:
-    """SHA-256, in hexadecimal, over `settings` (JSON) and the files of the modules that are the program's own.
+    """Return the SHA-256 over `settings` (JSON) and the program's own files.
 
-    Its own are those loaded so far that lie under `root` or in the folder of `entry`, the module it starts from; never
-    installed packages, environments or the standard library. The same files under another root give the same digest.
+    These are of modules loaded so far, under `root` or in the folder of `entry`, the module it starts from; never
+    installed packages, environments or the standard library. The same files under another root have the same digest.
     """
     digest = hashlib.sha256()
     _add(digest, "settings", json.dumps(settings, sort_keys=True).encode())
@@ -35,7 +35,7 @@ def digest_of(settings: Any, root: str, entry: ModuleType | None) -> str:
 
 
 def _add(digest: Any, name: str, content: bytes) -> None:
-    """With lengths, so that no two lists of files look the same."""
+    """Add an item with its lengths, so that no two lists of files have the same bytes."""
     head = name.encode("utf-8", "surrogateescape")
     digest.update(b"%d %d\n" % (len(head), len(content)))
     digest.update(head)
@@ -63,7 +63,7 @@ def _program_folders(root: str, entry: ModuleType | None) -> list[str]:
 
 
 def _own_files(folders: list[str], entry: ModuleType | None) -> dict[str, str]:
-    """Path as seen from the first folder that holds the file -> where it is."""
+    """Return the files by their path relative to the first folder that holds them."""
     found = {}
     for name, module in list(sys.modules.items()):
         path = _file_of(module)
@@ -86,7 +86,7 @@ def _file_of(module: Any) -> str | None:
 
 
 def _inside(folder: str, path: str) -> str | None:
-    """The path from the folder down to the file; None where there is none, or it leads through what is foreign."""
+    """Return the path from the folder to the file; None if it is elsewhere, or in a foreign folder."""
     above = folder.rstrip(os.sep) + os.sep
     if not path.startswith(above):
         return None
@@ -106,7 +106,7 @@ def _is_foreign(folder: str) -> bool:
 
 
 class Config:
-    """What the server's settings say that concerns this side of the pipe."""
+    """The settings of the server that the worker needs."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.root: str = given["root"]
@@ -137,12 +137,12 @@ class Config:
         self.jailed: bool = given["jailed"]
 
     def digest(self, entry: ModuleType | None, **more: Any) -> str:
-        """Of the program as it is loaded now, with the settings, and whatever JSON more, that change what it does."""
+        """Return the digest of the loaded program with its settings, and further JSON that changes it."""
         return digest_of({**self.digested, **more}, self.root, entry)
 
 
 def import_program(target: str, root: str) -> ModuleType:
-    """The module named by `target`: dotted, or the path of a file. Whatever it raises passes through."""
+    """Import the module named by `target`: dotted, or the path of a file. Its own errors pass."""
     sys.path.insert(0, root)
     if not (target.endswith(".py") or os.sep in target):
         return importlib.import_module(target)
@@ -165,13 +165,13 @@ def import_program(target: str, root: str) -> ModuleType:
 
 
 def import_adapter(target: str, arguments: dict[str, Any], root: str) -> tuple[Any, dict[str, Any]]:
-    """What makes the adapter, and its arguments, with each `{"$import": "pkg.module:name"}` in them resolved."""
+    """Return the adapter's factory, and its arguments with each `{"$import": "pkg.module:name"}` resolved."""
     sys.path.insert(0, root)
     return _import_object(target), {name: _resolved(value) for name, value in arguments.items()}
 
 
 def import_dotted(target: str) -> Any:
-    """What `pkg.module.Name`, or `pkg.module:Name`, stands for."""
+    """Return the object named `pkg.module.Name` or `pkg.module:Name`."""
     return _import_object(target if ":" in target else ":".join(target.rsplit(".", 1)))
 
 
@@ -198,7 +198,7 @@ def _resolved(value: Any) -> Any:
 
 
 def seed_from(*sources: Any) -> dict[str, str]:
-    """The first source that is not None: a mapping of texts, or a function giving one."""
+    """Return the first source that is not None: a mapping of texts, or a function that returns one."""
     for source in sources:
         if source is not None:
             seed = source() if callable(source) else source

@@ -1,4 +1,4 @@
-"""The worker's way from its start to serving: read the configuration, import the program, fork or serve."""
+"""The worker's start: read the configuration, import the program, then fork or serve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .zygote import ProcessReaper, Zygote
 
 
 def main(control_descriptor: int) -> None:
-    """Serve until the end of input. Says on the control socket what became of the start, as one line of JSON."""
+    """Serve until the end of input. The result of the start goes to the control socket as one line of JSON."""
     die_with_parent()
     control = socket.socket(fileno=control_descriptor)
     control.set_inheritable(False)
@@ -47,7 +47,7 @@ def main(control_descriptor: int) -> None:
 
 
 def serve(channel: Channel, program: Any, config: Config) -> None:
-    """Answer on the channel, the way the program asks to be run."""
+    """Answer on the channel with the program's executor."""
     channel.guard_forks()
     executors: dict[str, type[MainThreadExecutor | ThreadExecutor | EventLoopExecutor]] = {
         "sync": MainThreadExecutor,
@@ -72,7 +72,7 @@ def _load(config: Config) -> Any:
 
 
 def _may_fork() -> bool:
-    """A forked process has no other thread than the one that forked: a program that started some is left whole."""
+    """Report whether a fork is safe: a forked process keeps only the thread that forked."""
     return hasattr(os, "fork") and threading.active_count() == 1
 
 

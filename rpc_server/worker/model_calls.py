@@ -1,4 +1,4 @@
-"""Counts the tokens of the calls of models that a program makes over httpx, as most providers' clients do."""
+"""Count the tokens of a program's model calls over httpx, which most providers' clients use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from typing import Any, Callable
 
 PATHS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
-"""Ends of the paths at which OpenAI-compatible providers and Anthropic answer, and charge."""
+"""Path suffixes at which OpenAI-compatible providers and Anthropic answer, and charge."""
 
 _current: contextvars.ContextVar[ModelUsage | None] = contextvars.ContextVar("model_calls", default=None)
 _open: set[ModelUsage] = set()
@@ -18,10 +18,10 @@ _lock = threading.Lock()
 
 
 class ModelUsage:
-    """The calls of models of one example, while it is open: a context manager.
+    """The model calls of one example, while it is open: a context manager.
 
-    A call belongs to the example whose context it is made in. A thread of the program's own has no such context: its
-    calls belong to the only example under way; if there are several, the usage of all of them is unknown.
+    A call belongs to the example of its context. A thread of the program's own has no such context: its calls belong to
+    the only open example; if there are several, the usage of all of them is unknown.
     """
 
     def __init__(self) -> None:
@@ -43,23 +43,23 @@ class ModelUsage:
             self._is_known = False  # httpx was imported meanwhile, and may have been used before it was watched
 
     def add(self, model: str, usage: Any) -> None:
-        """One call; `usage`: as the provider sent it."""
+        """Add one call; `usage`: as the provider sent it."""
         taken = tokens_of(usage) if isinstance(usage, dict) else None
         with _lock:
             add_call(self._models, model, taken)
 
     def lose(self) -> None:
-        """A call was made that may be this example's."""
+        """Mark the usage as unknown: a call may belong to this example."""
         self._is_known = False
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """As the contract's `Usage`; None if nothing was called, or not everything is known."""
+        """The contract's `Usage`; None if there was no call, or not everything is known."""
         return usage_of(self._models) if self._models and self._is_known else None
 
 
 def add_call(models: dict[str, dict[str, Any]], model: str, taken: dict[str, int] | None) -> None:
-    """Add a call to the counts by model. Tokens that are not known leave the model's unknown."""
+    """Add a call to the counts by model. Unknown tokens make the model's counts unknown."""
     counts = models.setdefault(model, {"calls": 0, "input_tokens": 0, "output_tokens": 0})
     counts["calls"] += 1
     if taken is None or "input_tokens" not in counts:
@@ -70,7 +70,7 @@ def add_call(models: dict[str, dict[str, Any]], model: str, taken: dict[str, int
 
 
 def usage_of(models: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """As the contract's `Usage`: sums over all models, as far as they are known, and the counts of each."""
+    """Return the contract's `Usage`: known sums over all models, and the counts of each."""
     usage: dict[str, Any] = {"calls": sum(counts["calls"] for counts in models.values())}
     for name in ("input_tokens", "output_tokens"):
         if all(name in counts for counts in models.values()):
@@ -80,7 +80,7 @@ def usage_of(models: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
-    """The counts of the contract's `ModelUsage` in what a provider calls `usage`; None if it has none.
+    """Return the contract's `ModelUsage` of a provider's `usage`; None if it has no counts.
 
     Of OpenAI's chat completions, embeddings and responses, and Anthropic's messages, which count cached input apart.
     """
@@ -109,7 +109,7 @@ def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
 
 
 def watch() -> bool:
-    """Have httpx report its requests; False while it is not imported. The program's own behaviour does not change."""
+    """Observe httpx's requests; return False if it is not imported. The program's behaviour does not change."""
     httpx: Any = sys.modules.get("httpx")
     clients = [getattr(httpx, name, None) for name in ("Client", "AsyncClient")]
     if None in clients:
@@ -143,7 +143,7 @@ def _watched_async(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _note(request: Any, response: Any, streamed: bool) -> None:
-    """Count the call if it is one of a model; providers charge for answers alone."""
+    """Count the call if it is one of a model; providers charge for successful responses only."""
     if request.method != "POST" or not request.url.path.endswith(PATHS) or response.status_code >= 300:
         return
     calls = _current.get()

@@ -1,6 +1,6 @@
-"""Dying with the parent, so that a server killed with SIGKILL leaves no busy process behind.
+"""The parent-death signal, so that a server killed with SIGKILL leaves no busy process behind.
 
-Started by its path in front of a command, it ties that to the server's life and becomes it.
+Started by its path in front of a command, it ties the command's life to the server's and executes it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(expected_parent: int | None = None) -> None:
-    """Ask Linux for SIGKILL at the parent's death; elsewhere the end of stdin has to do.
+    """Request SIGKILL at the parent's death on Linux; elsewhere the end of stdin has that role.
 
-    `expected_parent`: its pid; when it is gone already, this process ends at once.
+    `expected_parent`: its pid; if it is gone already, this process exits at once.
     """
     if not sys.platform.startswith("linux"):
         return

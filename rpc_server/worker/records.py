@@ -28,10 +28,10 @@ _MEDIA_TYPES = {
 
 
 def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
-    """The records with `{"$image": id}` in place of each `gepa.Image`, and the images by id, each once.
+    """Replace each `gepa.Image` by `{"$image": id}`; return the records and the images by id, each once.
 
     Raises:
-        NotJson: an image cannot be read, is larger than `MAX_BYTES` or lies at a URL; the message names its place.
+        NotJsonError: an image cannot be read, exceeds `MAX_BYTES` or is a URL; the message names its place.
     """
     images: dict[str, dict[str, str]] = {}
     module = sys.modules.get("gepa.image")  # a program that has not imported it has made no image
@@ -58,14 +58,14 @@ def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
 
 
 def members(dataset: Any) -> str:
-    """`dataset`, and `images` where there are any, as members of a result."""
+    """Return `dataset`, and `images` if there are any, as members of a result."""
     made, images = take_out(dataset, "dataset")
     text = '"dataset":%s' % exact_text(made, "dataset")
     return '%s,"images":%s' % (text, to_text(images, "images")) if images else text
 
 
 def put_back(value: Any, images: dict[str, dict[str, str]]) -> Any:
-    """The records with a `gepa.Image` in place of each `{"$image": id}` that is known."""
+    """Replace each known `{"$image": id}` by a `gepa.Image`."""
     if not images:
         return value
     if isinstance(value, dict):
@@ -112,7 +112,7 @@ def _image_content(image: Any, path: str) -> dict[str, str]:
 def default_dataset(
     batch: list[dict[str, Any]], results: list[dict[str, Any]], components: list[str], *, traced: bool
 ) -> dict[str, list[dict[str, Any]]]:
-    """The same records for every component. `traced`: trajectories are the steps the program itself recorded."""
+    """Return the same records for every component. `traced`: the program records its trajectories itself."""
     records = [_record(example.get("data"), result, traced=traced) for example, result in zip(batch, results)]  # noqa: B905  # Python 3.8 has no `strict`
     return dict.fromkeys(components, records)
 

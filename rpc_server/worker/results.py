@@ -13,7 +13,7 @@ _KEYS = ("score", "feedback", "objective_scores")
 
 
 class Score(NamedTuple):
-    """A finite score with what came along."""
+    """A finite score with its feedback and objective scores."""
 
     score: float
     feedback: str | None
@@ -21,7 +21,7 @@ class Score(NamedTuple):
 
 
 def read_score(value: Any) -> Score:
-    """What `score()` returned.
+    """Return the parts of what `score()` returned.
 
     Raises:
         InvalidResult: naming what is wrong.
@@ -55,10 +55,10 @@ def _score_of(score: Any, feedback: Any = None, objectives: Any = None) -> Score
 
 
 def finite_number(value: Any, name: str) -> float:
-    """A finite float from anything that is a number, numpy's and the like included.
+    """Return a finite float from any number, such as numpy's.
 
     Raises:
-        InvalidResult: it is missing, no number, NaN or infinite.
+        InvalidResult: it is missing, not a number, NaN or infinite.
     """
     if value is None:
         raise InvalidResult("%s is missing (None)" % name)
@@ -89,10 +89,10 @@ def text(
     error: dict[str, Any] | None = None,
     metric_calls: int | None = None,
 ) -> str:
-    """An `ExampleResult`; optional fields that are None are left out.
+    """Return an `ExampleResult` as JSON; optional fields that are None are left out.
 
     Raises:
-        encode.NotJson: naming the field and the place in it.
+        encode.NotJsonError: naming the field and the place in it.
     """
     parts = [
         '{"status":"%s","score":%s' % (status, encode.to_text(score, "score")),
@@ -114,12 +114,12 @@ def text(
 
 
 def invalid(message: str, seconds: float, **kept: Any) -> str:
-    """The program answered something that is not a result."""
+    """Return the failure of a program that returned something else than a result."""
     return text("program_error", seconds=seconds, error={"type": "invalid_result", "message": message}, **kept)
 
 
 def failed(problem: BaseException, transient: tuple[str, ...], limit_s: float | None) -> dict[str, Any]:
-    """`status` and `error` for what user code raised."""
+    """Return `status` and `error` for what user code raised."""
     kind = type(problem)  # `isinstance` asks for `__class__`, which can be user code
     if issubclass(kind, TimeLimit):
         error = {"type": "timeout", "message": "ran longer than %g s" % (limit_s or 0)}

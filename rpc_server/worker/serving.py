@@ -19,8 +19,8 @@ from .transient import classify
 class Channel:
     """One JSON message a line, read from `source` and written to the descriptor `sink`.
 
-    Only the process that made it may answer: a process that user code forked closes it at birth, and ends where it
-    would answer.
+    Only the process that made it may respond: a process that user code forked closes it at birth, and exits if it would
+    respond.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -32,14 +32,14 @@ class Channel:
 
     @classmethod
     def adopt_stdio(cls) -> Channel:
-        """This process's stdin and stdout become the channel; in their place come nothing and the log (stderr)."""
+        """Use this process's stdin and stdout as the channel; user code gets no input, and the log (stderr)."""
         source, sink = os.dup(0), os.dup(1)  # `dup` gives descriptors that no other program inherits
         _redirect_user_streams(2)
         return cls(source, sink)
 
     @classmethod
     def adopt_pipes(cls, source: int, sink: int, log: int) -> Channel:
-        """A forked process's own three pipes."""
+        """Use a forked process's own three pipes."""
         for descriptor in (source, sink):
             os.set_inheritable(descriptor, False)
         _redirect_user_streams(log)
@@ -51,7 +51,7 @@ class Channel:
         os.register_at_fork(after_in_child=self.close)
 
     def close(self) -> None:
-        """Let go of both descriptors, once."""
+        """Close both descriptors, once."""
         for descriptor in (self._source, self._sink):
             if descriptor >= 0:
                 with contextlib.suppress(OSError):  # user code closed it
@@ -60,11 +60,11 @@ class Channel:
 
     @property
     def source(self) -> int:
-        """The descriptor to wait on, for an event loop that reads by itself."""
+        """The descriptor to wait on, for an event loop that reads itself."""
         return self._source
 
     def readline(self) -> bytes:
-        """The next message, waiting for it; empty at the end of input."""
+        """Wait for the next message; empty at the end of input."""
         if self._lines is None:
             self._lines = open(self._source, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115  # as long as the process
         return self._lines.readline()
@@ -98,7 +98,7 @@ def _redirect_user_streams(log: int) -> None:
 
 
 def _flush() -> None:
-    """What the program printed is on its way before its answer: so it is found with the example it belongs to."""
+    """Send what the program printed before its response, so that it belongs to the right example."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # user code replaced or closed it
             stream.flush()
@@ -111,7 +111,7 @@ _DEEP = 5_000  # levels of recursion for reading; the server bounds what it send
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One request. The server nests deeper than Python's own limit allows for, which is lifted meanwhile."""
+    """Parse one request. The server nests deeper than Python's recursion limit, which is raised meanwhile."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _DEEP))
     try:
@@ -122,16 +122,16 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 class Executor(Protocol):
-    """What a program needs to run a user's function whichever way it was chosen."""
+    """How a program's functions are run."""
 
     cancellation: tuple[type[BaseException], ...]
-    """What is raised in a request's code when it is cancelled."""
+    """Exceptions raised in a request's code when it is cancelled."""
 
     async def resolve(self, value: Any) -> Any:
-        """The value itself, or what it gives when awaited."""
+        """Return the value itself, or its result if it is awaitable."""
 
     async def within(self, limit_s: float | None, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do the work; raises `TimeLimit` when it takes longer, `Cancelled` when the server wants it stopped."""
+        """Run the work; raises `TimeLimit` if it takes longer, `Cancelled` if the server cancels it."""
 
 
 class Server:
@@ -144,7 +144,7 @@ class Server:
         self._instance_id = binascii.hexlify(os.urandom(8)).decode()
 
     async def reply(self, request: dict[str, Any], executor: Executor) -> None:
-        """Do what is asked and answer it."""
+        """Execute a request and respond."""
         name, params = request["method"], request.get("params") or {}
         try:
             if name == "discover":
@@ -162,7 +162,7 @@ class Server:
             self.channel.answer(request["id"], "result", text)
 
     def respond_error(self, request: dict[str, Any], error: dict[str, Any]) -> None:
-        """Answer with an error."""
+        """Respond with an error."""
         self.channel.answer(request["id"], "error", encode.to_text(error, "error"))
 
     def _program_failed(self, stage: str, problem: BaseException) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Server:
 
 
 def failure(stage: str, problem: BaseException, evidence: str | None = None) -> dict[str, Any]:
-    """`{stage, message, traceback}` for people; the message ends with the evidence for the error's kind."""
+    """Return `{stage, message, traceback}` for people; the message ends with the evidence for the error's kind."""
     if isinstance(problem, ProgramProblem):
         if problem.__cause__ is None:
             return {"stage": problem.stage, "message": str(problem)}

@@ -74,14 +74,14 @@ _UNREADABLE = object()
 
 
 class Classification(NamedTuple):
-    """Whether an exception is an infrastructure failure, and what shows it: an HTTP status or a network error."""
+    """Whether an exception is an infrastructure failure, and the evidence: an HTTP status or a network error."""
 
     transient: bool
     evidence: str | None
 
 
 def classify(error: BaseException, names: Iterable[str]) -> Classification:
-    """Decide about what user code raised.
+    """Classify what user code raised.
 
     `names` are types of exception that are infrastructure failures, dotted, as the user imports them: `pkg.Name` also
     means a `Name` defined deeper inside `pkg`. A boolean attribute `retryable` comes before everything else.
@@ -112,7 +112,7 @@ def classify(error: BaseException, names: Iterable[str]) -> Classification:
 
 
 def _behind(error: BaseException, package: str | None) -> Iterator[BaseException]:
-    """The exceptions that led to this one.
+    """Yield the exceptions that led to this one.
 
     A context counts unless `from None` hides it, which only the program's own code can mean. It does not count for an
     error of the interpreter's own, such as a `KeyError`: that is a bug inside an `except` block.
@@ -135,7 +135,7 @@ def _behind(error: BaseException, package: str | None) -> Iterator[BaseException
 
 
 def _http_status(error: BaseException) -> int | None:
-    """The status from 400 to 599 that the exception or its response has.
+    """Return the status from 400 to 599 that the exception or its response has.
 
     A number in `code` counts only beside a response or headers: alone it may be an error code of the program's own.
     """
@@ -171,7 +171,7 @@ def _is_network_error(error: BaseException, package: str | None) -> bool:
 
 
 def _is_raised_by_a_library(error: BaseException, package: str | None) -> bool:
-    """False when the program's own code raised it, or a limit that the program has put around a call."""
+    """Return False if the program's own code raised it, or a limit that the program set around a call."""
     for name, path in reversed(list(_frames(error))):
         top = name.partition(".")[0]
         if top in _LIMITS or path.startswith("<"):
@@ -184,13 +184,13 @@ def _is_raised_by_a_library(error: BaseException, package: str | None) -> bool:
 
 
 def _package_of_the_program(error: BaseException) -> str | None:
-    """The package that the worker called; it may be an installed one."""
+    """Return the package that the worker called; it may be an installed one."""
     called = (name.partition(".")[0] for name, path in _frames(error) if not path.startswith(_WORKER))
     return next((package for package in called if package not in _LIMITS), None)
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
-    """The module and the file of each frame, outermost first."""
+    """Yield the module and the file of each frame, outermost first."""
     trace: TracebackType | None = _builtin(BaseException, "__traceback__", error)
     while trace is not None:
         name = trace.tb_frame.f_globals.get("__name__")
@@ -219,7 +219,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _host(error: BaseException) -> str | None:
-    """Host and port that answered, as the exception or one behind it has them: the rest of a URL may hold a key."""
+    """Return host and port of the exception or one behind it; the rest of a URL may hold a key."""
     for _ in range(_MAX_EXCEPTIONS):
         if not str(type(error).__module__).startswith("litellm."):  # whose URLs are made up
             for holder in (error, *(_read(error, name) for name in ("response", "request", "request_info"))):
@@ -257,12 +257,12 @@ def _is_hidden(error: BaseException) -> bool:
 
 
 def _builtin(kind: type, name: str, error: BaseException) -> Any:
-    """The attribute as `kind` itself reads it: a subclass may have a property of the same name."""
+    """Return the attribute as `kind` itself reads it: a subclass may have a property of the same name."""
     return kind.__dict__[name].__get__(error)
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """What the instance itself holds: no property runs for it."""
+    """Return the instance's own attributes without running a property."""
     try:
         return dict(object.__getattribute__(error, "__dict__"))
     except BaseException:  # noqa: BLE001  # `__dict__` can be user code
@@ -270,7 +270,7 @@ def _attributes(error: BaseException) -> dict[str, Any]:
 
 
 def _read(holder: Any, name: str) -> Any:
-    """An attribute, or `_UNREADABLE`."""
+    """Return an attribute, or `_UNREADABLE`."""
     try:
         return getattr(holder, name, _UNREADABLE)
     except BaseException:  # noqa: BLE001  # a property is user code
@@ -290,7 +290,7 @@ def _as_number(value: Any) -> int | None:
 
 
 def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """`isinstance` without asking the value for its `__class__`, which can be user code."""
+    """Check the type without the value's `__class__`, which can be user code."""
     return issubclass(type(value), kind)
 
 

@@ -25,16 +25,17 @@ _OVER = (b"Z", b"X")
 
 
 class _ProcessEntry(NamedTuple):
-    """A process: its parent's pid, and when it started, by which it is told from another of the same pid."""
+    """A process: its parent's pid and its start time, which distinguishes it from another of the same pid."""
 
     parent: int
     started: int
 
 
 class ProcessReaper:
-    """Whatever runs beside the processes that are there when this is made, and those that are known.
+    """Ends what examples leave behind, in a jail, where every visible process is the program's own.
 
-    A process that left its family, by a parent that ended, cannot be told to be anybody's: it is a leftover.
+    Leftovers are all processes but those that exist when this is created, the known ones, and their descendants. A
+    process whose parent ended belongs to no example: it is a leftover.
     """
 
     def __init__(self) -> None:
@@ -42,15 +43,14 @@ class ProcessReaper:
         self._stopped = False
 
     def stop(self) -> None:
-        """Have everything but this process stand still until `end` is over."""
+        """Stop every other process until `end` is over."""
         self._stopped = True
         _signal(_ALL, signal.SIGSTOP)
 
     def end(self, known: Collection[int]) -> None:
-        """Kill all of them; what descends from a `known` pid, or from what was there at first, is none.
+        """Kill all leftovers; descendants of a `known` pid, or of an initial process, are kept.
 
-        Everything stands still meanwhile: else those that still run would use the room to start more, and so many may
-        run that this process hardly would.
+        All processes are stopped meanwhile: running ones would fork more, and leave this process no time.
         """
         begun = time.monotonic()
         if not self._stopped:
@@ -71,7 +71,7 @@ class ProcessReaper:
             _signal(_ALL, signal.SIGCONT)
 
     def _find_leftovers(self, known: Collection[int], until: float | None = None) -> set[int] | None:
-        """Their pids; None where it takes longer than `until` to tell."""
+        """Return their pids; None if that takes longer than `until`."""
         seen = _read_processes(until)
         if seen is None:
             return None
@@ -91,7 +91,7 @@ def _descends(pid: int, heads: set[int], seen: dict[int, _ProcessEntry]) -> bool
 
 
 def _read_processes(until: float | None = None) -> dict[int, _ProcessEntry] | None:
-    """The processes that have not ended; None where it takes longer to read them all."""
+    """Return the running processes; None if that takes longer than `until`."""
     found: dict[int, _ProcessEntry] = {}
     for name in os.listdir("/proc"):
         if until is not None and time.monotonic() > until:
@@ -115,13 +115,13 @@ def _signal(pid: int, number: int) -> None:
 
 _DESCRIPTORS_EACH = 3  # stdin, stdout, stderr
 _NICENESS = 10
-"""By how much what is forked in a jail comes after the warm parent, which has to end it, and after the server."""
+"""Added to the niceness of jailed forks, so that the warm parent and the server stay responsive."""
 
 _MAX_AT_ONCE = 32 * _DESCRIPTORS_EACH
 
 
 class ForkPipes(NamedTuple):
-    """The three descriptors a new process was given."""
+    """The three descriptors of a new process."""
 
     stdin: int
     stdout: int
@@ -131,8 +131,8 @@ class ForkPipes(NamedTuple):
 class Zygote:
     """Serves the control socket: `{"fork": n}` with three descriptors, `{"kill": n}`; the end of input ends all.
 
-    It alone signals and reaps its children, so a pid is never used after its process is gone. `reaper`: where there
-    are no processes but the program's own, what a child leaves behind is ended with it.
+    Only it signals and reaps its children, so that no pid is used after its process is gone. `reaper`: in a jail, ends
+    what a child leaves behind.
     """
 
     def __init__(self, control: socket.socket, reaper: ProcessReaper | None = None) -> None:
@@ -143,7 +143,7 @@ class Zygote:
         self._buffer = b""
 
     def run(self) -> ForkPipes | None:
-        """In the parent: None, when the server is gone. In each forked child: its pipes."""
+        """In the parent: return None when the server is gone. In each forked child: return its pipes."""
         gc.collect()
         gc.freeze()  # collections in a child would copy the pages it shares with this process
         wake_reader, wake_writer = os.pipe()
