@@ -101,7 +101,7 @@ class CallLedger:
         if running is not None:
             running.task.cancel()
             await asyncio.wait({running.task})
-        # Whoever cancels wants no answer, even one that was just ready: a drain need not wait for it to be fetched.
+        # The client that cancels will not fetch the result, so that draining need not wait for it.
         call.collected = True
         self._controller.changed.set()
         return "cancelled" if running is not None and running.task.cancelled() else "finished"
@@ -133,7 +133,7 @@ class CallLedger:
         admission = self._controller.admit(job.examples)
         running = _Running(job, admission, asyncio.create_task(job.run(admission)))
         call = self._running[call_id] = _Call(call_id, request, running)
-        # The first callback, so that whoever waits for the task finds it settled.
+        # The first callback, so that later ones find the call finished.
         running.task.add_done_callback(lambda _: self._finish(call, running))
         return call
 
@@ -169,13 +169,13 @@ class CallLedger:
             call.answer = written = outcome
         call.size = len(written) + _ENTRY_BYTES
         call.running = None
-        # A refusal is not an answer: asked again, the call shall start.
+        # A refused call is not kept: a repeated request starts it.
         if not isinstance(outcome, Overloaded):
             call.requested_at = time.monotonic()
             self._finished[call.call_id] = call
             self._bytes += call.size
             self._evict()
-        # Last: whoever waits for quiet must find the answer.
+        # Last, so that draining finds the result.
         running.admission.close()
 
     def _evict(self) -> None:

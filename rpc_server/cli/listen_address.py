@@ -81,7 +81,7 @@ def _inherited(where: str) -> socket.socket:
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         sock.close()
         raise SettingsError(f"{LISTEN_VARIABLE}={where}: the socket does not listen")
-    sock.set_inheritable(False)  # the program's processes have no business with it
+    sock.set_inheritable(False)  # the program's processes must not inherit it
     return sock
 
 

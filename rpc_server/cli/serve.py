@@ -98,7 +98,7 @@ async def _open(settings: Settings, announce: Announcer, token: Token) -> _Opene
     try:
         return await _open_in(jails, settings, announce)
     except ProgramFailed:
-        await check_jail(jails)  # it may be the jail that did not start; each trial costs as much as a start
+        await check_jail(jails)  # the jail may be the cause; a trial costs as much as a start, so it runs only now
         raise
 
 
@@ -140,7 +140,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     if not settings.has_trees:
         jail = None if jails is None else jails.jail(settings.root, read_only=(settings.root / ".git",))
         return _Opened(await open_program(settings, jail=jail))
-    from rpc_server.worktrees.open_worktrees import open_worktrees  # knows git, which other servers do without
+    from rpc_server.worktrees.open_worktrees import open_worktrees  # imports GitPython
 
     program, excluded = await open_worktrees(settings, jails)
     top = program.instances.repository.top

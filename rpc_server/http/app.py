@@ -130,7 +130,7 @@ def create_app(
 @asynccontextmanager
 async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[None]:
     """Serve on a bound socket; a client that closes its connection cancels its call."""
-    # Its own complaints about what is not even HTTP are a matter between it and the sender.
+    # aiohttp's warnings about input that is not HTTP concern the sender only.
     http_logger = logging.getLogger(f"{__name__}.http")
     http_logger.addFilter(_is_defect)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
@@ -152,7 +152,7 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
 
     try:
         if sock.family == getattr(socket, "AF_UNIX", None):
-            # Its file is for whoever made it to remove; from 3.13 on the loop would.
+            # The process that created the socket file removes it; from 3.13 on the loop would.
             kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
             listener = await loop.create_unix_server(connected, sock=sock, **kept)
         else:
@@ -196,7 +196,7 @@ class _HttpConnection(web.RequestHandler):
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002  # what would be repeated
+        message: str | None = None,  # noqa: ARG002  # it would quote the input
     ) -> web.StreamResponse:
         response = super().handle_error(request, status, exc, "")
         response.headers["Server"] = _HEADERS["Server"]
@@ -225,7 +225,7 @@ class HttpHandlers:
                 return _error_response(415, InvalidRequest(reason="the body must have no Content-Encoding"))
             if headers.get("Expect", _CONTINUE).strip().lower() != _CONTINUE:
                 return _error_response(417, InvalidRequest(reason="the only Expect that is met is 100-continue"))
-            # No name here for the body: the dispatcher lets go of it as soon as it is read.
+            # The body has no name here, so that the dispatcher can free it once it is parsed.
             reply = await self._service.dispatcher.answer(await self._body(request))
         except Unauthorized as error:
             return _unauthorized(error)
@@ -271,12 +271,12 @@ class HttpHandlers:
             # Not part of the response, whose headers are yet to come.
             request.writer.output_size = 0
         if request.content.is_eof():
-            # The usual small body, which came with its headers.
+            # The usual small body arrives with its headers.
             body = request.content.read_nowait()
             if len(body) > allowed:
                 raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
             return body
-        # One buffer that grows: pieces kept to be joined would need the memory of a large body twice.
+        # One growing buffer: joining pieces would need the memory of a large body twice.
         growing = bytearray()
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_IDLE_S) as silence:
@@ -304,6 +304,6 @@ def _unauthorized(error: Unauthorized) -> web.Response:
 
 def _error_response(status: int, error: RpcError, headers: dict[str, str] | None = None) -> web.Response:
     response = web.Response(status=status, body=error_body(error), headers={**_HEADERS, **(headers or {})})
-    # A body that was not read must not be taken for the next request.
+    # An unread body must not be parsed as the next request.
     response.force_close()
     return response

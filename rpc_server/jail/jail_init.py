@@ -24,8 +24,8 @@ def main() -> None:
     """Execute the command."""
     processes, niceness, separator, *command = sys.argv[1:]
     if separator != "--":
-        sys.exit("usage: inmate.py PROCESSES NICENESS -- COMMAND ...")
-    with contextlib.suppress(OSError):  # where memory is short the server's own is kept; some systems have no such file
+        sys.exit("usage: jail_init.py PROCESSES NICENESS -- COMMAND ...")
+    with contextlib.suppress(OSError):  # the kernel ends jailed processes first; some systems have no such file
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
     os.nice(int(niceness))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -34,13 +34,13 @@ def main() -> None:
         _bound(resource.RLIMIT_DATA, int(memory_mb) * 2**20)
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= _PER_JAIL:
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-        # Half of what there is for the server and all that it starts: the rest is for who must go on beside a jail.
+        # At most half of the server's own limit, so that processes outside the jail can continue.
         bound = int(processes) if hard == resource.RLIM_INFINITY else min(int(processes), hard // 2)
         resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
     try:
-        os.execvp(command[0], command)  # noqa: S606  # what it is for
+        os.execvp(command[0], command)  # noqa: S606  # executing the command is its purpose
     except OSError as error:
         os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode(errors="replace"))
         sys.exit(_NOT_STARTED)

@@ -30,7 +30,7 @@ def main() -> None:
         if os.waitpid(child, 0)[1] == 0 and _mounted(sizes, inodes):
             for at in reversed(_tmpfs_in(command)):
                 command[at : at + 4] = ["--bind", f"{_STAGE}/{_PLACES[command[at + 3]]}", command[at + 3]]
-    os.execv(command[0], command)  # noqa: S606  # what it is for
+    os.execv(command[0], command)  # noqa: S606  # executing the command is its purpose
 
 
 def _tmpfs_in(command: list[str]) -> list[int]:

@@ -108,7 +108,7 @@ async def _rows(program: Program, split: str, size: int) -> list[Row] | None:
         answer = await program.call("list_examples", {"split": split, "offset": len(rows), "limit": _PAGE})
         page = _listed_examples(split, answer)
         if not page:
-            raise _failed(split, f"has {len(rows)} rows where {size} were said")
+            raise _failed(split, f"has {len(rows)} rows instead of the {size} announced")
         if not all("data" in example for example in page):
             return None
         rows += [_row(split, example["data"]) for example in page]

@@ -54,7 +54,7 @@ class TraceStore:
             return None
         if kept is None:
             kept = self._groups[group] = _TraceGroup()
-        # Last in line, so that the groups let go below are others.
+        # Most recently used, so that others are evicted below.
         self._groups.move_to_end(group)
         while self._bytes + size > self._max_bytes:
             self._evict_oldest()

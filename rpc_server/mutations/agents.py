@@ -146,7 +146,7 @@ class CommandAgent:
             text = b"\n".join(lines) + b"\n"
             log.write(text)
             output.write(text)
-            for line in lines[-_MAX_PROGRESS_AT_ONCE:]:  # of what came at once, nobody could have read more
+            for line in lines[-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
                 if shown := _shown(line.decode("utf-8", "replace")):
                     on_progress(shown)
 
@@ -216,7 +216,7 @@ class _Session:
             try:
                 event = _SessionEvent.model_validate_json(line)
             except ValidationError:
-                self.log.write(line + b"\n")  # something else printed it
+                self.log.write(line + b"\n")  # printed by another program
                 continue
             if event.progress is not None:
                 self.log.write(event.progress.encode() + b"\n")

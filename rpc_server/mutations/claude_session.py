@@ -38,12 +38,12 @@ _ENVIRONMENT = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_ENABLE_TELEMETRY": "0",
-    # What it started is over when its answer is there.
+    # Its background processes end with its result.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
-    # Nobody will commit, nor come back to what it remembers.
+    # The server commits, and no later session uses its memory.
     "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
-    # The model and the tools that were asked for, and no others in their place.
+    # The requested model and tools only.
     "CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP": "1",
     "ENABLE_TOOL_SEARCH": "false",
 }
@@ -76,7 +76,7 @@ async def _run(task: dict[str, Any], private: Path) -> None:
         if result is None:
             _emit(failed=_exit_reason(error), usage=usage.known, killed=_was_killed(error))
             return
-        # An end that was told as a result already, and comes as an exception once more.
+        # Otherwise the result has reported this failure already.
     if result is None:
         _emit(failed="the agent's program ended without a result", usage=usage.known)
     elif result.is_error or result.subtype != "success":
@@ -88,7 +88,7 @@ async def _run(task: dict[str, Any], private: Path) -> None:
 def _options(task: dict[str, Any], private: Path) -> ClaudeAgentOptions:
     environment = {**_ENVIRONMENT, "CLAUDE_CONFIG_DIR": str(private), "CLAUDE_CODE_TMPDIR": str(private)}
     if os.geteuid() == 0:
-        environment["IS_SANDBOX"] = "1"  # else root may not bypass permissions
+        environment["IS_SANDBOX"] = "1"  # without it, root may not bypass permissions
     return ClaudeAgentOptions(
         cwd=task["folder"],
         model=task["model"],

@@ -74,7 +74,7 @@ class StagedEditor:
             details.killed += error.killed
             raise rejected("agent", error.reason, log_tail=error.log_tail) from error
         details.add_usage(result.usage)
-        on_progress("looking at what has changed")
+        on_progress("staging its changes")
         try:
             await to_the_end(editable.collect, self._settings.max_diff_bytes, links)
         except UncommittableFiles as error:
@@ -110,7 +110,9 @@ class StagedEditor:
         real = Path(os.path.realpath(path))
         top = Path(os.path.realpath(worktree.folder))
         if not real.is_relative_to(top) or not real.is_file():
-            raise rejected("edit", f"the program says that it has written {file!r}, which is no file of its repository")
+            raise rejected(
+                "edit", f"the program reported to have written {file!r}, not a file of its repository"
+            )
         size, inside = real.stat().st_size, real.relative_to(top).as_posix()
         if size > self._settings.max_diff_bytes + len(self._staged.content(inside) or b""):
             raise rejected("size", f"{file!r} has {size} bytes now")
@@ -125,7 +127,7 @@ class StagedEditor:
         folder = editable.folder
         scratch = folder.parent / "scratch"
         scratch.mkdir()
-        # The repository there borrows objects from beside it.
+        # Its repository borrows objects from the parent folder.
         jail = None if self._jails is None else self._jails.jail(folder, readable=(folder.parent,))
         worktree = Worktree(self._parent.commit, folder, folder / self._prefix, scratch, self._parent.environment, jail)
         places = [worktree.root / name for name in (*self._settings.links, "node_modules")]
@@ -142,7 +144,7 @@ class StagedEditor:
             **{name: value for name, value in inherited.items() if not name.startswith("GIT_")},
             **_NO_BYTECODE,
             "GIT_CEILING_DIRECTORIES": str(outside),
-            "GIT_CONFIG_GLOBAL": str(private / "gitconfig"),  # what it sets for itself is gone with the folder
+            "GIT_CONFIG_GLOBAL": str(private / "gitconfig"),  # removed with the folder
         }
 
 
@@ -207,7 +209,7 @@ class MutationEditor:
         elif not await editor.write_texts(texts.texts):
             raise rejected(
                 "edit",
-                "the program does not say where it keeps its texts: let the setting `seed_candidate` be a JSON file of "
+                "the program has no file for its texts: set `seed_candidate` to a JSON file of "
                 "its repository, or give it a function `write_texts(candidate)`; or change them by a change request",
             )
         return f"Wrote the texts of {', '.join(sorted(texts.texts))}."

@@ -67,7 +67,7 @@ async def _check_passes(
     environment: Mapping[str, str],
 ) -> None:
     files = worktree.folder / "files"
-    before = await to_the_end(staged.files_differing_in, files)  # what the build changed, as it does in every tree
+    before = await to_the_end(staged.files_differing_in, files)  # changed by the build, as in every worktree
     try:
         await run_command(
             command,

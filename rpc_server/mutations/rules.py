@@ -307,7 +307,7 @@ def _name_fault(path: str) -> str | None:
     if any(name in ("", ".", "..", ".git") for name in names):
         return "it is not a path of files of the repository"
     if names == [".gitmodules"]:
-        return "it speaks of submodules, which may not change"
+        return "it configures submodules, which may not change"
     return None
 
 

@@ -140,7 +140,7 @@ class CodeMutations:
             except BaseException as error:
                 await all_of(self._instances.close_instance(instance))
                 if isinstance(error, BranchTaken) and (found := await self._find_published(named)) is not None:
-                    return found  # another server was asked for the same, and was done first
+                    return found  # another server finished the same request first
                 raise
         except RpcError as error:
             details.add_to(error)
@@ -162,7 +162,7 @@ class CodeMutations:
         except MutationRejected:
             if details.killed != 1:
                 raise
-        on_progress(f"{self._editor.agent.name} was cut short, and begins again")
+        on_progress(f"{self._editor.agent.name} was killed and starts again")
         return await self._prepare_once(parents, named, parent, details, on_progress)
 
     async def _prepare_once(
@@ -228,7 +228,7 @@ class CodeMutations:
 
     async def _run_check(self, command: tuple[str, ...], staged: StagedChange, worktree: Worktree) -> None:
         files = worktree.folder / "files"
-        before = await to_the_end(staged.files_differing_in, files)  # what the build changed, as it does in every tree
+        before = await to_the_end(staged.files_differing_in, files)  # changed by the build, as in every worktree
         await run_command(
             command,
             folder=worktree.root,

@@ -102,7 +102,7 @@ class SpawnedChild:
         """Start it. `jailed`: its status is in shells' notation. Raises `OSError`."""
         self._jailed = jailed
         stdin, stdout, stderr = pipes.child_ends
-        self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is what we are for
+        self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is the purpose
             command,
             stdin=stdin,
             stdout=stdout,

@@ -43,7 +43,7 @@ def find_interpreter(settings: Settings) -> Interpreter:
 
 
 def _absolute(path: Path) -> Path:
-    # Not resolved: an environment's interpreter is a link, and is told apart by where the link stands.
+    # Not resolved: the interpreter of an environment is a link, whose location matters.
     return Path(os.path.abspath(path))  # noqa: PTH100  # as above
 
 
@@ -99,7 +99,7 @@ class CommandLauncher:
         command = self._command
         if self._jail is not None:
             command = self._jail.wrap(command, folder=self._root, environment=self._env)
-        # Through a small program of ours, which ties the command's life to the server's and then becomes it.
+        # Through a small program that requests the parent-death signal and then executes the command.
         command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *command)
         try:
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._jail is not None)

@@ -20,7 +20,7 @@ from rpc_server.program.work import ExamplesCall, ExamplesRequest, MethodRequest
 GRACE_S = 0.75
 """Seconds after its deadline in which a process may still end an example itself."""
 
-_EXTRA_PROCESSES = 8  # for examples that must run alone, beside those that run as ever
+_EXTRA_PROCESSES = 8  # for isolated items, in addition to the usual ones
 
 _MAX_BLOCKED_SHARE = 0.1
 """Share of a limit for which a process may fail to respond before its work counts as blocked."""
@@ -224,7 +224,7 @@ class Pool:
                     self._send(slot, self._scheduler.next_isolated())
                     continue
                 if self._plan.single:
-                    break  # its one process must fall idle first
+                    break  # its one process must become idle first
             slot = self._slot_with_room()
             if slot is None:
                 break
@@ -288,7 +288,7 @@ class Pool:
 
     def _answered(self, slot: WorkerSlot, item: WorkItem, message: dict[str, Any]) -> None:
         if item.slot is not slot:
-            return  # the last words of a process that was given up: the example is under way elsewhere
+            return  # a late response of an abandoned process: the example runs elsewhere
         self._release(slot, item)
         result = message.get("result")
         if isinstance(result, dict) and "adapter_state" in self._plan.capabilities:
@@ -297,7 +297,7 @@ class Pool:
         evidence = self._timeout_evidence(slot, item) if late else None
         requeue = late and evidence is None and not item.abandoned
         stale = late and self._plan.fresh_after_deadline and not slot.running
-        # The next suspect gets a fresh process; a single one only goes if its earlier work may be to blame.
+        # The next suspect needs a new process; a single process is replaced only if earlier work may be the cause.
         used_up = item.isolated and requeue if self._plan.single else item.isolated or stale
         if requeue:
             item.work.discard(message)
@@ -349,7 +349,7 @@ class Pool:
             ran.remove(item)
             item.work.timed_out(evidence, self._seconds(item), self._log(slot, item))
         for one in reversed(ran):
-            one.isolated = one.isolated or one.late  # held up by another, or too long by itself: alone it will show
+            one.isolated = one.isolated or one.late  # blocked by another or too slow itself: isolation will show
             self._scheduler.requeue(one)
         self._factory.end(slot.process, graceful=False)
         self._dispatch()
@@ -357,10 +357,8 @@ class Pool:
     def _process_died(self, slot: WorkerSlot, how: Exit) -> None:
         victims = self._remove(slot)
         if not slot.used and not how.parent_died:
-            # It could be started, but does not stay: another at once would fare no better.
-            self._factory.failed(
-                ProgramFailed(f"the program's process {how} before it was given anything", stage="start")
-            )
+            # It starts but ends at once: pause before the next start.
+            self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
         for item in victims:
             if item.exclusive or (item.died and not how.parent_died):
                 item.work.died(how, self._seconds(item), self._log(slot, item))
@@ -398,7 +396,7 @@ class Pool:
                 continue
             slot.running.remove(item)
             self._running -= 1
-            slot.abandoned.add(item)  # its deadline stands: a process that never answers it is ended in the end
+            slot.abandoned.add(item)  # its deadline still ends a process that never answers
             if self._plan.cancels:
                 self._send_cancel(slot, item)
         self._scheduler.drop_abandoned()
@@ -453,7 +451,7 @@ class Pool:
         """Fail every call that waits or runs: no process is available."""
         running = [item for slot in self._slots for item in slot.running]
         for item in (*self._scheduler.waiting(), *running):
-            # An exception is for one who raises it: each adds to its traceback.
+            # A copy for each call, as raising adds to its traceback.
             item.work.reject(copy(error))
 
     def _remove(self, slot: WorkerSlot) -> list[WorkItem]:

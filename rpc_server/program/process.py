@@ -71,7 +71,7 @@ class ProgramProcess:
                 data = data[os.write(self._pipes.stdin, data) :]
             except BlockingIOError:
                 pass
-            except OSError:  # it reads no more: its end is about to be noticed
+            except OSError:  # it reads no more: its exit is about to be noticed
                 return
             if not data:
                 return
@@ -126,7 +126,7 @@ class ProgramProcess:
         if not data:
             self._close(descriptor)
             if descriptor == self._pipes.stdout:
-                self.kill()  # it can answer nothing any more
+                self.kill()  # it cannot answer any more
             return False
         take(data)
         return True
@@ -151,7 +151,7 @@ class ProgramProcess:
     def _take_long_line(self, line: LongLine) -> None:
         message = read_long_line(line, self._pending)
         if message is None:
-            self._end_at_long_line(line.size)  # it may be an answer, whose request would wait for ever
+            self._end_at_long_line(line.size)  # it may be a response, whose request would wait forever
         else:
             self._pending.pop(message["id"])(message)
 
@@ -166,7 +166,7 @@ class ProgramProcess:
             return
         number = message.get("id")
         if not isinstance(number, int) or "method" in message:
-            # A complaint about something it could not read, or a request of ours that it printed.
+            # An error about unreadable input, or an echoed request.
             self.log.write(line + b"\n")
             return
         on_answer = self._pending.pop(number, None)
@@ -175,7 +175,7 @@ class ProgramProcess:
 
     def _ended(self, status: Exit) -> None:
         self.alive = False
-        # What it wrote before its end is in the pipes still.
+        # The pipes still hold what it wrote before its exit.
         self._drain(self._pipes.stdout, self._take_output)
         self._drain(self._pipes.stderr, self._take_log)
         for descriptor in tuple(self._open):

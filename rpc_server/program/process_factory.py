@@ -161,7 +161,7 @@ class ProcessFactory:
         try:
             started = await start_process(self._launcher, self._start_timeout_s)
         except ProgramFailed as error:
-            # Several that were starting together fail together: that counts once.
+            # Concurrent starts that fail together count once.
             if self.failures <= failures:
                 self.failed(error)
             return
@@ -169,7 +169,7 @@ class ProcessFactory:
         self.last_failure = None
         task = asyncio.current_task()
         if task is not None:
-            self._starting.discard(task)  # it has arrived: `on_started` may order more
+            self._starting.discard(task)  # it has started: `on_started` may request more
         self._on_started(started)
 
     def failed(self, error: ProgramFailed) -> None:

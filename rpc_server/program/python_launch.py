@@ -77,7 +77,7 @@ class PythonLauncher:
         try:
             if self._jail is not None:
                 _check_executable(self._interpreter.path)
-                # What is forked from it comes after it: so that it can end them, however many they are.
+                # Its forks have a higher niceness, so that it can end them, however many they are.
                 command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
             child = SpawnedChild(
                 command,
@@ -112,7 +112,7 @@ class PythonLauncher:
     async def _check(self, hello: dict[str, Any], process: ProgramProcess) -> None:
         if "ready" in hello:
             return
-        # It ends by itself after a failure; how it did is told where nothing else is.
+        # It exits after a failure; its exit is the reason if it gives none.
         await asyncio.wait({process.exited}, timeout=_GRACE_S)
         failed = hello.get("failed")
         if failed is not None:
@@ -172,7 +172,7 @@ class _ZygoteClient:
         try:
             socket.send_fds(self._control, [wire.write(message) + b"\n"], descriptors)
         except OSError:
-            # Dead, or stopped with its socket full: no use either way. All of its processes go with it.
+            # Dead, or stopped with a full socket: unusable either way. Its forks end with it.
             self._process.kill()
 
     def _read(self) -> None:

@@ -36,7 +36,7 @@ def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool
     result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
     result.setdefault("output", None)
     if result["status"] in _FAILED:
-        error = result.get("error") or {"type": result["status"], "message": "the program did not say why"}
+        error = result.get("error") or {"type": result["status"], "message": "the program gave no reason"}
         text = log()
         result["error"] = {**error, "log": text} if text else error
     return result

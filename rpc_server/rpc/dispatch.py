@@ -62,7 +62,7 @@ def _request_id(value: Any) -> str | int | None:
 
 
 with warnings.catch_warnings():
-    # It reads a file of its own in a deprecated way when imported, which is nothing to those who serve a program.
+    # Its import reads a file in a deprecated way.
     warnings.simplefilter("ignore", DeprecationWarning)
     from jsonrpcserver import Error, Success
     from jsonrpcserver.async_dispatcher import call

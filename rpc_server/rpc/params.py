@@ -27,7 +27,7 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
     meta = params.get("_meta")
     if type(meta) is dict:
         version = meta.get("protocol_version")
-        # Before the fields: a newer version may well have fields that this one does not know.
+        # Before the fields, as a newer version may have further ones.
         if type(version) is str and version not in KNOWN_VERSIONS:
             raise VersionNotSupported(supported=list(KNOWN_VERSIONS), requested=version[:100])
     try:

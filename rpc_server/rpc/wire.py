@@ -31,7 +31,7 @@ def write(value: JsonValue) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        # orjson reads 1,024 levels but writes 254: what could be read must also find its way out.
+        # orjson reads 1,024 levels but writes 254, and what was read must be writable.
         return _write_deep(value)
 
 

@@ -131,7 +131,7 @@ class AdapterProgram:
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Return the adapter's own records, from the trajectories it made."""
         self._restore(params.get("adapter_state"))
-        if not params["components_to_update"]:  # asked for nothing but that the state be taken over
+        if not params["components_to_update"]:  # a request that only transfers the state
             return '{"dataset":{}%s}' % self._state_text(required=True)
         refs = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if result.get("trajectory_ref")]
         dataset = self._adapter.make_reflective_dataset(
@@ -173,8 +173,8 @@ class BatchStore:
         self._batches: OrderedDict[str, Any] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._bytes = 0
-        self._lock = threading.Lock()  # an adapter that bears it is called in several threads
-        # In every ref, so that those of an earlier process are never taken for this one's.
+        self._lock = threading.Lock()  # a thread-safe adapter is called in several threads
+        # Part of every ref, so that an earlier process's refs are never resolved here.
         self._life = binascii.hexlify(os.urandom(6)).decode()
         self._count = 0
 

@@ -81,7 +81,7 @@ def _is_json(declared: Any) -> bool:
     return all(map(_is_json, typing.get_args(declared)))
 
 
-_FAILURE_SCORE = 0.0  # only inside trajectories: what a failure scores in a run, the optimizer's settings say
+_FAILURE_SCORE = 0.0  # only inside trajectories: the optimizer's settings define the score of a failure
 
 
 class DspyModules:

@@ -145,7 +145,7 @@ class DspyProgram:
         if run.problem is not None:
             example_run.trajectory = run.trajectory(example, None)
             raise run.problem
-        # The trace always, whether or not it is kept: a metric that looks at it must not score the same run otherwise.
+        # Always with the trace, kept or not, so that a metric that reads it scores every run alike.
         returned = self._metric(example, run.prediction, run.trace)
         example_run.score = dspy_metric.read(returned, self._dspy.prediction)
         example_run.prediction = run.prediction

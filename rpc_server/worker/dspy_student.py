@@ -41,7 +41,7 @@ class SavedProgram:
             with open(self.path, "rb") as file:
                 self.digest = hashlib.sha256(file.read()).hexdigest()
             program.load(self.path)
-        except Exception as problem:  # noqa: BLE001  # DSPy checks nothing: what does not fit raises its own way
+        except Exception as problem:  # noqa: BLE001  # DSPy checks nothing: an invalid file may raise any error
             message = "%s cannot be loaded into the program: %s: %s" % (self.path, type(problem).__name__, problem)
             raise ProgramProblem(_STAGE, message) from None
 

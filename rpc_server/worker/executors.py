@@ -14,7 +14,7 @@ from .failures import Cancelled, TimeLimit
 from .serving import CALL_CANCELLED, Server, parse
 
 if TYPE_CHECKING:
-    import asyncio  # costs 30 ms, and its own imports would keep user files of the same names from being found
+    import asyncio  # costs 30 ms, and its imports would shadow user files of the same names
 
 
 class MainThreadExecutor:
@@ -144,7 +144,7 @@ class EventLoopExecutor:
         task.cancel()
         await self._asyncio.wait({task}, timeout=self._GRACE_S)
         if task.done() and not task.cancelled():
-            task.exception()  # seen: what it raised on its way out matters to nobody
+            task.exception()  # mark the exception as retrieved
 
     def serve(self, server: Server) -> None:
         """Answer until the end of input."""

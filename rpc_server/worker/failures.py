@@ -51,7 +51,7 @@ def describe(error: BaseException, evidence: str | None = None) -> dict[str, Any
 
 def _message(error: BaseException) -> str:
     try:
-        text = "".join(str(error))  # a plain string, whatever `__str__` made of its own
+        text = "".join(str(error))  # a plain string, even if `__str__` returns a subclass
     except BaseException as broken:  # noqa: BLE001  # `__str__` is user code
         text = "(its message cannot be read: %s)" % type(broken).__name__
     return text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + "..."

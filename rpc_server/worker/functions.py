@@ -14,7 +14,7 @@ from .loading import Config, seed_from
 from .model_calls import ModelUsage, watch
 from .serving import Executor
 
-# Of a result that is scored; all else is the scoring's own.
+# Kept from the result; all other fields come from the scoring.
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
 
 

@@ -47,7 +47,7 @@ def _content(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError:
-        return b""  # gone since, or in an archive: that there is such a module is told by its name
+        return b""  # removed since, or in an archive: its name still counts
 
 
 def _program_folders(root: str, entry: ModuleType | None) -> list[str]:
@@ -80,7 +80,7 @@ def _own_files(folders: list[str], entry: ModuleType | None) -> dict[str, str]:
 def _file_of(module: Any) -> str | None:
     if not issubclass(type(module), ModuleType):  # a library of cffi has the class of a module and no `__dict__`
         return None
-    # Past what a module may have for looking up its attributes, which may import what was put off.
+    # Without `__getattr__` of the module, which may import lazily.
     file = object.__getattribute__(module, "__dict__").get("__file__")
     return os.path.abspath(file) if isinstance(file, str) else None
 

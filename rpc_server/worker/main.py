@@ -41,7 +41,7 @@ def main(control_descriptor: int) -> None:
         pipes = Zygote(control, ProcessReaper() if config.jailed else None).run()
         if pipes is None:
             os._exit(0)
-        channel.close()  # the parent's, which stays open there: its end would be taken for the parent's
+        channel.close()  # the parent's, which stays open there
         channel = Channel.adopt_pipes(*pipes)
     serve(channel, program, config)
 
@@ -59,7 +59,7 @@ def serve(channel: Channel, program: Any, config: Config) -> None:
 
 def _load(config: Config) -> Any:
     if config.kind == "dspy":
-        # Only here: what it imports itself would keep user files of the same names from being found.
+        # Only here: its imports would shadow user files of the same names.
         from .dspy_programs import DspyProgram
 
         return DspyProgram(config)

@@ -32,6 +32,6 @@ def die_with_parent(expected_parent: int | None = None) -> None:
 if __name__ == "__main__":
     die_with_parent()
     try:
-        os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606  # what it is for
+        os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606  # executing the command is its purpose
     except OSError as error:
         sys.exit("cannot start %s: %s" % (sys.argv[1], error.strerror))

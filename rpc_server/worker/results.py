@@ -109,7 +109,7 @@ def text(
     parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
     if trajectory is not None:
         parts.append('"trajectory":' + encode.exact_text(trajectory, "trajectory"))
-    parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stand the clock still, or set it back
+    parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stop the clock or set it back
     return ",".join(parts)
 
 

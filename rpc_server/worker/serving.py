@@ -73,7 +73,7 @@ class Channel:
         """Write a response whose `member` ("result" or "error") is the JSON in `text`."""
         if os.getpid() != self._pid:
             _flush()
-            os._exit(0)  # a process forked by user code came back out of it: it is not the one that was asked
+            os._exit(0)  # a process that user code forked returned from it
         head = '{"jsonrpc":"2.0","id":%s,"%s":' % (encode.to_text(request_id, "id"), member)
         _flush()
         self._write(encode.to_bytes("%s%s}\n" % (head, text)))
@@ -85,7 +85,7 @@ class Channel:
                 try:
                     view = view[os.write(self._sink, view) :]
                 except OSError:
-                    os._exit(1)  # the server is gone, or user code closed the descriptor: nobody to answer
+                    os._exit(1)  # the server is gone, or user code closed the descriptor
 
 
 def _redirect_user_streams(log: int) -> None:

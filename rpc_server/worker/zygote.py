@@ -17,7 +17,7 @@ from typing import Any, Collection, NamedTuple
 from .parent_death import die_with_parent
 
 _FIRST = 1  # the jail's own, which ends last
-_ALL = -1  # but that one, and the one that says so
+_ALL = -1  # every process but the first and the caller
 _PATIENCE_S = 0.02
 _AT_MOST_S = 5.0
 _ROUND_S = 0.002
@@ -65,7 +65,7 @@ class ProcessReaper:
                     return
                 for pid in found:
                     _signal(pid, signal.SIGKILL)
-                time.sleep(_ROUND_S)  # their ends are the kernel's to see to
+                time.sleep(_ROUND_S)  # the kernel needs a moment to end them
         finally:
             self._stopped = False
             _signal(_ALL, signal.SIGCONT)
@@ -83,7 +83,7 @@ class ProcessReaper:
 def _descends(pid: int, heads: set[int], seen: dict[int, _ProcessEntry]) -> bool:
     passed: set[int] = set()
     while pid not in heads:
-        if pid not in seen or pid in passed:  # read at different times, parents may even seem to go round
+        if pid not in seen or pid in passed:  # parents were read at different times, and may form a cycle
             return False
         passed.add(pid)
         pid = seen[pid].parent
@@ -195,7 +195,7 @@ class Zygote:
         parent = os.getpid()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # threads of C libraries; they look after themselves
+                warnings.simplefilter("ignore")  # threads of C libraries handle forks themselves
                 pid = os.fork()
         except OSError as error:
             self._close(pipes)
@@ -224,7 +224,7 @@ class Zygote:
         pid = self._children.get(number)
         if pid is not None:
             if self._reaper is not None:
-                self._reaper.stop()  # until it is reaped: so many may run that it hardly comes to its end
+                self._reaper.stop()  # until it is reaped: its descendants may use all processor time
             _kill_group(pid)
 
     def _reap(self) -> None:
@@ -233,14 +233,14 @@ class Zygote:
             if done == 0:
                 continue
             del self._children[number]
-            _kill_group(pid)  # what it started itself; the number stays theirs while any of them lives
+            _kill_group(pid)  # its own children; the group id is theirs while one of them lives
             if self._reaper is not None:
                 self._reaper.end(self._children.values())
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
             self._send({"exited": number, "status": code})
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # the server is gone: the end of input says so next
+        with contextlib.suppress(OSError):  # the server is gone, which the end of input shows next
             self._control.sendall(json.dumps(message).encode() + b"\n")
 
 

@@ -193,7 +193,7 @@ def node_version(settings: Settings) -> str:
             [node, "--version"], env=environment, capture_output=True, text=True, check=True, timeout=_VERSION_S
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise _failed(f"{node} does not tell its version: {error}") from None
+        raise _failed(f"{node} did not print its version: {error}") from None
     return completed.stdout.strip()
 
 

@@ -153,14 +153,14 @@ class EnvironmentCache:
         self._folder.mkdir(parents=True, exist_ok=True)
         async with locked(_lock_of(folder)):
             if not _is_complete(folder):
-                await to_the_end(remove_tree, folder)  # one that was begun and not finished, or whose Python is gone
+                await to_the_end(remove_tree, folder)  # incomplete, or its Python is gone
                 try:
                     jail = None if self._jails is None else self._jails.jail(folder)
                     await install(manifest, folder, self._interpreter, self._settings, jail)
                 except BaseException:
                     await to_the_end(remove_tree, folder)
                     raise
-                (folder / _COMPLETE).unlink(missing_ok=True)  # it may be a link that was made by what is installed
+                (folder / _COMPLETE).unlink(missing_ok=True)  # installed code may have made it a link
             (folder / _COMPLETE).touch()  # it is in use
         return folder
 

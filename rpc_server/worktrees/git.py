@@ -18,7 +18,7 @@ from evolverpc_common.git import (
 )
 
 _SETTINGS = {
-    "core.autocrlf": "false",  # files in a tree are those of the commit
+    "core.autocrlf": "false",  # a worktree has the commit's exact bytes
     "core.safecrlf": "false",
     "core.fileMode": "true",
     "core.symlinks": "true",
@@ -74,13 +74,13 @@ class Git:
             GitTimeout: it took longer.
             GitError: its exit status is not 0, or git is not installed.
         """
-        from git import Git as Runner  # a tenth of a second, which a server without trees need not wait for
+        from git import Git as Runner  # a tenth of a second, only for servers with worktrees
         from git import GitCommandNotFound
 
         environment = {**self._variables, **(env or {})}
         if self._git_dir is not None:
             environment["GIT_DIR"] = str(self._git_dir)
-        # A variable can be set for a process that GitPython starts, not taken away.
+        # GitPython can set variables of a process, but not remove them.
         unwanted = [name for name in unwanted_variables(os.environ) if name not in environment]
         without = ["env", *(word for name in unwanted for word in ("-u", name))] if unwanted else []
         command = [*without, "git", *(str(argument) for argument in arguments)]

@@ -71,7 +71,7 @@ class LruPool(Generic[T]):
         """
         entry = await self._take(name)
         try:
-            await asyncio.wait([entry.creation])  # which our being cancelled leaves as it is
+            await asyncio.wait([entry.creation])  # a cancelled waiter does not cancel the creation
             if entry.creation.cancelled():
                 raise PoolClosed
             yield entry.creation.result()
@@ -146,7 +146,7 @@ class LruPool(Generic[T]):
         """Account for a user that left, perhaps the last."""
         self._changed.set()
         if self._entries.get(name) is not entry:
-            return  # put away at the close
+            return  # evicted when the pool closed
         if entry.creation.done() and (entry.creation.cancelled() or entry.creation.exception() is not None):
             del self._entries[name]
         elif not entry.users and not entry.creation.done():
@@ -247,7 +247,7 @@ class InstancePool:
 
     async def close_instance(self, instance: Instance) -> None:
         """End its program and remove its files."""
-        if instance.program is not None:  # else nothing of it was kept
+        if instance.program is not None:  # otherwise nothing of it exists
             await instance.program.close()
             await to_the_end(self.state.remove, instance.worktree.folder)
 
@@ -261,13 +261,13 @@ class InstancePool:
         try:
             return await self._create_instance(commit, None, _ignore_progress)
         except StartTimedOut as error:
-            error.retryable = True  # it did start in time where the commit was made
+            error.retryable = True  # it started in time on the server that made the commit
             raise
         except ProgramFailed as error:
             if error.retryable:
                 raise
             if error.details.get("stage") == "environment":
-                error.retryable = True  # it was built where the commit was made: what is missing is missing here
+                error.retryable = True  # it was built on the server that made the commit
                 raise
             return Instance(_no_worktree(commit), None, error)
 

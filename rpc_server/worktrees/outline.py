@@ -49,7 +49,7 @@ def _definitions(path: str, content: bytes) -> list[str]:
         return [f"    {first[:160]}"] if first.startswith(_COMMENT) else []
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about how it is written, which is its author's business
+            warnings.simplefilter("ignore")  # warnings about its style
             module = ast.parse(text)
         about = (ast.get_docstring(module) or "").split("\n", 1)[0]
         return [*([f'    """{about}"""'] if about else []), *_members(module.body, "    ")]

@@ -42,7 +42,7 @@ def read_bundle(content: bytes) -> ParsedBundle:
     for line in lines:
         text = line.decode("utf-8", "replace")
         if text.startswith("@object-format="):
-            continue  # what the ids' length says already
+            continue  # the ids' length shows it
         if (need := _NEEDED.fullmatch(text)) is not None:
             needed.append(need[1])
         elif (named := _NAMED.fullmatch(text)) is not None:
@@ -239,7 +239,7 @@ class Repository:
                 try:
                     self._create(branch, commit, None)
                 except GitError:
-                    if self.branch(branch) is None:  # else another server has done it just now
+                    if self.branch(branch) is None:  # otherwise another server has just created it
                         raise
             if self.branch(branch) != commit:
                 self._update([f"update {COMMITS}{commit} {commit}"])
@@ -355,7 +355,7 @@ def _with_objects(objects: Path | None) -> dict[str, str]:
     """Return the environment in which git also reads this object folder."""
     if objects is None:
         return {}
-    quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')  # else it would end at a colon
+    quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')  # otherwise it would end at a colon
     return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 

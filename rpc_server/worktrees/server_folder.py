@@ -62,7 +62,7 @@ class ServerFolder:
     def open(self) -> None:
         """Create it. Close it also if this fails."""
         self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(self._home / "lock"):  # else one that sweeps now might find the folder before its lock is held
+        with _locked(self._home / "lock"):  # otherwise a sweep may find the folder before its lock is held
             self.folder.mkdir(mode=0o700)
             self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +76,7 @@ class ServerFolder:
             left = [server for server in others if not _still_runs(server)]
             self.only_server = len(left) == len(others)
             ours = [self._moved_aside(server) for server in left]
-        for folder in ours:  # which takes as long as it takes: others may start meanwhile
+        for folder in ours:  # without the lock, as this may take long
             remove(folder)
 
     def new_folder(self, kind: str) -> Path:
@@ -93,7 +93,7 @@ class ServerFolder:
             return
         for name in _SUBFOLDERS:
             remove(self.folder / name)
-        with _locked(self._home / "lock"):  # else a server that starts now would take it for a dead one's, and help
+        with _locked(self._home / "lock"):  # otherwise a starting server would sweep it as well
             remove(self.folder)
         os.close(self._lock)
         self._lock = None
@@ -106,7 +106,7 @@ class ServerFolder:
         except FileNotFoundError:
             return gone  # which is not there either
         except PermissionError:
-            return folder  # its program took the right from its owner, who is given it back where it is removed
+            return folder  # its program changed the modes, which the removal restores
         return gone
 
 

@@ -208,7 +208,7 @@ class StagedChange:
         except GitError as error:
             if not error.output:
                 raise
-            merged = error.output  # with conflicts its exit status is not 0
+            merged = error.output  # conflicts have a non-zero exit status
         tree, *conflicts = merged.decode("utf-8", "surrogateescape").split("\0")
         self._area.git("read-tree", tree)
         return list(dict.fromkeys(path for path in conflicts if path))
@@ -271,7 +271,7 @@ class StagedChange:
         """Return mode and object id at a path; `NOTHING` and no id if there is none."""
         for entry in self._area.fields("ls-files", "--stage", "-z", "--", path):
             head, _, name = entry.partition("\t")
-            if name == path:  # else it is in the folder of that name
+            if name == path:  # otherwise it is in the folder of that name
                 mode, blob, _ = head.split(" ")
                 return mode, blob
         return NOTHING, ""

@@ -130,7 +130,7 @@ def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Pa
     written = worktree.root / str(_moved(settings, settings.saved_program_json_path, worktree))
     place = settings.root / settings.saved_program_json_path
     if not written.is_file() or not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(worktree.folder)):
-        return None  # a link to what the program itself may not be able to read is none of its files
+        return None  # a link could lead to a file that the program may not read
     if place.exists() and written.samefile(place):
         return None
     place.parent.mkdir(parents=True, exist_ok=True)

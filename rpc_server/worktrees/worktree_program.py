@@ -33,7 +33,7 @@ class WorktreeProgram:
         self._info = with_code_components(program.info, branch, self._seed)
         self._capabilities = program.capabilities - {"batch_evaluate"}
         settings = instances.settings
-        # One commit's processes bear what the program bears; how many commits run at once is the user's to say.
+        # The program's limits hold for one commit's processes; the setting bounds those of all commits.
         most = settings.max_concurrency or program.limits.max_concurrency
         self._limits = combined_limits(program.limits.model_copy(update={"max_concurrency": most}), settings)
         self._splits = dict(program.splits)
@@ -71,7 +71,7 @@ class WorktreeProgram:
         batch: Sequence[Example],
         *,
         capture_traces: bool,
-        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002  # never offered: each commit runs apart
+        items: Sequence[CandidateItem] | None = None,  # noqa: ARG002  # never offered: each commit runs in its own processes
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`.

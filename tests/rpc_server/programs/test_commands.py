@@ -265,7 +265,7 @@ async def test_rows_that_a_command_does_not_share_are_left_out(opened):
 
 
 @pytest.mark.parametrize(
-    ("manner", "message"), [("few", "has 2 rows where 3 were said"), ("texts", "not a JSON object")]
+    ("manner", "message"), [("few", "has 2 rows instead of the 3 announced"), ("texts", "not a JSON object")]
 )
 async def test_a_command_that_does_not_give_the_rows_it_said_is_refused(opened, manner, message):
     async with opened(command=(*COMMAND, "datasets", manner)) as running:
