@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from protocol import METHODS, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
 from rpc_server.calls.admission import Admission
+from rpc_server.program.example_results import answer_too_large, without_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
-from rpc_server.program.results import answer_too_large, without_output
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import error_message, error_path
 from rpc_server.settings.memory import answer_bytes

@@ -22,10 +22,10 @@ from rpc_server.cli.listen_address import apply_listen_address, bound, url_of
 from rpc_server.cli.tokens import Token, token_for
 from rpc_server.http.app import SERVICE, create_app, listening, raise_descriptor_limit
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
-from rpc_server.methods.code import Commits, Mutations
-from rpc_server.methods.datasets import Datasets, Row, program_rows
+from rpc_server.methods.code_methods import Commits, Mutations
+from rpc_server.methods.server_rows import Datasets, Row, program_rows
 from rpc_server.program import conformance_program
-from rpc_server.program.launch import environment
+from rpc_server.program.launcher import environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.config_file import SettingsError, load_settings

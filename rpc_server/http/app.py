@@ -15,8 +15,8 @@ from aiohttp.http import HttpProcessingError
 
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.http.security import Guard
-from rpc_server.methods.code import Commits, Mutations
-from rpc_server.methods.datasets import Datasets
+from rpc_server.methods.code_methods import Commits, Mutations
+from rpc_server.methods.server_rows import Datasets
 from rpc_server.methods.service import Service
 from rpc_server.program.program import Program
 from rpc_server.rpc.dispatch import error_body

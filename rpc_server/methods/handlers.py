@@ -43,8 +43,8 @@ from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
 from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.jobs import EvaluateJob, Job, ProgramCallJob, ScoreJob
 from rpc_server.calls.ledger import CallLedger
-from rpc_server.methods.code import Commits, MutationJob, Mutations
-from rpc_server.methods.datasets import Datasets
+from rpc_server.methods.code_methods import Commits, MutationJob, Mutations
+from rpc_server.methods.server_rows import Datasets
 from rpc_server.program.program import WRITE_TEXTS, Program, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid, read_params

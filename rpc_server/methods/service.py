@@ -7,9 +7,9 @@ from evolverpc_common.version import VERSION
 from protocol import ServerInfo
 from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.ledger import CallLedger
-from rpc_server.methods.code import Commits, Mutations
-from rpc_server.methods.datasets import Datasets
+from rpc_server.methods.code_methods import Commits, Mutations
 from rpc_server.methods.handlers import MethodHandlers
+from rpc_server.methods.server_rows import Datasets
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.program.program import Program, ProgramRefs, combined_limits
 from rpc_server.rpc.dispatch import Dispatcher

@@ -14,8 +14,8 @@ from protocol.code import branch_of
 from protocol.errors import ProgramFailed
 from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
 from rpc_server.jail.jail import TMP, JailFactory
+from rpc_server.mutations.agent_prompt import MAX_PAST, change_prompt, conflict_prompt
 from rpc_server.mutations.agents import Agent, AgentFailed, AgentTask
-from rpc_server.mutations.prompt import MAX_PAST, change_prompt, conflict_prompt
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
 from rpc_server.mutations.rejection import MutationDetails, rejected
 from rpc_server.program.open_program import open_program
@@ -110,9 +110,7 @@ class StagedEditor:
         real = Path(os.path.realpath(path))
         top = Path(os.path.realpath(worktree.folder))
         if not real.is_relative_to(top) or not real.is_file():
-            raise rejected(
-                "edit", f"the program reported to have written {file!r}, not a file of its repository"
-            )
+            raise rejected("edit", f"the program reported to have written {file!r}, not a file of its repository")
         size, inside = real.stat().st_size, real.relative_to(top).as_posix()
         if size > self._settings.max_diff_bytes + len(self._staged.content(inside) or b""):
             raise rejected("size", f"{file!r} has {size} bytes now")

@@ -5,7 +5,7 @@ from typing import Literal
 
 from protocol.errors import MutationRejected, RpcError
 from protocol.evaluation import Usage
-from rpc_server.program.results import summed
+from rpc_server.program.example_results import summed
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 

@@ -81,7 +81,7 @@ class _CommittedChange:
 
 
 class CodeMutations:
-    """Mutations of the commits of `instances`; see `rpc_server.methods.code.Mutations`."""
+    """Mutations of the commits of `instances`; see `rpc_server.methods.code_methods.Mutations`."""
 
     def __init__(self, instances: InstancePool, agent: Agent, rules: Rules) -> None:
         self._instances = instances

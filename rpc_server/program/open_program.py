@@ -12,11 +12,11 @@ from evolverpc_common.version import VERSION
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
-from rpc_server.program.launch import CommandLauncher, Launcher, environment, find_interpreter
-from rpc_server.program.pool import Pool, PoolPlan
+from rpc_server.program.launcher import CommandLauncher, Launcher, environment, find_interpreter
 from rpc_server.program.process_factory import StartedProcess, start_process
+from rpc_server.program.process_pool import Pool, PoolPlan
 from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, combined_limits
-from rpc_server.program.python_launch import PythonLauncher
+from rpc_server.program.python_launcher import PythonLauncher
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 

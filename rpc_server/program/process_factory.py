@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
-from rpc_server.program.launch import Launcher
+from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
 
 _DISCOVER_TRIES = 3

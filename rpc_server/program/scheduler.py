@@ -7,7 +7,7 @@ from typing import Any
 
 from rpc_server.program.process import Heartbeat
 from rpc_server.program.process_factory import StartedProcess
-from rpc_server.program.work import ProcessRequest
+from rpc_server.program.requests import ProcessRequest
 
 
 class WorkItem:

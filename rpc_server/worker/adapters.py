@@ -14,10 +14,10 @@ from collections import OrderedDict
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from . import encode, records, results
-from .failures import ContractError, InvalidResult, ProgramProblem
+from . import encode, reflective_records, results
+from .errors import ContractError, InvalidResult, ProgramProblem
 from .loading import Config, seed_from
-from .serving import Executor
+from .stdio_server import Executor
 
 # What a program has once, however many objects lead to it.
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, FrameType)
@@ -138,11 +138,11 @@ class AdapterProgram:
             params["candidate"], self._store.batch(refs), params["components_to_update"]
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
-        return "{%s%s}" % (records.members(dataset), self._state_text(required=True))
+        return "{%s%s}" % (reflective_records.members(dataset), self._state_text(required=True))
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Return the adapter's own new texts."""
-        dataset = records.put_back(params["reflective_dataset"], params.get("images") or {})
+        dataset = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
         return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from .dspy_metric import Metric
 from .dspy_student import Student
-from .failures import InvalidResult, ProgramProblem
-from .model_calls import add_call, tokens_of, usage_of
+from .errors import InvalidResult, ProgramProblem
+from .model_usage import add_call, tokens_of, usage_of
 
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict, Any, object)
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Any
 
 from . import encode, results
-from .failures import InvalidResult, ProgramProblem
+from .errors import InvalidResult, ProgramProblem
 
 _FORMS = (
     (5, "(gold, pred, trace, pred_name, pred_trace)"),

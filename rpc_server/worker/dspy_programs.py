@@ -14,10 +14,10 @@ from .adapters import BatchStore
 from .dspy_adapter import DspyModules
 from .dspy_metric import RecordObjects
 from .dspy_student import SavedProgram, Student
-from .failures import InvalidResult, ProgramProblem
+from .errors import InvalidResult, ProgramProblem
 from .loading import Config, import_dotted
 from .results import Score
-from .serving import Executor
+from .stdio_server import Executor
 
 
 class DspyProgram:

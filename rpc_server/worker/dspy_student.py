@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from . import encode
-from .failures import ProgramProblem
+from .errors import ProgramProblem
 
 _DEFAULT = "program.json"
 _STAGE = "saved_program_json_path"

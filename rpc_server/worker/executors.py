@@ -10,8 +10,8 @@ import threading
 from time import monotonic  # user code may replace it in its module
 from typing import TYPE_CHECKING, Any, Awaitable, Coroutine
 
-from .failures import Cancelled, TimeLimit
-from .serving import CALL_CANCELLED, Server, parse
+from .errors import Cancelled, TimeLimit
+from .stdio_server import CALL_CANCELLED, Server, parse
 
 if TYPE_CHECKING:
     import asyncio  # costs 30 ms, and its imports would shadow user files of the same names

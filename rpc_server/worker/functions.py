@@ -8,11 +8,11 @@ import time
 from types import ModuleType
 from typing import Any, Callable
 
-from . import encode, records, results
-from .failures import Cancelled, ProgramProblem
+from . import encode, reflective_records, results
+from .errors import Cancelled, ProgramProblem
 from .loading import Config, seed_from
-from .model_calls import ModelUsage, watch
-from .serving import Executor
+from .model_usage import ModelUsage, watch
+from .stdio_server import Executor
 
 # Kept from the result; all other fields come from the scoring.
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
@@ -117,14 +117,16 @@ class FunctionProgram:
         """Return the program's own records, else the default ones."""
         batch, components = params["eval_batch"], params["components_to_update"]
         if self._reflect is None:
-            dataset = records.default_dataset(batch["batch"], batch["results"], components, traced=self._traces)
+            dataset = reflective_records.default_dataset(
+                batch["batch"], batch["results"], components, traced=self._traces
+            )
         else:
             dataset = await executor.resolve(self._reflect(params["candidate"], batch, components))
-        return "{%s}" % records.members(dataset)
+        return "{%s}" % reflective_records.members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
-        made = records.put_back(params["reflective_dataset"], params.get("images") or {})
+        made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 

@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .failures import ProgramProblem
+from .errors import ProgramProblem
 from .transient import DEFAULT_TRANSIENT
 
 _INSTALLED = ("site-packages", "dist-packages")

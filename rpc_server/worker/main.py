@@ -15,7 +15,7 @@ from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
 from .functions import FunctionProgram
 from .loading import Config, import_adapter, import_program
 from .parent_death import die_with_parent
-from .serving import Channel, Server, failure, parse
+from .stdio_server import Channel, Server, failure, parse
 from .zygote import ProcessReaper, Zygote
 
 

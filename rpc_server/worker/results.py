@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from . import encode
-from .failures import InvalidResult, TimeLimit, describe, user_traceback
+from .errors import InvalidResult, TimeLimit, describe, user_traceback
 from .transient import classify
 
 _KEYS = ("score", "feedback", "objective_scores")

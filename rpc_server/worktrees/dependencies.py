@@ -17,7 +17,7 @@ from evolverpc_common.shielded import to_the_end
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
-from rpc_server.program.launch import environment as server_environment
+from rpc_server.program.launcher import environment as server_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import Repository
 

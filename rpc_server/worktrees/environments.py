@@ -16,8 +16,8 @@ from evolverpc_common.file_lock import lock_if_free, locked
 from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import to_the_end
 from rpc_server.jail.jail import Jail, JailFactory
-from rpc_server.program.launch import environment, find_interpreter
-from rpc_server.program.launch import environment as server_environment
+from rpc_server.program.launcher import environment, find_interpreter
+from rpc_server.program.launcher import environment as server_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_to, manifests_of, node_version
 from rpc_server.worktrees.repository import Repository

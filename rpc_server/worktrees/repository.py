@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolverpc_common.git import GitError
 from rpc_server.settings.config_file import SettingsError
-from rpc_server.worktrees.git import Git, drivers_off
+from rpc_server.worktrees.repository_git import Git, drivers_off
 
 _SIGNATURES = (b"# v2 git bundle", b"# v3 git bundle")
 _NEEDED = re.compile(r"-([0-9a-f]{40}|[0-9a-f]{64})( .*)?")

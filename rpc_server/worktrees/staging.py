@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server.worktrees.git import Git
 from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository_git import Git
 from rpc_server.worktrees.server_folder import remove
 
 NOTHING = "000000"

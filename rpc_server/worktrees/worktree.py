@@ -8,8 +8,8 @@ from pathlib import Path
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
-from rpc_server.program.launch import environment as server_environment
-from rpc_server.program.launch import find_interpreter
+from rpc_server.program.launcher import environment as server_environment
+from rpc_server.program.launcher import find_interpreter
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment

@@ -24,7 +24,7 @@ from rpc_server.worktrees.worktree import copy_saved_program
 
 
 class WorktreeProgram:
-    """A `Program` and `Commits` (`rpc_server.methods.code`) over the programs of commits."""
+    """A `Program` and `Commits` (`rpc_server.methods.code_methods`) over the programs of commits."""
 
     def __init__(self, instances: InstancePool, seed: Instance, branch: str) -> None:
         program = seed.running()

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from protocol.mutation import ChangeRequest, PastMutation
-from rpc_server.mutations import prompt
-from rpc_server.mutations.prompt import change_prompt, conflict_prompt
+from rpc_server.mutations import agent_prompt as limits
+from rpc_server.mutations.agent_prompt import change_prompt, conflict_prompt
 from rpc_server.settings.code_settings import CodeSettings
 
 PLAIN = CodeSettings(allow_mutations=True)
@@ -134,7 +134,7 @@ def test_what_is_told_has_bounds():
         notes={"AGENTS.md": "n" * 10**6},
     )
 
-    assert len(text) < prompt.MAX_REQUEST + prompt.MAX_RECORDS + prompt.MAX_NOTES + prompt.MAX_PAST * 1500 + 10_000
+    assert len(text) < limits.MAX_REQUEST + limits.MAX_RECORDS + limits.MAX_NOTES + limits.MAX_PAST * 1500 + 10_000
     (records,) = fenced(text, "records")
     assert records.endswith("more left out)")
     assert fenced(text, "history")[0].startswith("(980 earlier ones left out)\n")

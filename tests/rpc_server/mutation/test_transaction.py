@@ -16,8 +16,8 @@ from evolverpc_common.git import GitError
 from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from rpc_server.settings.config_file import SettingsError
-from rpc_server.worktrees.git import Git
 from rpc_server.worktrees.instances import Instance
+from rpc_server.worktrees.repository_git import Git
 from tests.rpc_server.mutation.patches import added, changed
 from tests.rpc_server.mutation.project import FILES, Project
 from tests.rpc_server.mutation.served import Served, served
@@ -434,7 +434,7 @@ async def test_an_unknown_remote_is_told_at_the_start(project: Project) -> None:
 async def test_a_git_that_is_too_old_is_told_at_the_start(
     project: Project, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr("rpc_server.worktrees.git.Git.line", _said(version))
+    monkeypatch.setattr("rpc_server.worktrees.repository_git.Git.line", _said(version))
     with pytest.raises(SettingsError, match=r"git 2\.38"):
         async with served(project):
             pass

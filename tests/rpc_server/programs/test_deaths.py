@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.program import pool
+from rpc_server.program import process_pool
 
 
 def pids_in(path):
@@ -106,7 +106,7 @@ async def test_threads_share_a_process_and_a_hang_in_one_makes_the_others_run_ag
         hanging = asyncio.create_task(running.one({"do": "spin", "begun": str(tmp_path / "hanging")}))
         await until((tmp_path / "hanging").exists)
         # Within its own time when the other's is up, a grace after its deadline, by a second on either side.
-        await asyncio.sleep(pool.GRACE_S + 1.0)
+        await asyncio.sleep(process_pool.GRACE_S + 1.0)
         neighbour = await running.one({"do": "first_time_forever", "begun": str(tmp_path / "neighbour")})
         assert (await hanging)["status"] == "timeout"
         assert neighbour["status"] == "ok"
@@ -145,7 +145,7 @@ async def test_a_call_that_is_no_evaluation_has_a_time_of_its_own(opened, tmp_pa
 
     times = {"example_timeout_s": 0.5, "start_timeout_s": 2.0}
     async with opened("mine.py", root=tmp_path, call_timeout_s=10.0, **times) as running:
-        assert await propose(running, 2.0 + pool.GRACE_S + 0.25) == {"texts": {"a": "new"}}
+        assert await propose(running, 2.0 + process_pool.GRACE_S + 0.25) == {"texts": {"a": "new"}}
     async with opened("mine.py", root=tmp_path, call_timeout_s=0.5, **times) as running:
         with pytest.raises(ProgramFailed, match=r"ran longer than 0\.5 s"):
             await propose(running, 60)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client import RpcClient
-from rpc_server.program import pool, process
+from rpc_server.program import process, process_pool
 from sandbox_runtime import running_server
 
 ROUNDS = int(os.environ.get("HANG_ROUNDS", "1"))
@@ -65,7 +65,7 @@ def misjudged(rows, results):
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
-    monkeypatch.setattr(pool, "GRACE_S", 0.3)
+    monkeypatch.setattr(process_pool, "GRACE_S", 0.3)
 
 
 @pytest.mark.parametrize("way", ["threads", "async", pytest.param("node", marks=needs_node)])
@@ -102,7 +102,7 @@ async def test_a_row_that_waits_too_long_on_a_free_loop_is_a_timeout_at_once(ope
 async def test_a_timeout_that_neighbours_may_have_caused_is_seen_alone_and_costs_what_both_attempts_did(
     opened, way, monkeypatch
 ):
-    monkeypatch.setattr(pool, "GRACE_S", 5.0)  # both attempts end by themselves, and state their costs
+    monkeypatch.setattr(process_pool, "GRACE_S", 5.0)  # both attempts end by themselves, and state their costs
     async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
         result, neighbour = await running.evaluate(row(0, "hold_for", held=LIMIT_S + 0.2), row(1))
     assert result["error"]["message"] == "ran longer than 1 s while running alone"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.program.launch import find_interpreter
+from rpc_server.program.launcher import find_interpreter
 from rpc_server.settings.settings import Settings
 
 

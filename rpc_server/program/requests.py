@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
-from rpc_server.program import results
+from rpc_server.program import example_results
 from rpc_server.program.child_process import Exit
+from rpc_server.program.example_results import UsageDict
 from rpc_server.program.program import ResultDict
-from rpc_server.program.results import UsageDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
 
 Log = Callable[[], str]
@@ -98,7 +98,7 @@ class ExamplesRequest:
             return
         lenient = isinstance(message, LenientMessage)
         for position, one in zip(self._positions, given, strict=True):
-            self._give(position, _with_evidence(results.checked(one, seconds, log, lenient=lenient), evidence))
+            self._give(position, _with_evidence(example_results.checked(one, seconds, log, lenient=lenient), evidence))
 
     def discard(self, message: dict[str, Any]) -> None:
         """Keep the attempt's usage, which is added to that of the attempt that counts."""
@@ -107,7 +107,7 @@ class ExamplesRequest:
         if not isinstance(given, list) or len(given) != len(self._positions):
             return
         for position, one in zip(self._positions, given, strict=True):
-            self._spent[position] = results.summed(self._spent.get(position, {}), results.usage_of(one))
+            self._spent[position] = example_results.summed(self._spent.get(position, {}), example_results.usage_of(one))
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
         """Give each example a time-out."""
@@ -138,19 +138,19 @@ class ExamplesRequest:
     def _oversized(self, message: OversizedMessage, seconds: float, log: Log) -> None:
         """Fail the example; of several, the call, as the size does not show which of them is too large."""
         if len(self._positions) == 1:
-            text = results.too_large(message.size, self._call.max_result_bytes)
-            self._all("program_error", results.TOO_LARGE, text, seconds, log)
+            text = example_results.too_large(message.size, self._call.max_result_bytes)
+            self._all("program_error", example_results.TOO_LARGE, text, seconds, log)
         else:
-            self._call.fail(results.answer_too_large(message.size, message.limit, len(self._positions)))
+            self._call.fail(example_results.answer_too_large(message.size, message.limit, len(self._positions)))
 
     def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
         text = log()
         for position in self._positions:
-            self._give(position, results.failure(status, kind, message, seconds, text))
+            self._give(position, example_results.failure(status, kind, message, seconds, text))
 
     def _give(self, position: int, result: ResultDict) -> None:
         spent = self._spent.get(position)
-        usage = {"usage": results.summed(spent, results.usage_of(result))} if spent else {}
+        usage = {"usage": example_results.summed(spent, example_results.usage_of(result))} if spent else {}
         self._call.give(position, {**result, **usage})
 
 

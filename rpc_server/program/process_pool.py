@@ -10,12 +10,12 @@ from typing import Any
 from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.child_process import Exit
-from rpc_server.program.launch import Launcher
+from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import Heartbeat
 from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
 from rpc_server.program.program import ResultDict
+from rpc_server.program.requests import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
 from rpc_server.program.scheduler import Scheduler, WorkerSlot, WorkItem
-from rpc_server.program.work import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
 
 GRACE_S = 0.75
 """Seconds after its deadline in which a process may still end an example itself."""

@@ -11,7 +11,7 @@ import threading
 from typing import Any, BinaryIO, Coroutine, Protocol
 
 from . import encode
-from .failures import Cancelled, ContractError, ProgramProblem, describe
+from .errors import Cancelled, ContractError, ProgramProblem, describe
 from .loading import Config
 from .transient import classify
 

@@ -15,7 +15,7 @@ from typing import Any
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.child_process import Exit, Pipes, SpawnedChild
-from rpc_server.program.launch import WORKER_FOLDER, Interpreter
+from rpc_server.program.launcher import WORKER_FOLDER, Interpreter
 from rpc_server.program.process import ProgramProcess
 from rpc_server.rpc import wire
 
