@@ -24,12 +24,15 @@ from rpc_server.http.app import SERVICE, create_app, listening, raise_descriptor
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.code_methods import Commits, Mutations
 from rpc_server.methods.server_rows import Datasets, Row, program_rows
+from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, command_name
+from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
 from rpc_server.program import conformance_program
 from rpc_server.program.launcher import environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.config_file import SettingsError, load_settings
 from rpc_server.settings.settings import Settings
+from rpc_server.worktrees.open_worktrees import open_worktrees
 
 CANNOT_START = 2
 INTERRUPTED = 130
@@ -140,16 +143,11 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     if not settings.has_trees:
         jail = None if jails is None else jails.jail(settings.root, read_only=(settings.root / ".git",))
         return _Opened(await open_program(settings, jail=jail))
-    from rpc_server.worktrees.open_worktrees import open_worktrees  # imports GitPython
-
     program, excluded = await open_worktrees(settings, jails)
     top = program.instances.repository.top
     announce.worktrees_opened(top, excluded)
     if not settings.allow_mutations:
         return _Opened(program, program)
-    from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, command_name
-    from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations  # as above
-
     try:
         mutations = await open_mutations(program.instances)
         if settings.check_command is not None:

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -47,10 +47,8 @@ from rpc_server.methods.code_methods import Commits, MutationJob, Mutations
 from rpc_server.methods.server_rows import Datasets
 from rpc_server.program.program import WRITE_TEXTS, Program, TrajectoryRefs
 from rpc_server.rpc import wire
+from rpc_server.rpc.dispatch import Handler
 from rpc_server.rpc.params import invalid, read_params
-
-Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
-"""Params by name in, a JSON result out; an `RpcError` is the answer, any other exception a defect."""
 
 Prepare = Callable[[Any, dict[str, Any]], Job]
 """From checked and raw params to a job; raises what the checks find."""

@@ -9,10 +9,11 @@ bounded, to us.
 import asyncio
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from protocol import JsonValue
 from protocol.envelope import MAX_SAFE_INTEGER
 from protocol.errors import (
     InternalError,
@@ -22,7 +23,6 @@ from protocol.errors import (
     ParseError,
     RpcError,
 )
-from rpc_server.methods.handlers import Handler
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid
 
@@ -72,6 +72,9 @@ with warnings.catch_warnings():
     from jsonrpcserver.sentinels import NOCONTEXT, NOID
 
 logger = logging.getLogger(__name__)
+
+Handler = Callable[[dict[str, Any]], Awaitable[JsonValue]]
+"""A method: params by name to a JSON result. An `RpcError` is the response; any other exception is a defect."""
 
 _LONGEST_ECHOED_NAME = 100
 

@@ -110,7 +110,7 @@ def _links() -> Iterator[str]:
 SERVER = (sys.executable, "-I", "-m", "rpc_server")
 """The command that starts the server in our own environment, before its flags."""
 
-PRELOAD = "rpc_server.cli.preload"
+PRELOAD = "rpc_server.cli.serve"
 """The module that a process which forks servers imports first."""
 
 MAIN = ("rpc_server.cli", "main")

@@ -233,9 +233,9 @@ def test_an_address_in_brackets_is_one_of_ipv6() -> None:
     assert (settings.host, settings.port, settings.allowed_hosts) == ("::1", 80, ("a", "b"))
 
 
-async def test_what_is_preloaded_starts_nothing() -> None:
+async def test_importing_the_command_starts_nothing() -> None:
     told = (
-        "import os, threading, asyncio, rpc_server.cli.preload\n"
+        "import os, threading, asyncio, rpc_server.cli.serve\n"
         "assert threading.active_count() == 1\n"
         "assert asyncio._get_running_loop() is None\n"
         "try: os.waitpid(-1, os.WNOHANG)\n"
