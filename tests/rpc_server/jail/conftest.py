@@ -17,8 +17,8 @@ import pytest_asyncio
 
 from rpc_server.jail.jail import check_jail, create_jails
 from rpc_server.settings.config_file import SettingsError
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.mutation.served import SCRIPTED
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.mutations.served import SCRIPTED
 
 WAIT_S = 30.0
 PROGRAM = """\

@@ -8,8 +8,8 @@ import pytest
 
 from rpc_server.jail.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES
 from tests.rpc_server.jail.conftest import Server, is_there
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.trees.opened import second
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.worktrees.opened import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,9 +13,9 @@ import pytest
 from rpc_server.jail.jail import check_jail, create_jails
 from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.mutation.served import SCRIPTED
-from tests.rpc_server.trees.opened import second
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.mutations.served import SCRIPTED
+from tests.rpc_server.worktrees.opened import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

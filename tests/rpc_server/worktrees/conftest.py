@@ -10,8 +10,8 @@ import pytest
 
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.trees.opened import FILES, Open, Opened
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.worktrees.opened import FILES, Open, Opened
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from evolverpc_common.git import GitError
 from rpc_server.worktrees.repository import Repository
 from rpc_server.worktrees.staged_change import StagedChange, UncommittableFiles
-from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutations.project import Project
 
 LIMIT = 1_000_000
 

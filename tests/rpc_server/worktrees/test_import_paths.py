@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.trees.conftest import Open
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.worktrees.conftest import Open
 
 APP = """
 import parts

@@ -15,7 +15,7 @@ from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 from rpc_server.worktrees.worktree_program import WorktreeProgram
-from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutations.project import Project
 
 SCRIPTED = (
     "sh",

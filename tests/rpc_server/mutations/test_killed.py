@@ -15,10 +15,10 @@ import pytest
 
 from protocol.errors import MutationRejected, RpcError
 from sandbox_runtime import ServerEndpoint, running_server
-from tests.rpc_server.mutation.patches import added, changed
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.mutation.served import SCRIPTED, served
-from tests.rpc_server.mutation.test_transaction import GREETING, greets
+from tests.rpc_server.mutations.patches import added, changed
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.mutations.served import SCRIPTED, served
+from tests.rpc_server.mutations.test_transaction import GREETING, greets
 
 WAIT_S = 30.0
 MARK = "MUTATION_TEST_MARK"

@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol import Candidate, Example
 from rpc_server.program.program import Program
-from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutations.project import Project
 
 APP = """
 import os, sys

@@ -18,9 +18,9 @@ from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.worktrees.instances import Instance
 from rpc_server.worktrees.repository_git import Git
-from tests.rpc_server.mutation.patches import added, changed
-from tests.rpc_server.mutation.project import FILES, Project
-from tests.rpc_server.mutation.served import Served, served
+from tests.rpc_server.mutations.patches import added, changed
+from tests.rpc_server.mutations.project import FILES, Project
+from tests.rpc_server.mutations.served import Served, served
 
 GREETING = 'TEXTS = {"greeting": "hello"}'
 WAIT_S = 20

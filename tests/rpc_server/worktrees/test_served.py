@@ -14,8 +14,8 @@ from typing import Any
 import requests
 
 from sandbox_runtime import ServerEndpoint, running_server
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.trees.opened import second
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.worktrees.opened import second
 
 WAIT_S = 30
 MARK = "TREES_TEST_MARK"

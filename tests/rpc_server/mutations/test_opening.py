@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
-from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutations.project import Project
 
 WAIT_S = 30
 ROOT = Path(__file__).parents[3]

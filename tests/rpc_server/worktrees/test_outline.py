@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rpc_server.worktrees.outline import MAX_CHARACTERS, MAX_NOTES, outline_of
 from rpc_server.worktrees.repository import Repository
-from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutations.project import Project
 
 MODULE = '''"""Sorts tickets."""
 import re

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.mutation.served import served
-from tests.rpc_server.mutation.test_transaction import WAIT_S, greets
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.mutations.served import served
+from tests.rpc_server.mutations.test_transaction import WAIT_S, greets
 
 
 @pytest.fixture

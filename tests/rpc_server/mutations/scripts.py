@@ -1,7 +1,7 @@
 """What agents might do in their folder, good and hostile, as shell scripts, each with what must come of it."""
 # ruff: noqa: E501  # a case is a line
 
-from tests.rpc_server.mutation.patches import APPLIED, Case
+from tests.rpc_server.mutations.patches import APPLIED, Case
 
 _EDIT = "echo four >> notes/dos.txt"
 _PWNED = 'echo pwned >> "$BESIDE/canary.txt"'

@@ -11,7 +11,7 @@ import pytest
 
 from evolverpc_common.git import GitError
 from rpc_server.worktrees.repository import BranchTaken, NoRepository, Repository
-from tests.rpc_server.mutation.project import Project
+from tests.rpc_server.mutations.project import Project
 
 BRANCH = "evolve/run/1"
 

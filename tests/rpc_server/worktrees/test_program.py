@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.trees.opened import FILES, Open, second
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.worktrees.opened import FILES, Open, second
 
 
 async def test_the_seed_says_which_commit_is_checked_out(project: Project, opened: Open) -> None:

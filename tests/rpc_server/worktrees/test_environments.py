@@ -17,8 +17,8 @@ from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import manifests_of
 from rpc_server.worktrees.environments import KEPT_DAYS, Environment, EnvironmentCache
 from rpc_server.worktrees.repository import Repository
-from tests.rpc_server.mutation.project import Project
-from tests.rpc_server.trees.opened import Open, second
+from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.worktrees.opened import Open, second
 
 
 @pytest.fixture
