@@ -14,7 +14,7 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint co
 endef
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sandbox test faults conformance bench setup tools bubblewrap clean
+.PHONY: help demo demo-sandbox docs test faults conformance bench setup tools bubblewrap clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
@@ -24,6 +24,7 @@ help:
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
+	@echo "make docs         the documentation as a site, in site/"
 	@echo "make faults       30 rounds of every accident: killed processes, bad networks, full disks, jumping clocks"
 	@echo "                  (ARGS='-k mongodb' runs some; FAULT_ROUNDS=5 makes it short)"
 	@echo "make conformance  the conformance suite against four servers"
@@ -40,6 +41,9 @@ demo-sandbox: bubblewrap .venv/.installed-sandbox
 
 test: .venv/.installed-dev $(TS)/dist/.built
 	@$(BIN)/python scripts/gates.py $(ARGS)
+
+docs: .venv/.installed-dev
+	@$(BIN)/python scripts/site.py $(ARGS)
 
 faults: .venv/.installed-dev
 	@FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest tests/faults -n auto --dist worksteal $(ARGS)
@@ -105,4 +109,4 @@ $(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)
 	@touch $@
 
 clean:
-	rm -rf .venv runs dist build $(TS)/node_modules $(TS)/dist examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

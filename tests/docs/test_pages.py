@@ -1,0 +1,85 @@
+"""Pages: every block of code is run or has a reason, every flag exists, every link leads somewhere, README is short."""
+
+import re
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs import pages, snippets
+
+sys.path.insert(0, str(pages.ROOT / "docs" / "_ext"))
+import command_reference
+
+COMMAND = re.compile(r"\b(gepa-client [a-z]+|gepa-server)\b")
+OTHER_TOOLS = {"--help", "--help-all", "--version", "--save-dev", "--stdio", "--detach", "--conformance", "--wheel"}
+"""Flags of npm, Modal, `evolverpc-conformance` and the like, in running text."""
+
+
+@cache
+def flags(command: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", command_reference.helps(command.split()[0])[command]))
+
+
+def test_every_block_of_code_is_run_by_a_test_or_listed_with_the_reason() -> None:
+    there = {block.key for page in pages.PAGES if page not in pages.GENERATED for block in pages.blocks(page)}
+    run = {key for keys in snippets.RUN.values() if isinstance(keys, list) for key in keys}
+    whole = tuple(keys.removesuffix("*") for keys in snippets.RUN.values() if isinstance(keys, str))
+    listed = run | set(snippets.NOT_RUN)
+    assert {key for key in there if not key.startswith(whole)} - listed == set(), "neither run nor listed"
+    assert listed - there == set(), "listed, but in no page"
+    assert all((pages.ROOT / test).is_file() for test in snippets.RUN)
+
+
+@pytest.mark.parametrize("page", [page for page in pages.PAGES if page not in pages.GENERATED])
+def test_every_command_in_a_page_exists_and_has_the_flags_given_to_it(page: str) -> None:
+    for block in pages.blocks(page):
+        for line in block.commands() if block.language in ("sh", "console") else ():
+            found = COMMAND.search(line)
+            if found is None:
+                continue
+            words = shlex.split(line[found.end() :].replace("(cat", "").replace(")", ""))
+            if "--command" in words:
+                words = words[: words.index("--command") + 1]
+            given = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert given <= flags(found[1]), f"{line}: {found[1]} has no {given - flags(found[1])}"
+
+
+@pytest.mark.parametrize("page", [page for page in pages.PAGES if page.startswith(("README", "docs/guides", "docs/q"))])
+def test_every_flag_in_the_text_of_a_guide_is_one_of_a_command(page: str) -> None:
+    known = set().union(*(flags(name) for name in command_reference.helps("gepa-client")), flags("gepa-server"))
+    given = {
+        flag for code in re.findall(r"`([^`\n]+)`", pages.text(page)) for flag in re.findall(r"--[a-z][a-z-]+", code)
+    }
+    assert given - known - OTHER_TOOLS == set()
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_every_relative_link_of_a_page_leads_to_a_file_and_a_heading(page: str) -> None:
+    prose = re.sub(r"`[^`\n]*`", "", pages.FENCE.sub("", pages.text(page)))
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (pages.ROOT / page).parent / name if name else pages.ROOT / page
+        assert path.exists(), f"{page} links to {target}"
+        assert not anchor or anchor in anchors(path), f"{page} links to {target}, which has no such heading"
+
+
+def test_readme_has_at_most_150_lines() -> None:
+    assert len(pages.text("README.md").splitlines()) <= 150
+
+
+def test_no_page_installs_the_packages_from_an_index_where_they_are_not() -> None:
+    for page in pages.PAGES:
+        for line in pages.text(page).splitlines():
+            assert not re.search(r"\b(pip|npm|npx|uv)\b[^`]* install\b[^`]*(?<![\w/.])evolverpc\b(?!/)", line), (
+                f"{page}: {line}"
+            )

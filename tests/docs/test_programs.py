@@ -1,0 +1,101 @@
+"""The programs in the pages work unchanged."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gepa
+import pytest
+
+from gepa_client import RemoteAdapter
+from sandbox_runtime import Endpoint, running_server
+from tests.docs import pages
+
+PACKAGE = pages.ROOT / "clients" / "typescript"
+TSC = PACKAGE / "node_modules" / ".bin" / "tsc"
+ROWS = [{"text": "I was charged twice", "label": "billing"}, {"text": "It crashes", "label": "bug"}]
+SERVER = str(Path(sys.executable).with_name("gepa-server"))
+
+PYTHON_CLIENT = """
+from types import SimpleNamespace as Some
+
+class OpenAI:
+    def __init__(self):
+        self.chat = Some(completions=self)
+    def create(self, *, model, messages):
+        return Some(choices=[Some(message=Some(content=f" {messages[0]['content']}\\n"))])
+"""
+"""Stands for the package `openai`: the model's answer is the candidate's prompt."""
+
+TYPESCRIPT_CLIENT = """
+type Message = { role: "system" | "user"; content: string };
+export default class OpenAI {
+  chat = {
+    completions: {
+      create: async ({ messages }: { model: string; messages: Message[] }, { signal }: { signal: AbortSignal }) => {
+        signal.throwIfAborted();
+        return { choices: [{ message: { content: messages[0]?.content as string | null } }] };
+      },
+    },
+  };
+}
+"""
+
+
+def optimized(endpoint: Endpoint, tmp_path: Path) -> list[float]:
+    """Run the page's own snippet against a program; the reflection model always writes `billing`."""
+    (tmp_path / "token").write_text(endpoint.token)
+    snippet = pages.block("docs/guides/python.md", "import gepa").text
+    snippet = snippet.replace("http://127.0.0.1:8000", endpoint.url).replace('"FILE"', repr(f"{tmp_path}/token"))
+    snippet = snippet.replace('"openai/gpt-5"', "model").replace("max_metric_calls=500", "max_metric_calls=8")
+    names: dict[str, object] = {"rows": ROWS, "model": lambda _prompt: "```\nbilling\n```"}
+    exec(snippet, names)  # noqa: S102  the page's own code
+    result = names["result"]
+    assert isinstance(result, gepa.GEPAResult)
+    return result.val_aggregate_scores
+
+
+def test_the_python_program_is_optimized(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(pages.block("README.md", "# program.py").text)
+    (tmp_path / "openai.py").write_text(PYTHON_CLIENT)
+    with running_server([SERVER, "--program", "program.py"], cwd=tmp_path) as endpoint:
+        assert optimized(endpoint, tmp_path) == [0.0, 0.5]
+        with RemoteAdapter(endpoint.url, token=endpoint.token) as adapter:
+            traced = adapter.evaluate(ROWS[:1], adapter.seed_candidate, capture_traces=True)
+            assert traced.trajectories is not None
+            assert "expected billing" in traced.trajectories[0].result["feedback"]
+            evaluators: dict[str, Any] = {"adapter": adapter}
+            exec(pages.block("docs/guides/python.md", "def evaluator").text, evaluators)  # noqa: S102  the page's own code
+            billing = {"prompt": "billing"}
+            assert evaluators["evaluator"](billing, ROWS[0]) == (1.0, {"Output": "billing", "Feedback": "right"})
+            pairs = [(billing, ROWS[0]), (billing, ROWS[1])]
+            assert [score for score, _ in evaluators["batch_evaluator"](pairs)] == [1.0, 0.0]
+
+
+def test_the_same_program_stands_on_each_page() -> None:
+    assert pages.block("README.md", "# program.py").text == pages.block("docs/quickstart.md", "# program.py").text
+    assert (
+        pages.block("README.md", "// program.ts").text == pages.block("docs/guides/typescript.md", "// program.ts").text
+    )
+
+
+@pytest.mark.skipif(shutil.which("node") is None or not TSC.exists(), reason="the TypeScript package is not set up")
+def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
+    (tmp_path / "program.ts").write_text(pages.block("README.md", "// program.ts").text)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    openai = tmp_path / "node_modules" / "openai"
+    openai.mkdir(parents=True)
+    (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
+    (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
+    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
+    options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "")
+    for names in (("node_modules/openai/index.ts", "--declaration"), ("program.ts",)):
+        compiled = subprocess.run(
+            [str(TSC), *options, *names], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert compiled.returncode == 0, compiled.stdout
+        (openai / "index.ts").unlink(missing_ok=True)
+    with running_server(["node", "program.js"], cwd=tmp_path) as endpoint:
+        assert optimized(endpoint, tmp_path) == [0.0, 0.5]
