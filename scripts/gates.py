@@ -50,6 +50,7 @@ PYTHON_TESTS = Gate("python tests", (tool("python"), "-m", "pytest", "-n", WORKE
 GATES = (
     Gate("format", (tool("ruff"), "format", "--check", ".")),
     Gate("lint", (tool("ruff"), "check", ".")),
+    Gate("docs", (tool("python"), "scripts/site.py", "--without-diagrams")),
     Gate("words", (tool("python"), "scripts/words.py")),
     Gate("imports", (tool("lint-imports"), "--no-cache")),
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),

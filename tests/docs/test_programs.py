@@ -10,7 +10,7 @@ import gepa
 import pytest
 
 from gepa_client import RemoteAdapter
-from sandbox_runtime import Endpoint, running_server
+from sandbox_runtime import ServerEndpoint, running_server
 from tests.docs import pages
 
 PACKAGE = pages.ROOT / "clients" / "typescript"
@@ -44,7 +44,7 @@ export default class OpenAI {
 """
 
 
-def optimized(endpoint: Endpoint, tmp_path: Path) -> list[float]:
+def optimized(endpoint: ServerEndpoint, tmp_path: Path) -> list[float]:
     """Run the page's own snippet against a program; the reflection model always writes `billing`."""
     (tmp_path / "token").write_text(endpoint.token)
     snippet = pages.block("docs/guides/python.md", "import gepa").text
