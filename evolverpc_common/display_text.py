@@ -1,4 +1,4 @@
-"""Makes text that others wrote safe to show: no control characters, no markup, no line that never ends."""
+"""Make untrusted text safe to show: no control characters, no markup, no endless line."""
 
 import unicodedata
 
@@ -8,7 +8,7 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def plain(text: str, *, limit: int | None = None) -> str:
-    """`text` with control, format and bidirectional characters shown as escapes, at most `limit` characters long."""
+    """Return `text` with control, format and bidirectional characters as escapes, at most `limit` characters long."""
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isascii() and text.isprintable():
@@ -20,7 +20,7 @@ def plain(text: str, *, limit: int | None = None) -> str:
 
 
 def plain_json(text: str) -> str:
-    """JSON text with the same characters as escapes of JSON, so that it parses to the same value."""
+    """Return JSON text with the same characters as JSON escapes, so that it parses to the same value."""
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(
@@ -30,7 +30,7 @@ def plain_json(text: str) -> str:
 
 
 def line(text: str, limit: int = LINE_LENGTH) -> str:
-    """`text` as one line of at most `limit` characters."""
+    """Return `text` as one line of at most `limit` characters."""
     return plain(" ".join(text.split()), limit=limit)
 
 

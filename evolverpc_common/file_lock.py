@@ -1,4 +1,4 @@
-"""A lock between processes of one user: a file that one of them holds, and that nobody ever removes."""
+"""A lock between processes of one user: a file that one of them holds, and that is never removed."""
 
 import asyncio
 import fcntl
@@ -12,7 +12,7 @@ _BUSY_POLL_S = 0.1
 
 @asynccontextmanager
 async def locked(file: Path, waiting: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
-    """Held by one task of one process at a time; `waiting` is called once where that is not this one yet."""
+    """Hold the lock in one task of one process at a time; `waiting` is called once if another holds it."""
     descriptor = _opened(file)
     try:
         told = False
@@ -28,7 +28,7 @@ async def locked(file: Path, waiting: Callable[[], None] = lambda: None) -> Asyn
 
 @contextmanager
 def lock_if_free(file: Path) -> Iterator[bool]:
-    """Whether it was free, and is held while the block runs."""
+    """Hold the lock while the block runs if it is free; yields whether it is."""
     descriptor = _opened(file)
     try:
         yield _taken(descriptor)

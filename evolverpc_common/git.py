@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 
 LOCAL_TIMEOUT_S = 300.0
 """Seconds for a command that reaches no other machine."""
@@ -192,7 +192,7 @@ async def run_git_async(
     except OSError as error:
         raise _not_run(error) from None
     except asyncio.CancelledError:  # a cancelled start would leave what git has started already
-        await all_of(_end_started(starting))
+        await await_shielded(_end_started(starting))
         raise
     try:
         async with asyncio.timeout(timeout_s):
@@ -200,7 +200,7 @@ async def run_git_async(
     except TimeoutError:
         raise _too_slow(arguments[0], timeout_s) from None
     finally:
-        await all_of(_end(process))
+        await await_shielded(_end(process))
     if process.returncode:
         raise failure(arguments[0], process.returncode, stderr, output)
     return output

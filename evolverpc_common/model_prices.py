@@ -17,7 +17,7 @@ _ABOVE = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """What a provider counted for one call; no token is in two of them.
+    """What a provider counted for one call; no token is in two of the fields.
 
     `input`: neither read from nor written to a cache. `cached`: read from one. `written`: written to one, of which
     `written_hour` for an hour rather than for minutes. `output`: reasoning included.
@@ -31,7 +31,7 @@ class TokenCounts:
 
     @property
     def all_input(self) -> int:
-        """Everything that was read, from wherever."""
+        """All tokens that were read, cached or not."""
         return self.input + self.cached + self.written
 
 
@@ -46,7 +46,7 @@ class TokenPrices:
     output: float
 
     def cost(self, tokens: TokenCounts) -> float:
-        """US dollars."""
+        """Return the cost in US dollars."""
         return (
             tokens.input * self.input
             + tokens.cached * self.cached
@@ -56,16 +56,16 @@ class TokenPrices:
         )
 
     def most(self, inputs: int, outputs: int, *, for_an_hour: bool) -> float:
-        """US dollars, whichever way the input is counted; `for_an_hour`: it may be written to a cache for so long."""
+        """Return the highest cost in US dollars. `for_an_hour`: the input may be cached for an hour."""
         hour = self.written_hour if for_an_hour else 0.0
         return inputs * max(self.input, self.cached, self.written, hour) + outputs * self.output
 
 
 @dataclass(frozen=True)
 class ModelPrice:
-    """Of one model. `above`: other rates for calls with more input tokens than the number beside them, ascending.
+    """The price of one model. `above`: prices for calls with more input tokens than the number beside them, ascending.
 
-    `most_input`, `most_output`: tokens that one call can have at all; None where that is not known.
+    `most_input`, `most_output`: tokens that one call can have at most; None if unknown.
     """
 
     rates: TokenPrices
@@ -74,11 +74,11 @@ class ModelPrice:
     most_output: int | None = None
 
     def cost(self, tokens: TokenCounts, calls: int = 1) -> float:
-        """What so many calls cost together, in US dollars; `tokens` of all of them, which had about as many each."""
+        """Return what so many calls cost together, in US dollars; `tokens`: of all of them, about as many each."""
         return self._for(tokens.all_input // max(calls, 1)).cost(tokens)
 
     def most(self, inputs: int, outputs: int, *, for_an_hour: bool = False) -> float:
-        """The most that a call with so many tokens can cost, in US dollars."""
+        """Return the most that a call with so many tokens can cost, in US dollars."""
         both = (self.rates, self._for(inputs))
         return max(rates.most(inputs, outputs, for_an_hour=for_an_hour) for rates in both)
 
@@ -99,7 +99,7 @@ class PriceTable:
         return bundled() if self._read is None else self._read  # 3 MB: read only where it is needed
 
     def of(self, provider: str, model: str) -> ModelPrice | None:
-        """Of a model as a request names it; None where nobody said."""
+        """Return the price of a model as a request names it; None if unknown."""
         for name in (f"{provider}/{model}", model):
             if name in self._given:
                 into, out = (usd / 1e6 for usd in self._given[name])
@@ -109,7 +109,7 @@ class PriceTable:
         return self._bundled(provider, model)
 
     def named(self, name: str) -> ModelPrice | None:
-        """Of a model by the name that programs know it by, with its provider before a `/` or alone."""
+        """Return the price of a model by the name that programs use, with its provider before a `/` or alone."""
         provider, slash, model = name.partition("/")
         if slash and (price := self.of(provider, model)) is not None:
             return price
@@ -133,7 +133,7 @@ class PriceTable:
 
 
 def bundled() -> Mapping[str, Any]:
-    """The table that came with litellm; empty where that is not installed."""
+    """Return the table that came with litellm; empty if that is not installed."""
     try:
         path = importlib.metadata.distribution("litellm").locate_file(TABLE)
         with open(str(path), "rb") as file:  # noqa: PTH123  what is located need not be a path of this system

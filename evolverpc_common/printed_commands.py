@@ -1,4 +1,4 @@
-"""The commands that messages of the product print: quoted for a shell, with everything they need to run as printed."""
+"""The commands that messages print, quoted for a shell and complete, so that they run as printed."""
 
 import re
 import shlex
@@ -8,10 +8,10 @@ ENOUGH = 1000
 
 
 def command(name: str, *words: str, store: str | None) -> str:
-    """`gepa-client NAME WORDS`, to be pasted into a shell; `store`: None for the one that commands open by default."""
+    """Return `gepa-client NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
     return shlex.join(["gepa-client", name, *words, *(["--store", without_password(store)] if store else [])])
 
 
 def without_password(url: str) -> str:
-    """A store's address as it may be shown."""
+    """Return a store's address without its password."""
     return re.sub(r"(?<=://)[^/@]*@", "USER:PASSWORD@", url)

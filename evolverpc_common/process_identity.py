@@ -1,4 +1,4 @@
-"""Which process started something, told so that whoever comes later can be certain that it is gone."""
+"""Identify a process so that a later one can be certain that it has ended."""
 
 import os
 import socket
@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 
-class Owner(BaseModel):
-    """A process. `started`: in clock ticks since boot, field 22 of /proc/PID/stat, so that a reused pid is not it.
+class ProcessIdentity(BaseModel):
+    """A process. `started`: in clock ticks since boot, field 22 of /proc/PID/stat, because pids are reused.
 
-    `boot_id` and `pid_namespace` say whose pids these are, `hostname` which machine it was.
+    `boot_id` and `pid_namespace` identify the pid's namespace, `hostname` the machine.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -22,14 +22,14 @@ class Owner(BaseModel):
     hostname: str
 
     @classmethod
-    def this_process(cls) -> "Owner":
-        """The one that asks."""
+    def this_process(cls) -> "ProcessIdentity":
+        """Return the identity of this process."""
         started = started_at(os.getpid())
         assert started is not None, "this process runs"  # noqa: S101
         return cls(pid=os.getpid(), started=started, hostname=socket.gethostname(), **_where())
 
     def is_gone(self) -> bool:
-        """Whether it has certainly ended; False where that cannot be told from here (another machine, a container)."""
+        """Return whether it has certainly ended; False if that is unknown here (another machine, a container)."""
         here = _where()
         if self.boot_id != here["boot_id"]:
             return self.hostname == socket.gethostname()  # this machine, started anew since
@@ -40,7 +40,7 @@ class Owner(BaseModel):
 
 
 def started_at(pid: int) -> int | None:
-    """When the process was started, in clock ticks since boot; None where it has ended, waited for or not."""
+    """Return when the process was started, in clock ticks since boot; None if it has ended, waited for or not."""
     try:
         # What stands before the last bracket is the program's name, and may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -1,4 +1,4 @@
-"""Removes folders of programs that may have done anything in them."""
+"""Remove folders that programs may have changed in any way."""
 
 import os
 import shutil
@@ -6,16 +6,16 @@ import subprocess
 from pathlib import Path
 
 _COMMANDS = (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf"))
-"""They manage folders thousands of levels deep, which Python's own does not; the second opens those that are closed."""
+"""They handle folders thousands of levels deep, which Python does not; the second opens closed folders."""
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, however deep it is and whatever modes are in it; nothing where it is not there. Blocks.
+    """Remove a folder, however deep it is and whatever its modes are; do nothing if it does not exist. Blocks.
 
     Links are not followed.
 
     Raises:
-        OSError: something of it stays; what, and why.
+        OSError: a part of it remains; the message says what, and why.
     """
     if folder.is_symlink():
         folder.unlink()

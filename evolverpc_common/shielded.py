@@ -1,4 +1,4 @@
-"""Work that is never left half done: whoever is cancelled meanwhile waits for its end first."""
+"""Complete work that must not be left half done: a cancelled task waits for its end first."""
 
 import asyncio
 import logging
@@ -9,16 +9,16 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-async def to_the_end(work: Callable[..., T], *arguments: object) -> T:
-    """What blocking work returns or raises, run in a thread; otherwise as `all_of`."""
-    return await all_of(asyncio.to_thread(work, *arguments))
+async def run_shielded(work: Callable[..., T], *arguments: object) -> T:
+    """Return what blocking work returns or raises, run in a thread; see `await_shielded`."""
+    return await await_shielded(asyncio.to_thread(work, *arguments))
 
 
-async def all_of(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns or raises.
+async def await_shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Return what the coroutine returns or raises.
 
     Raises:
-        CancelledError: somebody cancelled; the work has ended by then, whatever came of it.
+        CancelledError: the task was cancelled; the work has ended by then, with any outcome.
     """
     running = asyncio.ensure_future(work)
     cancelled = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from evolverpc_common import process_reaper
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LogTail
@@ -75,7 +75,7 @@ async def run_supervised(
     try:
         _, reaper = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await all_of(_end_started(starting))
+        await await_shielded(_end_started(starting))
         raise
     out_of_time = False
     try:
@@ -85,7 +85,7 @@ async def run_supervised(
     except TimeoutError:
         out_of_time = True
     finally:
-        await all_of(reaper.end())
+        await await_shielded(reaper.end())
     return CommandOutcome(reaper.status, time.monotonic() - started, out_of_time, reaper.too_much_output)
 
 

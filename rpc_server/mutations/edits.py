@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evolverpc_common.git import GitError
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from protocol import Candidate
 from protocol.code import branch_of
 from protocol.errors import ProgramFailed
@@ -76,7 +76,7 @@ class StagedEditor:
         details.add_usage(result.usage)
         on_progress("staging its changes")
         try:
-            await to_the_end(editable.collect, self._settings.max_diff_bytes, links)
+            await run_shielded(editable.collect, self._settings.max_diff_bytes, links)
         except UncommittableFiles as error:
             raise rejected("size" if error.too_large else "paths", error.reason) from error
         return result.summary
@@ -102,7 +102,7 @@ class StagedEditor:
         if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
             raise rejected("edit", f"the program's answer to {WRITE_TEXTS}: files is not a list of paths")
         for file in files:
-            await to_the_end(self._stage_file, worktree, file)
+            await run_shielded(self._stage_file, worktree, file)
         return True
 
     def _stage_file(self, worktree: Worktree, file: str) -> None:
@@ -121,7 +121,7 @@ class StagedEditor:
 
     async def _check_out(self) -> tuple[EditableFiles, Worktree, list[Path]]:
         """Write the files to disk; return them, a worktree over them, and the links that are no part of them."""
-        editable = await to_the_end(self._staged.check_out_files)
+        editable = await run_shielded(self._staged.check_out_files)
         folder = editable.folder
         scratch = folder.parent / "scratch"
         scratch.mkdir()
@@ -174,7 +174,7 @@ class MutationEditor:
         """
         editor = StagedEditor(self.settings, self.repository.prefix, staged, parent, self.jails)
         if isinstance(mutation, ChangeRequest):
-            notes = await to_the_end(self._notes, parent.commit)
+            notes = await run_shielded(self._notes, parent.commit)
             prompt = change_prompt(mutation, notes=notes, settings=self.settings)
             return await editor.run_agent(self.agent, prompt, details, on_progress)
         if isinstance(mutation, Patch):
@@ -189,7 +189,7 @@ class MutationEditor:
         if size > allowed:
             raise rejected("size", f"the patch has {size} bytes, {allowed} are allowed")
         try:
-            await to_the_end(staged.apply_patch, patch.diff)
+            await run_shielded(staged.apply_patch, patch.diff)
         except GitError as error:
             raise rejected("edit", f"the patch does not apply: {error}") from None
         return "Applied the patch as it was given."
@@ -203,7 +203,7 @@ class MutationEditor:
             known = ", ".join(parent.seed) or "none"
             raise rejected("edit", f"the program has no component {unknown[0]!r:.100}; it has {known}")
         if isinstance(self.settings.seed_candidate, Path):
-            await to_the_end(self._write_seed, staged, self.settings.seed_candidate, texts.texts)
+            await run_shielded(self._write_seed, staged, self.settings.seed_candidate, texts.texts)
         elif not await editor.write_texts(texts.texts):
             raise rejected(
                 "edit",
@@ -239,17 +239,17 @@ class MutationEditor:
     ) -> str:
         on_progress("merging")
         try:
-            if await to_the_end(staged.contains_other_parent):
+            if await run_shielded(staged.contains_other_parent):
                 raise rejected("empty", "the other candidate's code is part of this one's already")
-            conflicts = await to_the_end(staged.merge)
+            conflicts = await run_shielded(staged.merge)
         except GitError as error:
             raise rejected("edit", f"git cannot merge them: {error}") from None
         if not conflicts:
             return f"Merged {branch_of(merge.other)}; git found no conflicts."
-        ours, theirs = await to_the_end(staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
+        ours, theirs = await run_shielded(staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
         prompt = conflict_prompt(conflicts, ours=ours, theirs=theirs, settings=self.settings)
         summary = await editor.run_agent(self.agent, prompt, details, on_progress)
-        left = await to_the_end(staged.with_conflict_markers, conflicts)
+        left = await run_shielded(staged.with_conflict_markers, conflicts)
         if left:
             raise rejected("edit", f"{self.agent.name} left conflict markers in {', '.join(map(repr, left)):.500}")
         return summary

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evolverpc_common.git import GitError
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import agent_from
@@ -53,10 +53,10 @@ async def check_prerequisites(instances: InstancePool, commit: str) -> None:
             return
         staged = StagedChange(instances.repository, instances.state.new_folder("drafts"), commit)
         try:
-            await to_the_end(staged.open)
+            await run_shielded(staged.open)
             await _check_passes(settings, settings.check_command, staged, instance.worktree, environment)
         finally:
-            await to_the_end(staged.close)
+            await run_shielded(staged.close)
 
 
 async def _check_passes(
@@ -67,7 +67,7 @@ async def _check_passes(
     environment: Mapping[str, str],
 ) -> None:
     files = worktree.folder / "files"
-    before = await to_the_end(staged.files_differing_in, files)  # changed by the build, as in every worktree
+    before = await run_shielded(staged.files_differing_in, files)  # changed by the build, as in every worktree
     try:
         await run_command(
             command,
@@ -84,7 +84,7 @@ async def _check_passes(
             f"`check_command` fails on the code as it is, so every change would be rejected: {error.message}"
             + (f"\n  its output:{output}" if output else "")
         ) from None
-    changed = sorted(set(await to_the_end(staged.files_differing_in, files)) - set(before))
+    changed = sorted(set(await run_shielded(staged.files_differing_in, files)) - set(before))
     if changed:
         names = ", ".join(map(repr, changed))
         raise SettingsError(f"`check_command` changes files, so every change would be rejected: {names:.500}")

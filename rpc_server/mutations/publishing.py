@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.git import GitError, GitTimeout
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from protocol.code import branch_of
 from protocol.errors import MutationRejected, ProgramFailed
 from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName, Patch, Texts
@@ -80,12 +80,12 @@ class Publisher:
             MutationRejected: stage `push`.
         """
         try:
-            await to_the_end(self.repository.publish, bundle, answer)
+            await run_shielded(self.repository.publish, bundle, answer)
             if self.remote is not None:
                 await self._push(branch, commit, self.remote)
         except BaseException:
             try:
-                await to_the_end(self.repository.withdraw, branch, answer)
+                await run_shielded(self.repository.withdraw, branch, answer)
             except (GitError, OSError) as error:
                 logger.warning("the branch %s, whose mutation failed, cannot be removed: %s", branch, error)
             raise
@@ -99,7 +99,7 @@ class Publisher:
         if self.remote is None:
             return
         try:
-            await to_the_end(self.repository.push, commit, branch, self.remote)
+            await run_shielded(self.repository.push, commit, branch, self.remote)
         except GitError as error:
             raise ProgramFailed(
                 f"{branch} is made, and cannot be pushed to {self.remote}: {error}",
@@ -110,7 +110,7 @@ class Publisher:
 
     async def _push(self, branch: str, commit: str, remote: str) -> None:
         try:
-            await to_the_end(self.repository.push, commit, branch, remote)
+            await run_shielded(self.repository.push, commit, branch, remote)
         except asyncio.CancelledError:
             await self._unpush(branch, commit, remote)
             raise
@@ -123,7 +123,7 @@ class Publisher:
     async def _unpush(self, branch: str, commit: str, remote: str) -> None:
         """Delete the branch from the remote, where it may or may not exist."""
         try:
-            await to_the_end(self.repository.unpush, commit, branch, remote)
+            await run_shielded(self.repository.unpush, commit, branch, remote)
         except (GitError, OSError) as error:
             logger.warning("%s may still have %s: %s", remote, branch, error)
 

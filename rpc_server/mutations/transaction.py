@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from evolverpc_common.shielded import all_of, to_the_end
+from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
 from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCandidate
@@ -108,10 +108,10 @@ class CodeMutations:
 
     async def _find_published(self, named: _NamedRequest) -> ApplyMutationResult | None:
         """Return the kept result of the branch, by a server that may have been killed before it pushed."""
-        commit = await to_the_end(self._repository.branch, named.branch)
+        commit = await run_shielded(self._repository.branch, named.branch)
         if commit is None:
             return None
-        kept = await to_the_end(self._repository.answer, named.branch)
+        kept = await run_shielded(self._repository.answer, named.branch)
         if kept is None:
             raise invalid("name", f"the branch {named.branch} is there already, and no mutation here made it")
         found = json.loads(kept)
@@ -127,7 +127,7 @@ class CodeMutations:
         parents = [named_commit(named.request.candidate)]
         if isinstance(mutation, Merge):
             parents.append(named_commit(mutation.other))
-            if not await to_the_end(self._repository.has, parents[1]):
+            if not await run_shielded(self._repository.has, parents[1]):
                 raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
         async with self._instances.acquire(parents[0]) as instance:
             parent = ParentInfo(parents[0], instance.seed, instance.worktree.environment)
@@ -138,7 +138,7 @@ class CodeMutations:
                 result = _result(named, parent, committed, instance.seed, details)
                 await self._publish(named, committed, result)
             except BaseException as error:
-                await all_of(self._instances.close_instance(instance))
+                await await_shielded(self._instances.close_instance(instance))
                 if isinstance(error, BranchTaken) and (found := await self._find_published(named)) is not None:
                     return found  # another server finished the same request first
                 raise
@@ -180,7 +180,7 @@ class CodeMutations:
                 instance = await self._check(staged, committed.commit, on_progress)
         except BaseException:
             if instance is not None:
-                await all_of(self._instances.close_instance(instance))
+                await await_shielded(self._instances.close_instance(instance))
             raise
         return committed, instance
 
@@ -194,15 +194,15 @@ class CodeMutations:
     ) -> _CommittedChange:
         """Edit, check the rules, and commit in the staging area."""
         summary = await self._editor.edit(staged, named.request.mutation, parent, details, on_progress)
-        changes = await to_the_end(staged.changes)
+        changes = await run_shielded(staged.changes)
         self._rules.check(changes)
-        diff = await to_the_end(staged.diff, changes, self._settings.max_diff_bytes)
+        diff = await run_shielded(staged.diff, changes, self._settings.max_diff_bytes)
         details.diff = diff.text
         self._rules.check_size(diff.size)
         files = [file.path for file in changes.files]
-        commit = await to_the_end(staged.commit, commit_message(named.request, named.name, summary, files))
+        commit = await run_shielded(staged.commit, commit_message(named.request, named.name, summary, files))
         return _CommittedChange(
-            commit, await to_the_end(staged.bundle, commit, named.branch), summary, files, diff.text
+            commit, await run_shielded(staged.bundle, commit, named.branch), summary, files, diff.text
         )
 
     async def _check(self, staged: StagedChange, commit: str, on_progress: OnProgress) -> Instance:
@@ -214,7 +214,7 @@ class CodeMutations:
                     on_progress("running the check")
                     await self._run_check(self._settings.check_command, staged, instance.worktree)
             except BaseException:
-                await all_of(self._instances.close_instance(instance))
+                await await_shielded(self._instances.close_instance(instance))
                 raise
         except ProgramFailed as error:
             if error.retryable:
@@ -228,7 +228,7 @@ class CodeMutations:
 
     async def _run_check(self, command: tuple[str, ...], staged: StagedChange, worktree: Worktree) -> None:
         files = worktree.folder / "files"
-        before = await to_the_end(staged.files_differing_in, files)  # changed by the build, as in every worktree
+        before = await run_shielded(staged.files_differing_in, files)  # changed by the build, as in every worktree
         await run_command(
             command,
             folder=worktree.root,
@@ -237,7 +237,7 @@ class CodeMutations:
             stage="check",
             jail=worktree.jail,
         )
-        changed = set(await to_the_end(staged.files_differing_in, files)) - set(before)
+        changed = set(await run_shielded(staged.files_differing_in, files)) - set(before)
         if changed:
             names = ", ".join(map(repr, sorted(changed)))
             raise rejected("check", f"the check changed files, so they are not those of the commit: {names:.500}")
@@ -250,10 +250,10 @@ class CodeMutations:
     async def _stage(self, parents: list[str]) -> AsyncIterator[StagedChange]:
         staged = StagedChange(self._repository, self._instances.state.new_folder("drafts"), *parents)
         try:
-            await to_the_end(staged.open)
+            await run_shielded(staged.open)
             yield staged
         finally:
-            await to_the_end(staged.close)
+            await run_shielded(staged.close)
 
 
 async def _uncancellable(committed: Coroutine[Any, Any, None]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from evolverpc_common.remove_tree import remove_tree
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
@@ -170,7 +170,7 @@ async def install(
         await _install_node(manifest, folder, env, jail)
     else:
         await _install_python(manifest, folder, interpreter, env, jail)
-    await to_the_end(_remove, cache)
+    await run_shielded(_remove, cache)
 
 
 def installed_to(manifest: Manifest, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 from evolverpc_common.file_lock import lock_if_free, locked
 from evolverpc_common.remove_tree import remove_tree
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from rpc_server.jail.jail import Jail, JailFactory
 from rpc_server.program.launcher import environment, find_interpreter
 from rpc_server.program.launcher import environment as server_environment
@@ -117,7 +117,7 @@ class EnvironmentCache:
         Raises:
             ProgramFailed: it cannot be built; stage `environment`.
         """
-        manifests = await to_the_end(manifests_of, self._repository, commit, objects)
+        manifests = await run_shielded(manifests_of, self._repository, commit, objects)
         node, python = manifests["node"], manifests["python"]
         variables: dict[str, str] = {}
         found: list[Path] = []
@@ -147,18 +147,18 @@ class EnvironmentCache:
 
     async def _build(self, manifest: Manifest) -> Path:
         """Return the folder installed for the manifest, by this server or another."""
-        runtime = str(self._interpreter) if manifest.language == "python" else await to_the_end(self._node_version)
+        runtime = str(self._interpreter) if manifest.language == "python" else await run_shielded(self._node_version)
         what = f"{manifest.language} {runtime} {manifest.digest}"
         folder = self._folder / hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
         self._folder.mkdir(parents=True, exist_ok=True)
         async with locked(_lock_of(folder)):
             if not _is_complete(folder):
-                await to_the_end(remove_tree, folder)  # incomplete, or its Python is gone
+                await run_shielded(remove_tree, folder)  # incomplete, or its Python is gone
                 try:
                     jail = None if self._jails is None else self._jails.jail(folder)
                     await install(manifest, folder, self._interpreter, self._settings, jail)
                 except BaseException:
-                    await to_the_end(remove_tree, folder)
+                    await run_shielded(remove_tree, folder)
                     raise
                 (folder / _COMPLETE).unlink(missing_ok=True)  # installed code may have made it a link
             (folder / _COMPLETE).touch()  # it is in use

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from evolverpc_common.git import GitError
-from evolverpc_common.shielded import all_of, to_the_end
+from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import Candidate
 from protocol.errors import ProgramFailed, UnknownCandidate
 from rpc_server.jail.jail import JailFactory
@@ -249,14 +249,14 @@ class InstancePool:
         """End its program and remove its files."""
         if instance.program is not None:  # otherwise nothing of it exists
             await instance.program.close()
-            await to_the_end(self.state.remove, instance.worktree.folder)
+            await run_shielded(self.state.remove, instance.worktree.folder)
 
     async def close(self) -> None:
         """Close all instances."""
         await self._pool.close()
 
     async def _create(self, commit: str) -> Instance:
-        if not await to_the_end(self.repository.has, commit):
+        if not await run_shielded(self.repository.has, commit):
             raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
         try:
             return await self._create_instance(commit, None, _ignore_progress)
@@ -283,10 +283,10 @@ class InstancePool:
             try:
                 check_names(program.info.seed_candidate)
             except BaseException:
-                await all_of(program.close())
+                await await_shielded(program.close())
                 raise
         except BaseException:
-            await to_the_end(self.state.remove, folder)
+            await run_shielded(self.state.remove, folder)
             raise
         return Instance(worktree, program)
 
@@ -295,7 +295,7 @@ class InstancePool:
     ) -> Worktree:
         files, scratch = folder / "files", folder / "scratch"
         try:
-            await to_the_end(self.repository.check_out, commit, files, objects)
+            await run_shielded(self.repository.check_out, commit, files, objects)
             scratch.mkdir()
         except (GitError, OSError) as error:
             raise ProgramFailed(

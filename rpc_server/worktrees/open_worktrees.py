@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import JailFactory
 from rpc_server.settings.settings import Settings
@@ -80,17 +80,17 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
         SettingsError: there is no repository, or the settings do not fit it.
         ProgramFailed: it cannot start.
     """
-    repository = await to_the_end(Repository, settings.root)
-    branch, commit = await to_the_end(repository.head)
-    tracked = await to_the_end(repository.files, commit)
+    repository = await run_shielded(Repository, settings.root)
+    branch, commit = await run_shielded(repository.head)
+    tracked = await run_shielded(repository.files, commit)
     check_links(settings, tracked, repository.prefix)
     excluded = ExcludedFiles(
         branch,
         commit,
-        await to_the_end(repository.changed),
-        await to_the_end(repository.submodules, commit),
-        await to_the_end(repository.untracked),
-        await to_the_end(repository.filters, commit),
+        await run_shielded(repository.changed),
+        await run_shielded(repository.submodules, commit),
+        await run_shielded(repository.untracked),
+        await run_shielded(repository.filters, commit),
     )
     tree_dir = None if settings.tree_dir is None else settings.root / settings.tree_dir
     server_folder = ServerFolder(servers_folder(repository.git_dir, tree_dir))
@@ -100,13 +100,13 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
             hidden=(server_folder.folder.parent, cache / "trees"),
             readable=(settings.root, repository.top, repository.git_dir, cache / "environments"),
         )
-    environments = await to_the_end(EnvironmentCache, repository, settings, commit, cache, jails)
+    environments = await run_shielded(EnvironmentCache, repository, settings, commit, cache, jails)
     try:
-        await to_the_end(server_folder.open)
-        await to_the_end(server_folder.sweep)
+        await run_shielded(server_folder.open)
+        await run_shielded(server_folder.sweep)
         if server_folder.only_server:
-            await to_the_end(repository.sweep)
-        await to_the_end(environments.sweep)
+            await run_shielded(repository.sweep)
+        await run_shielded(environments.sweep)
         _allow_open_files()
         instances = InstancePool(repository, settings, server_folder, environments, jails)
         try:
@@ -120,7 +120,7 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
             await instances.close()
             raise
     except BaseException:
-        await to_the_end(server_folder.close)
+        await run_shielded(server_folder.close)
         raise
 
 

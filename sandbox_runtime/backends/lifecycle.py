@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 
 from sandbox_runtime.api.sandbox import Sandbox, SandboxError, ServerEndpoint
-from sandbox_runtime.backends.records import Record, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 ATTEMPT_S = 15.0
 """Seconds that one request may wait for its answer, mostly in the backlog of a server that is still starting."""
@@ -96,7 +96,7 @@ async def sweep_records(
     records: SandboxRecords,
     labels: Mapping[str, str] | None,
     ours: Mapping[str, Sandbox],
-    free: Callable[[Record], Awaitable[None]],
+    free: Callable[[SandboxRecord], Awaitable[None]],
     *,
     orphans_only: bool,
 ) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from evolverpc_common.atomic_files import replace_file
-from evolverpc_common.process_identity import Owner
+from evolverpc_common.process_identity import ProcessIdentity
 from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import SandboxInfo
 
@@ -40,7 +40,7 @@ _SWEPT = "swept"
 
 
 @dataclass(frozen=True)
-class Record:
+class SandboxRecord:
     """One sandbox on disk. `folder`: its own, with the record in it. `sockets`: its folder for sockets.
 
     `owner`: None if the record cannot be read; then only `id`, the folders and `created` are known. `unknown`: why a
@@ -52,7 +52,7 @@ class Record:
     folder: Path
     sockets: Path
     created: float
-    owner: Owner | None
+    owner: ProcessIdentity | None
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
     unknown: str = ""
@@ -77,7 +77,7 @@ class SandboxRecords:
         self._root = (state or state_folder()) / "sandboxes" / backend
         self._sockets = sockets or sockets_folder()
 
-    def add(self, labels: Mapping[str, str], resources: Mapping[str, Any] | None = None) -> Record:
+    def add(self, labels: Mapping[str, str], resources: Mapping[str, Any] | None = None) -> SandboxRecord:
         """Return a new record, owned by this process, with an id and folders of its own.
 
         Raises:
@@ -90,8 +90,8 @@ class SandboxRecords:
         sockets = short / id_
         if len(os.fsencode(sockets)) + 1 + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
             raise OSError(f"{sockets} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
-        record = Record(
-            id_, root / id_, sockets, time.time(), Owner.this_process(), dict(labels), dict(resources or {})
+        record = SandboxRecord(
+            id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources or {})
         )
         # Made under another name and renamed, so that nobody ever lists a folder without its record.
         making = root / f".{id_}"
@@ -106,28 +106,28 @@ class SandboxRecords:
             raise
         return record
 
-    def update(self, record: Record, resources: Mapping[str, Any]) -> Record:
+    def update(self, record: SandboxRecord, resources: Mapping[str, Any]) -> SandboxRecord:
         """Replace the resources of a record, on disk too, and return the new record."""
-        updated = Record(
+        updated = SandboxRecord(
             record.id, record.folder, record.sockets, record.created, record.owner, record.labels, dict(resources)
         )
         _write(updated, record.folder)
         return updated
 
-    def all(self, labels: Mapping[str, str] | None = None) -> list[Record]:
+    def all(self, labels: Mapping[str, str] | None = None) -> list[SandboxRecord]:
         """Return every record with these labels; damaged ones have none."""
         return [record for record in self._read_all() if (labels or {}).items() <= record.labels.items()]
 
-    def condemn(self, record: Record) -> None:
+    def condemn(self, record: SandboxRecord) -> None:
         """Mark a record as being swept, before anything of it is ended."""
         with contextlib.suppress(FileNotFoundError):  # then it is gone already
             (record.folder / _SWEPT).touch()
 
-    def is_condemned(self, record: Record) -> bool:
+    def is_condemned(self, record: SandboxRecord) -> bool:
         """Return whether it was swept, or is being swept."""
         return not record.folder.exists() or (record.folder / _SWEPT).exists()
 
-    def remove(self, record: Record) -> None:
+    def remove(self, record: SandboxRecord) -> None:
         """Delete its folders; call it when everything else of it is freed."""
         if _ID.fullmatch(record.id) is None:
             raise ValueError(f"{record.id!r} is not the id of a sandbox")
@@ -136,7 +136,7 @@ class SandboxRecords:
                 remove_tree(sockets)
         remove_tree(self._root / record.id)
 
-    def _read_all(self) -> Iterator[Record]:
+    def _read_all(self) -> Iterator[SandboxRecord]:
         if not self._root.exists():
             return
         # Whoever may write there could have us kill and remove what is not a sandbox's.
@@ -147,7 +147,7 @@ class SandboxRecords:
                 if record is not None:
                     yield record
 
-    def _read(self, id_: str) -> Record | None:
+    def _read(self, id_: str) -> SandboxRecord | None:
         folder = self._root / id_
         try:
             content = (folder / "record.json").read_bytes()
@@ -163,15 +163,15 @@ class SandboxRecords:
         sockets = Path(told.sockets)
         if sockets.name != id_ or not sockets.is_absolute():
             sockets = self._sockets / id_
-        return Record(id_, folder, sockets, told.created, told.owner, told.labels, told.resources)
+        return SandboxRecord(id_, folder, sockets, told.created, told.owner, told.labels, told.resources)
 
-    def _unread(self, id_: str, unknown: str = "") -> Record | None:
+    def _unread(self, id_: str, unknown: str = "") -> SandboxRecord | None:
         folder = self._root / id_
         try:
             created = folder.lstat().st_mtime
         except FileNotFoundError:
             return None  # removed between the listing and now
-        return Record(id_, folder, self._sockets / id_, created, None, unknown=unknown)
+        return SandboxRecord(id_, folder, self._sockets / id_, created, None, unknown=unknown)
 
 
 class _Version(BaseModel):
@@ -184,7 +184,7 @@ class _OnDisk(BaseModel):
     """The content of `record.json`."""
 
     version: int = VERSION
-    owner: Owner
+    owner: ProcessIdentity
     labels: dict[str, str]
     created: float
     sockets: str
@@ -237,7 +237,7 @@ def check_labels(labels: Mapping[str, str]) -> None:
             raise ValueError(f"the value of label {key!r} must be at most 63 printable characters: {value!r}")
 
 
-def _write(record: Record, folder: Path) -> None:
+def _write(record: SandboxRecord, folder: Path) -> None:
     assert record.owner is not None, "a record that cannot be read is never written"  # noqa: S101
     told = _OnDisk(
         owner=record.owner,

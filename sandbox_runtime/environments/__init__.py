@@ -1,6 +1,6 @@
-"""Keeps on this machine what programs need installed, built once for each recipe."""
+"""Environments of programs on this machine, built once for each recipe."""
 
 from sandbox_runtime.environments.cache import EnvironmentCache
-from sandbox_runtime.environments.store import BuiltEnvironment, Run
+from sandbox_runtime.environments.store import BuiltEnvironment, RunBuildCommand
 
-__all__ = ["BuiltEnvironment", "EnvironmentCache", "Run"]
+__all__ = ["BuiltEnvironment", "EnvironmentCache", "RunBuildCommand"]

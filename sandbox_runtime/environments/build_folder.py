@@ -10,14 +10,17 @@ from pathlib import Path
 
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
-from sandbox_runtime.environments.store import Run, discard
+from sandbox_runtime.environments.store import RunBuildCommand, discard
 
 QUERY_TIMEOUT_S = 600.0
-"""How long it may take; uv fetches a Python in this time."""
+"""Seconds that a program may take; uv fetches a Python in this time."""
 
 
 async def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
-    """Its status (1 where it does not run, or not in time), and what it wrote: to stderr where it failed."""
+    """Run a program of this machine. Return its status, 1 if it cannot run or times out, and its output.
+
+    The output is stderr if it failed, else stdout.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -44,7 +47,7 @@ async def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) ->
 
 _USERINFO = re.compile(r"://[^/@\s]+@")
 _SEPARATED_BY_COMMAS = {"UV_FIND_LINKS"}
-"""pip separates by whitespace; so does uv, except here."""
+"""pip separates entries by whitespace; so does uv, except here."""
 
 _UV_FOR_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -52,7 +55,7 @@ _UV_FOR_PIP = {
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
     "PIP_CERT": "SSL_CERT_FILE",
 }
-"""uv does not read pip's variables; whoever set them means them here too."""
+"""uv does not read pip's variables, which mean the same."""
 
 _PASSED = {
     *("LANG", "LC_ALL", "TZ"),
@@ -67,7 +70,7 @@ _PASSED_PREFIX = "UV_INDEX"
 
 
 def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those of `environ` that say where packages come from; no others, as what builds is somebody's code."""
+    """Return the variables that name sources of packages; no others, because build scripts are untrusted."""
     passed = {
         name: value for name, value in environ.items() if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX)
     }
@@ -79,12 +82,12 @@ def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def holds_password(variables: Mapping[str, str]) -> bool:
-    """Whether a build script that sees these variables could read a password: in a URL, or by itself."""
+    """Return whether these variables show a password to a build script: in a URL, or by themselves."""
     return any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in variables.items())
 
 
 def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
-    """The files and folders of this machine that they name."""
+    """Yield the files and folders of this machine that they name."""
     for value in variables.values():
         for word in value.replace(",", " ").split():
             path = Path(word.removeprefix("file://"))
@@ -96,7 +99,7 @@ BUILD_S = 1800.0
 """Seconds that one command may take."""
 
 FILES = "files"
-"""The folder of the site that holds the recipe's files."""
+"""The subfolder with the recipe's files."""
 
 _SCRATCH = "scratch"
 _NO_SCRIPTS_HINT = (
@@ -108,32 +111,32 @@ _TOLD_BYTES = 4096
 
 @dataclass(frozen=True)
 class BuildFolder:
-    """The folder that is built in.
+    """The folder in which one environment is built.
 
-    Once a command of somebody's has run here, nothing in it can be trusted: all that this process writes there, `make`
-    writes. `most_mb`: what it may hold, in MiB.
+    After the first command nothing in it can be trusted; this process writes to it only in `make`. `most_mb`: its
+    largest size, in MiB.
     """
 
     folder: Path
-    runner: Run
+    runner: RunBuildCommand
     told: Callable[[str], None]
     most_mb: int = BUILD_MB
 
     @property
     def may_build(self) -> bool:
-        """Whether code of packages may run while they are installed: not where it could read a password."""
+        """Whether code of packages may run during installation: not if it could read a password."""
         return not holds_password(build_variables(os.environ))
 
     @property
     def files(self) -> Path:
-        """Where the recipe's files are."""
+        """The folder of the recipe's files."""
         return self.folder / FILES
 
     def make(self, files: Mapping[str, bytes], folders: Iterable[str] = ()) -> None:
-        """Make the folder, write the files and make folders beside them; before anything runs here.
+        """Make the folder, write the files and make folders beside them, before any command runs.
 
         Raises:
-            NotPrepared: a file would be outside.
+            EnvironmentMissing: a file would be outside.
         """
         for name, content in files.items():
             if name != posixpath.normpath(name) or name.startswith(("/", "../")) or name in {".", ".."}:
@@ -147,7 +150,7 @@ class BuildFolder:
             folder.chmod(0o755)  # whatever the umask: a sandbox may have a user of its own
 
     def has(self, *names: str) -> bool:
-        """Whether there is a folder of the first name, in that one of the second, and so on; no link is one. Blocks."""
+        """Return whether there are nested folders of these names, none of them a link. Blocks."""
         folder = self.folder
         for name in names:
             folder /= name
@@ -156,16 +159,16 @@ class BuildFolder:
         return True
 
     def clean(self, kept: Collection[str]) -> None:
-        """Remove everything but these folders: what only building needed, and what builds left beside. Blocks."""
+        """Remove everything but these folders. Blocks."""
         for path in self.folder.iterdir():
             if path.name not in kept:
                 discard(path)
 
     async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, readable: Sequence[str]) -> None:
-        """Run a command here, its caches and home in the scratch folder, so that no build can spoil another's.
+        """Run a command here, with its caches and home in the scratch folder, so that builds cannot affect each other.
 
         Raises:
-            NotPrepared: it failed, and the text has the end of what it wrote; or the folder holds too much.
+            EnvironmentMissing: it failed, and the message has the end of its output; or the folder is too large.
         """
         scratch = str(self.folder / _SCRATCH)
         given = build_variables(os.environ)

@@ -1,4 +1,4 @@
-"""The environments of this machine: each built once, by whichever process comes first, and kept while it is used."""
+"""The environments of this machine: each is built once, by the first process, and kept while it is used."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evolverpc_common.file_lock import locked
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import FILES, BuildFolder
 from sandbox_runtime.environments.disk_limit import BUILD_MB
@@ -17,8 +17,8 @@ from sandbox_runtime.environments.python import VENV, install_python, wants_pyth
 from sandbox_runtime.environments.store import (
     BUILT,
     BuiltEnvironment,
-    Record,
-    Run,
+    EnvironmentRecord,
+    RunBuildCommand,
     finish,
     lock_of,
     new_place,
@@ -29,21 +29,21 @@ from sandbox_runtime.environments.store import (
 )
 
 KEPT_DAYS = 30
-"""How long an environment is kept that nobody asks for."""
+"""Days that an unused environment is kept."""
 
 
 def default_folder() -> Path:
-    """Where a user's caches go: `$XDG_CACHE_HOME/evolverpc/environments`, by default below `~/.cache`."""
+    """Return the folder in the user's cache: `$XDG_CACHE_HOME/evolverpc/environments`, or below `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolverpc" / "environments"
 
 
 class EnvironmentCache:
-    """A cache of what recipes ask for, in `folder`, for every process of this user.
+    """Environments of recipes in `folder`, for every process of this user.
 
-    `folder/DIGEST/TIME/` holds one building of a recipe: `built/`, which build commands write to, and, once all of it
-    is there, `complete`, which says what it is and whose time is that of its last use. What is asked for `afresh` is
-    built beside its elder, which sandboxes may be using. What nobody asked for in `KEPT_DAYS` goes. `build_mb`: what
-    one may hold, in MiB.
+    `folder/DIGEST/TIME/` holds one build of a recipe: `built/`, which build commands write to, and at the end
+    `complete`, which describes it and whose time is that of its last use. With `afresh` another build is made beside an
+    older one that sandboxes may use. Builds that are unused for `KEPT_DAYS` are removed. `build_mb`: the largest size
+    of one, in MiB.
     """
 
     def __init__(self, folder: Path | None = None, *, build_mb: int = BUILD_MB) -> None:
@@ -52,15 +52,15 @@ class EnvironmentCache:
         self._swept = False
 
     async def ready(
-        self, recipe: Recipe, *, run: Run, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, run: RunBuildCommand, told: Callable[[str], None], afresh: bool = False
     ) -> BuiltEnvironment:
-        """The recipe's environment; built with `run` where there is none yet, `told` then hearing what is done.
+        """Return the recipe's environment; build it with `run` if there is none, and report progress to `told`.
 
-        Whoever wants one that is being built waits for it. A recipe that asks for nothing gets nothing.
+        Another process that builds the same one is waited for. An empty recipe needs nothing.
 
         Raises:
-            NotPrepared: it cannot be built; the text says which command failed and what that wrote last.
-            Unavailable: there is no uv to build it with.
+            EnvironmentMissing: it cannot be built; the message names the command and has the end of its output.
+            RuntimeUnavailable: uv is not installed.
         """
         if not (wants_python(recipe) or wants_node(recipe)):
             return BuiltEnvironment()
@@ -72,11 +72,13 @@ class EnvironmentCache:
                 found = found or await self._build(home, recipe, run, told)
             if not self._swept:
                 self._swept = True
-                await to_the_end(self.sweep)
+                await run_shielded(self.sweep)
         return found.built
 
-    async def _build(self, home: Path, recipe: Recipe, run: Run, told: Callable[[str], None]) -> Record:
-        await to_the_end(remove_unfinished, home)
+    async def _build(
+        self, home: Path, recipe: Recipe, run: RunBuildCommand, told: Callable[[str], None]
+    ) -> EnvironmentRecord:
+        await run_shielded(remove_unfinished, home)
         place = new_place(home)
         site = BuildFolder(place / BUILT, run, told, self._build_mb)
         try:
@@ -86,7 +88,7 @@ class EnvironmentCache:
                 parts.append(await install_python(recipe, site))
             if wants_node(recipe):
                 parts.append(await install_node(recipe, site, partial(self.ready, run=run, told=told)))
-            record = Record(
+            record = EnvironmentRecord(
                 BuiltEnvironment(
                     python=parts[0].built.python,
                     path=tuple(folder for part in parts for folder in part.built.path),
@@ -95,13 +97,13 @@ class EnvironmentCache:
                 ),
                 tuple(path for part in parts for path in part.needs),
             )
-            await to_the_end(site.clean, (FILES, VENV))
+            await run_shielded(site.clean, (FILES, VENV))
             finish(place, record)
         except BaseException:
-            await to_the_end(remove_place, place)
+            await run_shielded(remove_place, place)
             raise
         return record
 
     def sweep(self) -> None:
-        """Remove what nobody asked for in `KEPT_DAYS`, and what was begun and never finished. Blocks."""
+        """Remove environments that are unused for `KEPT_DAYS` or were never finished. Blocks."""
         sweep(self.folder, time.time() - KEPT_DAYS * 24 * 3600)

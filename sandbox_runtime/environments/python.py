@@ -1,4 +1,4 @@
-"""A Python environment: an interpreter that a recipe can do with, and what its manifests list, installed by uv."""
+"""Install Python packages with uv, for an interpreter that a recipe accepts."""
 
 import asyncio
 import os
@@ -12,10 +12,10 @@ from pathlib import Path
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
-from sandbox_runtime.environments.store import BuiltEnvironment, Record
+from sandbox_runtime.environments.store import BuiltEnvironment, EnvironmentRecord
 
 OLDEST = ">=3.8"
-"""What is asked for where a recipe has packages for Python and names no version: all that can serve a program."""
+"""The version if a recipe has Python packages and names none: all that can serve a program."""
 
 VENV = "venv"
 _MANIFESTS = ("requirements.txt", "pyproject.toml")
@@ -26,16 +26,16 @@ _REQUEST = re.compile(
 
 
 def wants_python(recipe: Recipe) -> bool:
-    """Whether it asks for a Python at all."""
+    """Return whether the recipe needs Python."""
     return recipe.python is not None or bool(recipe.packages) or any(name in recipe.files for name in _MANIFESTS)
 
 
-async def install_python(recipe: Recipe, site: BuildFolder) -> Record:
-    """Build it in the site.
+async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord:
+    """Make a virtual environment and install the recipe's packages.
 
     Raises:
-        NotPrepared: no such Python can be had, or a package cannot be installed.
-        Unavailable: there is no uv.
+        EnvironmentMissing: there is no such Python, or a package cannot be installed.
+        RuntimeUnavailable: uv is not installed.
     """
     uv = uv_program()
     interpreter = await _interpreter(uv, (recipe.python or OLDEST).strip(), site)
@@ -49,7 +49,7 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> Record:
     for what, command in _commands(recipe, str(venv / "bin" / "python"), () if site.may_build else ("--no-build",)):
         site.told(f"installing {what}")
         await site.run([uv, *command], env=env, readable=readable)
-    return Record(
+    return EnvironmentRecord(
         BuiltEnvironment(
             python=str(venv / "bin" / "python"),
             path=(str(venv / "bin"),),
@@ -61,7 +61,7 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> Record:
 
 
 def uv_program() -> str:
-    """The uv that is installed beside us, else one on the PATH. Raises `RuntimeUnavailable`."""
+    """Return the installed uv, else one on the PATH. Raises `RuntimeUnavailable`."""
     try:
         from uv import find_uv_bin
 
@@ -76,7 +76,7 @@ def uv_program() -> str:
 
 
 def _commands(recipe: Recipe, python: str, options: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """What is installed, and by which command of uv's, with these further options."""
+    """Yield what is installed, and the arguments of uv for it, with these options."""
     listed = [name for name in _MANIFESTS if name in recipe.files]
     if {"uv.lock", "pyproject.toml"} <= recipe.files.keys():
         yield (
@@ -118,7 +118,7 @@ def _lists_dependencies(pyproject: bytes) -> bool:
 
 
 async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:
-    """A Python of this machine that will do, else one that uv fetches."""
+    """Return a Python of this machine that is accepted, else one that uv fetches."""
     if not _REQUEST.fullmatch(wanted):
         raise EnvironmentMissing(
             f"{wanted!r} does not say which Python is wanted: write a version, `3.12`, or a range, `>=3.10,<3.14`"
@@ -141,7 +141,7 @@ async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:
 
 
 def _finding(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which uv finds the Pythons of this machine, also those that pyenv keeps, and no environment."""
+    """Return variables with which uv finds the Pythons of this machine and of pyenv, and no virtual environment."""
     environ = {
         name: value for name, value in environ.items() if name not in {"VIRTUAL_ENV", "UV_PYTHON", "CONDA_PREFIX"}
     }
@@ -153,7 +153,7 @@ def _finding(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _prefix(interpreter: str) -> Path:
-    """The folder that it lives in."""
+    """Return the folder of its installation."""
     status, said = await run_quietly([interpreter, "-I", "-c", "import sys; print(sys.base_prefix)"], Path("/"), {})
     prefix = Path(said.strip())
     if status != 0 or not prefix.is_absolute():
@@ -166,17 +166,17 @@ async def _prefix(interpreter: str) -> Path:
 
 
 def _mounts(prefix: Path, interpreter: str, venv: Path) -> tuple[str, ...]:
-    """What it and the links that lead to it need, outside `/usr`. Blocks."""
+    """Return the folders of it and of links to it, outside `/usr`. Blocks."""
     links = (Path(interpreter), (venv / "bin" / "python").readlink())
     found = (prefix, *(link.parents[1] for link in links if link.is_absolute()))
     return tuple(dict.fromkeys(str(folder) for folder in found if not is_system(folder) and not is_too_wide(folder)))
 
 
 def is_system(folder: Path) -> bool:
-    """Whether it is there in every sandbox."""
+    """Return whether the folder exists in every sandbox."""
     return folder == Path("/") or folder.is_relative_to("/usr")
 
 
 def is_too_wide(folder: Path) -> bool:
-    """Whether it holds a user's home, which no sandbox is to see."""
+    """Return whether the folder contains the user's home, which no sandbox may see."""
     return Path.home().is_relative_to(folder)

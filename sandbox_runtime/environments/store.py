@@ -19,9 +19,9 @@ from evolverpc_common.remove_tree import remove_tree
 class BuiltEnvironment:
     """An environment on this machine.
 
-    `python`: its interpreter, None where the recipe asks for none. `path`: folders to be first on `PATH`. `mounts`: all
-    folders outside `/usr` that it lives in, to be seen read-only at the same path. `env`: variables it needs; where it
-    has Node's packages, `NODE_PATH` is the folder `node_modules` itself, for whoever links it to a program.
+    `python`: its interpreter, None if the recipe needs none. `path`: folders to be first on `PATH`. `mounts`: its
+    folders outside `/usr`, to be visible read-only at the same path. `env`: variables that it needs; with Node
+    packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program.
     """
 
     python: str | None = None
@@ -30,19 +30,18 @@ class BuiltEnvironment:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-class Run(Protocol):
-    """Runs one command that builds: somebody's code, as that of a dependency's `setup.py` is."""
+class RunBuildCommand(Protocol):
+    """Runs one command of a build, which may execute untrusted code such as a dependency's `setup.py`."""
 
     async def __call__(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
     ) -> tuple[int, bytes]:
-        """Run it to its end; its status (128 + signal where that killed it) and what it wrote, stderr with stdout.
+        """Run a command to its end; return its status (128 + signal if killed) and its output, stderr included.
 
-        It may write in `cwd` and all below it, which already holds files, and nowhere else; a later command goes on
-        with what an earlier one left there. What it writes must be readable by the sandboxes that use it. `env` is all
-        of its environment. `readable`: files and folders outside `/usr` that it needs to see, at the same path. The
-        network is the host's: packages are fetched. Nothing that it started is left when this returns, raises or
-        is cancelled.
+        It may write in `cwd` and below only, which already holds files; a later command continues with them. What it
+        writes must be readable by the sandboxes that use it. `env` is its whole environment. `readable`: files and
+        folders outside `/usr` that it needs to see, at the same path. It has network access, to fetch packages. Nothing
+        that it started is left when this returns, raises or is cancelled.
 
         Raises:
             TimeoutError: it ran longer than `timeout_s` seconds.
@@ -52,29 +51,29 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True)
-class Record:
-    """What is written down of a finished one. `needs`: paths without which it is worth nothing any more."""
+class EnvironmentRecord:
+    """The record of a finished environment. `needs`: paths without which it is unusable."""
 
     built: BuiltEnvironment
     needs: tuple[str, ...] = ()
 
     def written(self) -> str:
-        """As JSON."""
+        """Return it as JSON."""
         return json.dumps({"built": asdict(self.built), "needs": self.needs})
 
     @staticmethod
-    def read(text: str) -> "Record":
-        """What was written. Raises `ValueError`, `KeyError` or `TypeError` where it was not this."""
+    def read(text: str) -> "EnvironmentRecord":
+        """Parse a record. Raises `ValueError`, `KeyError` or `TypeError` if it has another form."""
         document = json.loads(text)
         built = document["built"]
-        return Record(
+        return EnvironmentRecord(
             BuiltEnvironment(built["python"], tuple(built["path"]), tuple(built["mounts"]), dict(built["env"])),
             tuple(document["needs"]),
         )
 
 
 BUILT = "built"
-"""The folder of a place that build commands write to."""
+"""The subfolder that build commands write to."""
 
 _COMPLETE = "complete"
 
@@ -82,15 +81,15 @@ logger = logging.getLogger(__name__)
 
 
 def new_place(home: Path) -> Path:
-    """A folder that is yet to be made below `home`; its name is later than those of its elders."""
+    """Return the path of a new build below `home`; its name sorts after older ones."""
     return home / f"{time.time_ns():020}"
 
 
-def newest(home: Path) -> Record | None:
-    """What was finished last below `home`, marked as used now; None where there is nothing that is whole."""
+def newest(home: Path) -> EnvironmentRecord | None:
+    """Return the newest finished build below `home` and mark it as used; None if there is none."""
     for complete in sorted(home.glob(f"*/{_COMPLETE}"), reverse=True):
         try:
-            record = Record.read(complete.read_text(encoding="utf-8"))
+            record = EnvironmentRecord.read(complete.read_text(encoding="utf-8"))
             if all(Path(path).exists() for path in record.needs):
                 _mark_used(record, home.parent)
                 return record
@@ -101,20 +100,20 @@ def newest(home: Path) -> Record | None:
     return None
 
 
-def _mark_used(record: Record, cache: Path) -> None:
-    """Also those of the cache that it builds upon. Raises `FileNotFoundError` where one of them has just gone."""
+def _mark_used(record: EnvironmentRecord, cache: Path) -> None:
+    """Mark a build as used, and those it depends on. Raises `FileNotFoundError` if one was just removed."""
     for mount in record.built.mounts:
         if Path(mount).is_relative_to(cache):
             os.utime(Path(mount).with_name(_COMPLETE))
 
 
-def finish(place: Path, record: Record) -> None:
-    """From now on it is whole."""
+def finish(place: Path, record: EnvironmentRecord) -> None:
+    """Mark a build as complete."""
     replace_file(place / _COMPLETE, record.written())
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder; a log says what of it stays."""
+    """Remove a folder; log what remains."""
     try:
         remove_tree(folder)
     except OSError as error:
@@ -122,21 +121,21 @@ def discard(folder: Path) -> None:
 
 
 def remove_place(place: Path) -> None:
-    """Remove a building of a recipe, and with the last of them the recipe's own folder."""
+    """Remove a build, and the recipe's folder with its last build."""
     discard(place)
     with suppress(OSError):
         place.parent.rmdir()
 
 
 def remove_unfinished(home: Path) -> None:
-    """Remove what was begun and not finished; for whoever holds the lock."""
+    """Remove unfinished builds; the caller holds the lock."""
     for place in home.glob("*/"):
         if not (place / _COMPLETE).exists():
             remove_place(place)
 
 
 def sweep(folder: Path, unused_since: float) -> None:
-    """Remove what nobody asked for since then (as of `time.time`), unless somebody is building that recipe."""
+    """Remove builds unused since then (as of `time.time`), unless a process builds that recipe."""
     for home in folder.glob("*/"):
         with lock_if_free(lock_of(home)) as held:
             if held:
@@ -146,7 +145,10 @@ def sweep(folder: Path, unused_since: float) -> None:
 
 
 def _remove_if_unused(place: Path, since: float) -> None:
-    """Its mark is taken away first and looked at then: whoever wants it meanwhile finds it gone, or keeps it."""
+    """Remove a build if it is unused.
+
+    Its record is renamed before its time is read, so that a process that wants it finds it gone or keeps it.
+    """
     complete, looked_at = place / _COMPLETE, place / "looked-at"
     try:
         if complete.stat().st_mtime >= since:
@@ -161,5 +163,5 @@ def _remove_if_unused(place: Path, since: float) -> None:
 
 
 def lock_of(home: Path) -> Path:
-    """The file that whoever builds there holds: beside the folder, as that comes and goes."""
+    """Return the lock file of a recipe: beside its folder, which may be removed."""
     return home.with_suffix(".lock")

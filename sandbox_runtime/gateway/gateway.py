@@ -149,7 +149,7 @@ class Gateway:
 
 
 def _unattributed() -> None:
-    """A wrong token or malformed request on a socket of all sandboxes cannot be attributed to one."""
+    """Ignore a wrong token or malformed request on a socket of all sandboxes: it belongs to none of them."""
 
 
 def _bound(listen: GatewayPorts) -> tuple[socket.socket, socket.socket]:

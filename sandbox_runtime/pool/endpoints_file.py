@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from evolverpc_common.atomic_files import replace_file
-from evolverpc_common.process_identity import Owner
+from evolverpc_common.process_identity import ProcessIdentity
 from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import ServerEndpoint
 from sandbox_runtime.backends.records import is_private, private_folder, sockets_folder
@@ -76,7 +76,7 @@ def endpoints_folder(root: Path | None = None) -> Iterator[Path]:
     folder = private_folder(_root(root)) / secrets.token_hex(6)
     making = folder.with_name(f".{folder.name}")
     making.mkdir(mode=0o700)
-    (making / OWNER).write_text(Owner.this_process().model_dump_json())
+    (making / OWNER).write_text(ProcessIdentity.this_process().model_dump_json())
     making.rename(folder)  # nobody ever finds one without its owner
     try:
         yield folder
@@ -103,7 +103,7 @@ def sweep_endpoints_folders(root: Path | None = None) -> None:
 
 def _is_orphan(folder: Path) -> bool:
     try:
-        return Owner.model_validate_json((folder / OWNER).read_bytes()).is_gone()
+        return ProcessIdentity.model_validate_json((folder / OWNER).read_bytes()).is_gone()
     except (OSError, ValidationError):
         return False  # being made or removed just now, or none of ours
 

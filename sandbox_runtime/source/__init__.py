@@ -1,4 +1,4 @@
-"""A client's sandbox: its program at a commit, what that needs installed, and who may read its repository."""
+"""The source of a sandbox: its program at a commit, what that needs installed, and credentials for its repository."""
 
 from sandbox_runtime.source.client_sandbox import ClientSandbox, ClientSettings
 from sandbox_runtime.source.git import CredentialsFailed, FirstOf, GitCredentials, GitFailed, GitToken

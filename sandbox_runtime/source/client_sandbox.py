@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 from sandbox_runtime.api.sandbox import (
     CommandResult,
@@ -32,11 +32,11 @@ from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, l
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How a client's sandboxes are to be.
+    """Settings of a client's sandboxes.
 
-    `server_args`: for `gepa-server`. `main`: what is started instead, for a program that serves itself; it listens
-    where `GEPA_LISTEN` says. `python`, `node`: versions, in place of those that the manifests ask for. `packages`:
-    further ones for its Python. `commands`: prebuilt ones by their names. The rest: see `SandboxSpec`.
+    `server_args`: for `gepa-server`. `main`: the command to start instead, for a program that serves itself; it listens
+    at `GEPA_LISTEN`. `python`, `node`: versions that replace those of the manifests. `packages`: more Python packages.
+    `commands`: prebuilt ones by name. For the rest see `SandboxSpec`.
     """
 
     server_args: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class ClientSettings:
     ready_s: float = READY_S
 
     def recipe(self, needs: ProgramNeeds) -> Recipe:
-        """What is to be installed for a program that needs this."""
+        """Return the recipe for a program with these needs."""
         return dataclasses.replace(
             needs.recipe,
             python=self.python or needs.recipe.python,
@@ -67,7 +67,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _StartState:
-    """What a start has to have ready. `changes`: to the commit, as `Workspace.changes` gives them."""
+    """What a start needs. `changes`: to the commit, as from `Workspace.changes`."""
 
     checkout: Checkout
     needs: ProgramNeeds
@@ -118,46 +118,46 @@ class ClientSandbox:
 
     @property
     def id(self) -> str | None:
-        """What the runtime calls the one that was started last."""
+        """The runtime's name for the one that was started last."""
         return None if self._sandbox is None else self._sandbox.id
 
     async def prepare(self) -> PreparedEnvironment:
-        """Have the commit and the environment ready, so that `start` has nothing to wait for. Raises `SandboxError`."""
+        """Prepare the commit and the environment, so that `start` need not wait for them. Raises `SandboxError`."""
         async with self._turn:
             return (await self._prepared()).prepared
 
     async def start(self) -> ServerEndpoint:
-        """Start it and wait until its server is ready; where it is up already, that is all.
+        """Start it and wait until its server is ready; do nothing if it runs already.
 
         Raises:
-            SandboxError: it cannot be; nothing of it is left. `SandboxGone`: this was closed.
+            SandboxError: it cannot be started; nothing of it is left. `SandboxGone`: this was closed.
         """
         async with self._turn:
             return await self._started()
 
     async def endpoint(self) -> ServerEndpoint:
-        """Where its server answers; to be asked again when that refuses. Raises `SandboxGone`."""
+        """Return the address of its server; call it again if that refuses. Raises `SandboxGone`."""
         return await self._running().endpoint()
 
     async def stop(self) -> None:
-        """End it. It can be started again, from the commit; prebuilt commands are kept, nothing else of its files."""
+        """End it. It can be started again from the commit; prebuilt commands are kept, its files are not."""
         async with self._turn:
             await self._stopped()
 
     async def close(self) -> None:
         """End it for good. Safe to call twice; a cancellation waits until it is done."""
         self._closed = True
-        await all_of(self.stop())
+        await await_shielded(self.stop())
 
     async def reinstall_deps(self) -> ServerEndpoint:
-        """Make its environment afresh from the manifests as they are in its workspace now, and start its server again.
+        """Rebuild its environment from the manifests in its workspace, and start its server again.
 
-        That is a new sandbox; what was changed in the program's files goes with it, ignored files and what is outside
-        of `program/` do not. It starts like that from now on. While the environment is made the old one answers; where
-        it cannot be made, that stays as it was.
+        This is a new sandbox, now and from now on: changes of the program's files are applied to it, but not ignored
+        files and those outside of `program/`. The old one answers until the environment is built, and stays if that
+        fails.
 
         Raises:
-            SandboxError: the environment cannot be made, or what was changed is too much. `SandboxGone`: it is not up.
+            SandboxError: the environment cannot be built, or the changes are too large. `SandboxGone`: it does not run.
         """
         async with self._turn:
             sandbox, made = self._running(), await self._prepared()
@@ -173,20 +173,20 @@ class ClientSandbox:
     async def exec_bash(
         self, script: str, timeout_s: float = 60.0, env: Mapping[str, str] | None = None
     ) -> CommandResult:
-        """Run a script of bash in the program's folder, with its environment and the prebuilt commands on `PATH`.
+        """Run a bash script in the program's folder, with its environment and the prebuilt commands on `PATH`.
 
-        `env`: variables for it alone. Raises `SandboxGone` where it is not up.
+        `env`: variables for this script. Raises `SandboxGone` if it does not run.
         """
         sandbox, made = self._running(), self._made
         assert made is not None  # noqa: S101  nothing is up without
         return await sandbox.exec(bash(script, made.checkout.cwd, timeout_s, env))
 
     async def add_command(self, name: str, script: bytes) -> None:
-        """Have an executable on `PATH` of all that runs there from now on: of `exec_bash`, the server and its agents.
+        """Put an executable on the `PATH` of all later commands: of `exec_bash`, the server and its agents.
 
         Raises:
-            ValueError: that is no name for a command.
-            SandboxError: it is up and cannot take it.
+            ValueError: the name is invalid.
+            SandboxError: it runs and cannot accept the command.
         """
         command = PrebuiltCommand(name, script)
         async with self._turn:
@@ -198,11 +198,11 @@ class ClientSandbox:
             self._commands[name] = command
 
     async def wait(self) -> SandboxExit:
-        """Until the one that was started last has ended, however that comes. Raises `SandboxGone` where none was."""
+        """Wait until the one that was started last has ended. Raises `SandboxGone` if none was."""
         return await self._last().wait()
 
     async def logs(self) -> str:
-        """The end of what the one that was started last wrote; nothing where none was."""
+        """Return the end of the output of the one that was started last; nothing if none was."""
         return "" if self._sandbox is None else await self._sandbox.logs()
 
     def _last(self) -> Sandbox:
@@ -238,11 +238,11 @@ class ClientSandbox:
             self._up = True
             return await self._sandbox.endpoint()
         except BaseException:
-            await all_of(self._cleared())
+            await await_shielded(self._cleared())
             raise
 
     async def _cleared(self) -> None:
-        """The same as `_stopped` where something else is told, or done, than that not all could be freed."""
+        """Stop it, and log an error instead of raising it."""
         try:
             await self._stopped()
         except SandboxError as error:

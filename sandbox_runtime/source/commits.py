@@ -1,4 +1,4 @@
-"""Reads a commit: which files it has, and a small repository of nothing but it, to be unpacked in a sandbox."""
+"""Read a commit: its files, and a small repository of this commit only, to be unpacked in a sandbox."""
 
 import io
 import tarfile
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.git import LOCAL_TIMEOUT_S
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.git import GitFailed, git
 
 PACK_S = 600.0
 
 MANIFESTS_BYTES = 4 * 2**20
-"""What the files that are read at once may take, as this process holds them."""
+"""Largest total size of the files that are read into memory."""
 
 _FILE_MODES = (b"100644", b"100755")
 _SHA256_DIGITS = 64
@@ -23,14 +23,14 @@ _SHA256_DIGITS = 64
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit by its full `id`, in the repository of this machine that `folder` is in, or is where that is `bare`."""
+    """A commit by its full `id`, in the repository that `folder` is in, or that it is if `bare`."""
 
     folder: Path
     id: str
     bare: bool = False
 
     async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """The files among these paths, from the repository's top.
+        """Return the files among these paths, from the repository's top.
 
         Raises:
             GitFailed: git cannot read them.
@@ -63,17 +63,17 @@ class Commit:
         return files
 
     async def has_folder(self, path: str) -> bool:
-        """Whether there is a folder at this path from the repository's top."""
+        """Return whether there is a folder at this path from the repository's top."""
         return bool(await self._git("ls-tree", "-d", "-z", "--full-tree", self.id, "--", path))
 
     async def pack(self, branch: str, tar: Path, most_mb: int) -> None:
-        """Write a tar of a `.git` that has this commit alone, its parents cut off, checked out as `branch`.
+        """Write a tar of a `.git` with this commit only, without its parents, checked out as `branch`.
 
-        It has no remote, no hook and no setting of whoever packs it.
+        It has no remote, no hook and no settings of the user.
 
         Raises:
             GitFailed: git cannot read all of it.
-            SandboxError: its files are more than `most_mb`.
+            SandboxError: its files are larger than `most_mb`.
         """
         objects = await self._git("rev-list", "--objects", "--no-object-names", "--no-walk", self.id)
         size_mb = sum(await self._sizes(objects)) / 2**20
@@ -88,12 +88,12 @@ class Commit:
             pack = ("pack-objects", "--quiet", "--threads=1", *plain, base)
             name = await self._git(*pack, stdin=objects, timeout_s=PACK_S)
             stem = f"{base}-{name.decode().strip()}"
-            await to_the_end(self._write, branch, Path(stem), Path(made) / "tar")
+            await run_shielded(self._write, branch, Path(stem), Path(made) / "tar")
             (Path(made) / "tar").chmod(0o600)
             (Path(made) / "tar").replace(tar)
 
     async def _sizes(self, objects: bytes) -> list[int]:
-        """Those of the objects with these ids, one a line."""
+        """Return the sizes of the objects with these ids, one on each line."""
         said = await self._git("cat-file", "--batch-check=%(objectsize)", stdin=objects)
         lines = said.decode().splitlines()
         if missing := next((line for line in lines if not line.isdigit()), None):

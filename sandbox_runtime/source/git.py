@@ -17,11 +17,11 @@ _HELPER = f"""!f() {{ test "$1" = get && printf 'username=%s\\npassword=%s\\n' "
 
 
 class GitFailed(SandboxError):
-    """Git refused; the text is its own words, without anything secret."""
+    """Git failed; the text is git's message, without secrets."""
 
 
 class Credentials:
-    """A user and a password for one server, given to git by the environment of one command."""
+    """A user and a password for one host, given to git in the environment of one command."""
 
     def __init__(self, url: str, username: str, password: str) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -29,15 +29,15 @@ class Credentials:
         self._username, self._password = username, password
 
     def settings(self) -> dict[str, str]:
-        """No helper but ours is asked, or told what worked: one of the user's own would write it down."""
+        """Return settings that disable the user's credential helpers, which would store the password."""
         return {"credential.helper": "", f"credential.{self._server}.helper": _HELPER}
 
     def variables(self) -> dict[str, str]:
-        """What the helper says."""
+        """Return the variables that our helper prints."""
         return {_USERNAME: self._username, _PASSWORD: self._password}
 
     def redacted(self, text: str) -> str:
-        """The text without the password, in any form that git or a server might echo."""
+        """Return the text without the password, in any form that git or a server may echo."""
         pair = f"{self._username}:{self._password}".encode()
         forms = {self._password, urllib.parse.quote(self._password, safe=""), base64.b64encode(pair).decode()}
         for form in sorted(forms - {""}, key=len, reverse=True):
@@ -88,24 +88,24 @@ async def line(*arguments: str, folder: Path, bare: bool = False) -> str:
 
 
 TOKEN_USER = "x-access-token"  # noqa: S105  a user's name
-"""GitHub's user for tokens; GitLab and others take any."""
+"""GitHub's user for tokens; GitLab and others accept any."""
 
 
 class CredentialsFailed(SandboxError):
-    """There are to be credentials and they cannot be had; the text says for what, and what to do."""
+    """Credentials are configured and not available; the text says which, and what to do."""
 
 
 class GitCredentials(Protocol):
-    """Gives what git needs for a URL."""
+    """Provides credentials for a URL."""
 
     async def for_url(self, url: str) -> tuple[str, str] | None:
-        """User and password, None where it has none for that. Raises `CredentialsFailed`."""
+        """Return user and password, None if there are none for the URL. Raises `CredentialsFailed`."""
         ...
 
 
 @dataclass(frozen=True)
 class GitToken:
-    """A plain token for one host, `example.com` or `example.com:8443`; never sent over plain http beyond loopback."""
+    """A token for one host, `example.com` or `example.com:8443`; never sent over plain http beyond loopback."""
 
     token: str = field(repr=False)
     host: str = "github.com"
@@ -113,7 +113,7 @@ class GitToken:
 
     @classmethod
     def from_file(cls, file: Path, host: str = "github.com", user: str = TOKEN_USER) -> "GitToken":
-        """The token that is in a file. Raises `CredentialsFailed`."""
+        """Read the token from a file. Raises `CredentialsFailed`."""
         try:
             return cls(_told(file.read_text(encoding="utf-8"), str(file)), host, user)
         except (OSError, UnicodeDecodeError) as error:
@@ -121,22 +121,22 @@ class GitToken:
 
     @classmethod
     def from_environment(cls, variable: str, host: str = "github.com", user: str = TOKEN_USER) -> "GitToken":
-        """The token that is in a variable. Raises `CredentialsFailed`."""
+        """Read the token from a variable. Raises `CredentialsFailed`."""
         return cls(_told(os.environ.get(variable, ""), f"${variable}"), host, user)
 
     async def for_url(self, url: str) -> tuple[str, str] | None:
-        """The token, for its own host."""
+        """Return the token for its own host."""
         return (self.user, self.token) if is_for(self.host, url) else None
 
 
 @dataclass(frozen=True)
 class FirstOf:
-    """The first of several that has some for a URL."""
+    """Uses the first of several sources that has credentials for a URL."""
 
     several: Sequence[GitCredentials]
 
     async def for_url(self, url: str) -> tuple[str, str] | None:
-        """What it says."""
+        """Return the first credentials."""
         for credentials in self.several:
             found = await credentials.for_url(url)
             if found is not None:
@@ -145,7 +145,7 @@ class FirstOf:
 
 
 def is_for(host: str, url: str) -> bool:
-    """Whether a URL is of this host, and what is sent there is for nobody else to read."""
+    """Return whether a URL belongs to this host, and its traffic is private."""
     parts = urllib.parse.urlsplit(url)
     private = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
     return private and parts.netloc.lower() == host.lower()

@@ -1,4 +1,4 @@
-"""Credentials of a GitHub App: a token for each repository, that may only read it, made anew before it ends.
+"""Credentials of a GitHub App: for each repository a token that may only read it, renewed before it expires.
 
 See https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app.
 """
@@ -18,13 +18,13 @@ from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.source.git import TOKEN_USER, CredentialsFailed, is_for
 
 EARLY_S = 300.0
-"""A token is made anew when it has less than this left."""
+"""A token is renewed if it has less than this left."""
 
 _BACKDATED_S = 60
-"""Clocks differ; GitHub advises to begin this early."""
+"""Clocks differ; GitHub advises to backdate by this."""
 
 _JWT_S = 540
-"""How long what we sign ourselves is good for: GitHub takes no more than ten minutes, the minute before included."""
+"""Seconds until our own signature expires: GitHub accepts ten minutes, the backdating included."""
 
 _REQUEST_S = 30.0
 
@@ -37,9 +37,9 @@ class _Token:
 
 @dataclass(frozen=True)
 class GitHubAppSettings:
-    """An app. `app_id`: its number or client id. `key`: its private key, PEM. `installation`: found where None.
+    """An app. `app_id`: its number or client id. `key`: its private key, PEM. `installation`: None to find it.
 
-    `host`: where its repositories are. `api`: `https://HOST/api/v3` for GitHub Enterprise.
+    `host`: of its repositories. `api`: `https://HOST/api/v3` for GitHub Enterprise.
     """
 
     app_id: str
@@ -50,7 +50,7 @@ class GitHubAppSettings:
 
 
 class GitHubApp:
-    """Gives git a token of an app's installation for one repository at a time.
+    """Provides tokens of an app's installation, each for one repository.
 
     Raises:
         ValueError: `api` is neither https nor on this machine.
@@ -65,7 +65,7 @@ class GitHubApp:
         self._making: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def for_url(self, url: str) -> tuple[str, str] | None:
-        """A token for the repository at this URL, where it is on the app's host. Raises `CredentialsFailed`."""
+        """Return a token for the repository at this URL, if it is on the app's host. Raises `CredentialsFailed`."""
         if not is_for(self._app.host, url):
             return None
         path = urllib.parse.unquote(urllib.parse.urlsplit(url).path).strip("/").removesuffix(".git").split("/")
@@ -138,7 +138,7 @@ class GitHubApp:
 
 
 def _proxy_to(url: str) -> str | None:
-    """The proxy of this environment. aiohttp's `trust_env` would also take a password from `.netrc` for our own."""
+    """Return the environment's proxy. aiohttp's `trust_env` would also use a password from `.netrc`."""
     parts = urllib.parse.urlsplit(url)
     if urllib.request.proxy_bypass(parts.netloc):
         return None

@@ -1,4 +1,4 @@
-"""Finds the commit that a source names, in a repository of this machine or, fetched alone, from another."""
+"""Find the commit that a source names: in a repository of this machine, or fetched from another."""
 
 import asyncio
 import hashlib
@@ -17,7 +17,7 @@ FETCH_S = 1800.0
 """Seconds that a fetch may take."""
 
 BRANCH = "main"
-"""What the branch is called where the source names none."""
+"""The branch name if the source names none."""
 
 _FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"(?!-)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
@@ -26,7 +26,7 @@ _HEADS, _TAGS = "refs/heads/", "refs/tags/"
 
 @dataclass(frozen=True)
 class SourceCommit:
-    """A commit, the branch it was named by, the program's folder from the top, and what was left out, in words."""
+    """A commit, its branch, the program's folder from the top, and descriptions of what was left out."""
 
     commit: Commit
     branch: str
@@ -35,10 +35,10 @@ class SourceCommit:
 
 
 async def local_commit(where: LocalRepository, ref: str) -> SourceCommit:
-    """The commit of a repository here.
+    """Return the commit in a repository of this machine.
 
     Raises:
-        SandboxError: the folder is in no repository, or that has no such commit.
+        SandboxError: the folder is in no repository, or there is no such commit.
     """
     path = where.path
     if not await asyncio.to_thread(path.is_dir):
@@ -62,7 +62,7 @@ async def local_commit(where: LocalRepository, ref: str) -> SourceCommit:
 
 
 def mirror_path(where: RemoteRepository, cache: Path) -> Path:
-    """The repository below `cache` that what is fetched from there goes into."""
+    """Return the repository below `cache` for what is fetched from there."""
     return cache / "mirrors" / f"{hashlib.sha256(where.url.encode()).hexdigest()[:24]}.git"
 
 
@@ -73,7 +73,7 @@ async def remote_commit(
     credentials: GitCredentials | None,
     told: Callable[[str], None],
 ) -> SourceCommit:
-    """The commit of a repository elsewhere, fetched into `mirror`, see `mirror_path`; not at all where it is there.
+    """Fetch the commit of another repository into `mirror`, see `mirror_path`, unless it is there.
 
     Raises:
         SandboxError: it cannot be fetched, or there is no such commit.
@@ -95,7 +95,7 @@ async def remote_commit(
 async def _resolved(
     where: RemoteRepository, ref: str, mirror: Path, credentials: GitCredentials | None
 ) -> tuple[str, str]:
-    """The commit that a ref names there, and the branch: as git does, tags before branches."""
+    """Return the commit of a ref there, and the branch; tags come before branches, as in git."""
     names = [ref, f"{_TAGS}{ref}^{{}}", f"{_TAGS}{ref}", f"{_HEADS}{ref}"]
     listed = await _asking(
         where, credentials, "ls-remote", "--quiet", "--symref", "--end-of-options", where.url, *names, mirror=mirror
@@ -119,7 +119,7 @@ async def _resolved(
 async def _asking(
     where: RemoteRepository, given: GitCredentials | None, *arguments: str, mirror: Path, timeout_s: float = 120.0
 ) -> bytes:
-    """One git command that talks to the repository, and alone knows the credentials."""
+    """Run one git command that talks to the repository, with the credentials."""
     pair = await given.for_url(where.url) if given is not None else None
     credentials = Credentials(where.url, *pair) if pair is not None else None
     try:
@@ -132,18 +132,18 @@ async def _asking(
 
 
 async def _has(mirror: Path, commit: str) -> bool:
-    """Whether it is there, whole: a fetch writes its objects all at once."""
+    """Return whether the commit is there completely: a fetch writes its objects all at once."""
     return await _said("cat-file", "-t", commit, folder=mirror, bare=True) == "commit"
 
 
 def _unlock(mirror: Path) -> None:
-    """Remove what a git that was killed left there; for whoever alone may use the mirror. Blocks."""
+    """Remove lock files of a git that was killed; the caller holds the mirror's lock. Blocks."""
     for left in mirror.glob("*.lock"):
         left.unlink()
 
 
 async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
-    """What of the program's folder is not in any commit, in words."""
+    """Describe the changes of the program's folder that are in no commit."""
     status = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", "--", folder or ".")
     changed = await git(*status, folder=top, settings=await _no_filters(top))
     entries = [entry.decode("utf-8", "replace") for entry in changed.split(b"\0") if entry]
@@ -154,13 +154,13 @@ async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
 
 
 async def _no_filters(top: Path) -> dict[str, str]:
-    """Settings by which no filter that is configured there is run: each is a command of somebody's."""
+    """Return settings that turn off the configured filters, which are commands."""
     listed = (await git("config", "--list", "--null", "--name-only", folder=top)).decode("utf-8", "surrogateescape")
     return filters_off(listed.split("\0"))
 
 
 async def _said(*arguments: str, folder: Path, bare: bool = False) -> str:
-    """What git says, nothing where it refuses."""
+    """Return what git prints, nothing if it fails."""
     try:
         return await line(*arguments, folder=folder, bare=bare)
     except GitFailed:

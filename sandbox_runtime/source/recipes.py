@@ -1,4 +1,4 @@
-"""What a program says that it needs installed: the recipe its manifests amount to."""
+"""Derive a recipe from a program's manifests."""
 
 import json
 import posixpath
@@ -26,7 +26,7 @@ _MOST_INCLUDED = 50
 _INCLUDE = re.compile(
     r"^(?P<option>[ \t]*(?:-r|-c|--requirement|--constraint))(?:[ \t]+|=|(?=\S))(?P<path>[^\s#]+)", re.MULTILINE
 )
-"""A line of a requirements file that takes in another one."""
+"""A line of a requirements file that includes another one."""
 
 _ANY_NODE = {"node", "stable", "current", "latest", "lts/*", "lts"}
 _NODE_NAMES = {"argon": 4, "boron": 6, "carbon": 8, "dubnium": 10, "erbium": 12, "fermium": 14, "gallium": 16}
@@ -34,22 +34,22 @@ _NODE_NAMES |= {"hydrogen": 18, "iron": 20, "jod": 22, "krypton": 24}
 """Releases of Node with long support, by the names that `.nvmrc` gives them: `lts/iron`."""
 
 Read = Callable[[Iterable[str]], Awaitable[dict[str, bytes]]]
-"""Gives those files of a program that exist, by their paths from the repository's top."""
+"""Returns those files of a program that exist, by their paths from the repository's top."""
 
 
 @dataclass(frozen=True)
 class ProgramNeeds:
-    """A program's recipe. `node_folder`: where in the repository its `package.json` is, None where it has none."""
+    """A program's recipe. `node_folder`: the folder of its `package.json` in the repository, None if it has none."""
 
     recipe: Recipe
     node_folder: str | None
 
 
 async def program_needs(read: Read, folder: str, languages: Collection[Language] = LANGUAGES) -> ProgramNeeds:
-    """What the program in a folder needs for these languages, by the manifests there, else by those at the top.
+    """Return what the program in a folder needs for these languages, by the manifests there, else at the top.
 
-    A program that says nothing of either has a Python of its own all the same, for it is one in Python most likely.
-    Files keep their names in the recipe; those that `requirements.txt` takes in are renamed, as they may be anywhere.
+    A program without any manifest gets a Python all the same. Files keep their names in the recipe; those that
+    `requirements.txt` includes are renamed, because they may be in any folder.
 
     Raises:
         SandboxError: a manifest cannot be read.
@@ -75,7 +75,7 @@ async def program_needs(read: Read, folder: str, languages: Collection[Language]
 
 
 async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:
-    """The folder that has any of them, and those it has."""
+    """Return the folder that has any of them, and those it has."""
     for where in dict.fromkeys((folder, "")):
         files = await read(posixpath.join(where, name) for name in names)
         if files:
@@ -84,7 +84,7 @@ async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, 
 
 
 async def _with_included(read: Read, folder: str, first: bytes) -> dict[str, bytes]:
-    """The requirements file and all that it takes in, under names beside it; what is not there is left to pip."""
+    """Return the requirements file and all files it includes, renamed; missing ones are left to pip."""
     names = {posixpath.normpath(posixpath.join(folder, REQUIREMENTS)): REQUIREMENTS}
     contents = dict.fromkeys(names, first)
     waiting = list(names)
@@ -114,7 +114,7 @@ def _path_in(including: str, path: str) -> str:
 
 
 def _python_version(files: dict[str, bytes]) -> str | None:
-    """`.python-version` says it, else `requires-python`; None where neither does."""
+    """Return the version in `.python-version`, else in `requires-python`; None if there is neither."""
     said = _first_line(files.get(".python-version", b""))
     if said:
         return said
@@ -129,7 +129,7 @@ def _python_version(files: dict[str, bytes]) -> str | None:
 
 
 def _node_version(files: dict[str, bytes]) -> str | None:
-    """`.node-version` or `.nvmrc` says it, else `engines.node`; None where none does."""
+    """Return the version in `.node-version` or `.nvmrc`, else in `engines.node`; None if there is none."""
     for name in _NODE_VERSION:
         said = _first_line(files.get(name, b"")).lower()
         if said in _ANY_NODE:

@@ -24,7 +24,7 @@ class LocalRepository:
 
 @dataclass(frozen=True)
 class RemoteRepository:
-    """`url`: without user or password, but for ssh. `folder`: from the repository's top, `""` for that itself."""
+    """A repository by `url`, without user and password except for ssh. `folder`: the program's, `""` for the top."""
 
     url: str
     folder: str
@@ -34,7 +34,7 @@ class RemoteRepository:
 
 
 def address(text: str) -> LocalRepository | RemoteRepository:
-    """What a user wrote: a path, `https://host/owner/name`, `ssh://`, `file://`, `git@host:path`; with `#folder`.
+    """Parse a path, `https://host/owner/name`, `ssh://`, `file://` or `git@host:path`, each with `#folder`.
 
     Raises:
         ValueError: it is none of these, or holds a password.

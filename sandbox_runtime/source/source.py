@@ -1,4 +1,4 @@
-"""The program that a sandbox serves: one commit of a repository, packed so that it can be unpacked in any sandbox."""
+"""The program of a sandbox: one commit of a repository, packed so that every sandbox can unpack it."""
 
 import asyncio
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from evolverpc_common.file_lock import lock_if_free, locked
 from evolverpc_common.remove_tree import remove_tree
-from evolverpc_common.shielded import to_the_end
+from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.source.git import GitCredentials
@@ -24,7 +24,7 @@ PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""
 
 KEPT_DAYS = 30
-"""How long a commit and a repository are kept that no sandbox is started with."""
+"""Days that an unused commit or repository is kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ _UNPACK = (
 class Checkout:
     """A commit that is ready to be unpacked.
 
-    `commit`: its full id. `branch`: what is checked out, at that commit. `folder`: the program's, from the top, `""`
-    for that itself. `tar`: a `.git` that has this commit alone. `left_out`: what a sandbox does not get, in words.
+    `commit`: its full id. `branch`: checked out at that commit. `folder`: the program's, from the top, `""` for that
+    itself. `tar`: a `.git` with this commit only. `left_out`: descriptions of what a sandbox does not get.
     """
 
     commit: str
@@ -56,20 +56,20 @@ class Checkout:
         return f"{PROGRAM}/{self.folder}" if self.folder else PROGRAM
 
     def setup(self) -> tuple[Command, ...]:
-        """Makes `program/` in the workspace. It needs `sh`, `tar` and `git` there, and no network."""
+        """Return the command that makes `program/` in the workspace. It needs `sh`, `tar` and `git`, and no network."""
         argv = ("sh", "-ec", _UNPACK, "sh", PROGRAM, self.branch)
         return (Command(argv, stdin=self.tar, timeout_s=_UNPACK_S),)
 
 
 class Source:
-    """A program by where its repository is, a path or a URL (see `address`), and a `ref`: branch, tag or commit.
+    """A program by the address of its repository, a path or a URL (see `address`), and a `ref`: branch, tag or commit.
 
-    `credentials`: for a repository elsewhere. `cache`: where commits and what was fetched are kept, by default
-    `$XDG_CACHE_HOME/evolverpc/sources`, for every process of this user and for nobody else. `most_mb`: what the files
-    of its commit may take.
+    `credentials`: for a remote repository. `cache`: the private folder of commits and fetched repositories, by default
+    `$XDG_CACHE_HOME/evolverpc/sources`, for every process of this user. `most_mb`: the largest size of the commit's
+    files.
 
     Raises:
-        ValueError: the address is none.
+        ValueError: the address is invalid.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class Source:
         return f"{self._address} at {self._ref}"
 
     async def ready(self, *, told: Callable[[str], None]) -> Checkout:
-        """Its commit, fetched and packed where it is not yet. The ref is looked up once and keeps that meaning.
+        """Return its commit, fetched and packed if needed. The ref is resolved once.
 
         Raises:
-            SandboxError: it cannot be had; the text says why, and nothing secret.
+            SandboxError: it is not available; the message says why, without secrets.
         """
         async with self._working:
             if self._checkout is None:
@@ -115,7 +115,7 @@ class Source:
             tar = self._tar(origin)
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)
-                await to_the_end(self._swept)
+                await run_shielded(self._swept)
             for used in (tar, origin.commit.folder) if isinstance(self._address, RemoteRepository) else (tar,):
                 os.utime(used)
         for words in origin.left_out:
@@ -123,7 +123,7 @@ class Source:
         return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out)
 
     def _make_private(self) -> None:
-        """Have the cache's folders, which hold private repositories, for nobody else. Blocks."""
+        """Make the cache's folders private, because they hold private repositories. Blocks."""
         for folder in (self._cache, *(self._cache / name for name in ("commits", "mirrors", "locks"))):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -139,7 +139,7 @@ class Source:
         return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
 
     def _lock(self) -> Path:
-        """What whoever works with the address holds: that of its mirror, which several folders have in common."""
+        """Return the lock file of the address: of its mirror, which several folders share."""
         if isinstance(self._address, RemoteRepository):
             return self._lock_of(mirror_path(self._address, self._cache))
         return self._cache / "locks" / _short(str(self._address))
@@ -154,7 +154,7 @@ class Source:
             logger.warning("not all that is unused could be removed: %s", error)
 
     def _sweep(self) -> None:
-        """Remove what no sandbox was started with for `KEPT_DAYS`, unless somebody works with it. Blocks."""
+        """Remove what is unused for `KEPT_DAYS`, unless a process works with it. Blocks."""
         before = time.time() - KEPT_DAYS * 24 * 3600
         for path in self._cache.glob("commits/*"):
             if _is_older(path, before):

@@ -12,7 +12,7 @@ from sandbox_runtime.api.spec import Command
 from sandbox_runtime.source.source import PROGRAM
 
 BIN = "bin"
-"""The folder of a workspace that prebuilt commands are in; runtimes put it first on `PATH` of all that runs there."""
+"""The folder of prebuilt commands in a workspace; runtimes put it first on `PATH`."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _ADD_S = 60.0
@@ -26,10 +26,10 @@ _LINK = (
 
 @dataclass(frozen=True)
 class PrebuiltCommand:
-    """An executable that an optimizer brings along. `script`: the file's content, with its `#!` line.
+    """An executable of the optimizer. `script`: the file's content, with its `#!` line.
 
     Raises:
-        ValueError: the name is none for a command.
+        ValueError: the name is invalid.
     """
 
     name: str
@@ -42,22 +42,22 @@ class PrebuiltCommand:
             )
 
     def install_command(self) -> Command:
-        """Puts it in the workspace, in place of one of the same name."""
+        """Return a command that puts the executable in the workspace, in place of one of the same name."""
         return Command(("sh", "-ec", _ADD, "sh", BIN, self.name), stdin=self.script, timeout_s=_ADD_S)
 
 
 def bash(script: str, cwd: str, timeout_s: float, env: Mapping[str, str] | None) -> Command:
-    """Runs a script in a folder of the workspace."""
+    """Return a command that runs a script in a folder of the workspace."""
     return Command(("bash", "-c", script), cwd=cwd, timeout_s=timeout_s, env=dict(env or {}))
 
 
 def link_command(modules: str, folder: str, top: str) -> Command:
-    """Links Node's packages to a program's folder that has none; git, at `top`, is told to leave the link alone."""
+    """Return a command that links Node's packages to a program's folder without its own; git ignores the link."""
     return Command(("sh", "-ec", _LINK, "sh", modules, folder, top))
 
 
 MANIFESTS_BYTES = 64 * 2**20
-"""What manifests may take, unpacked."""
+"""Largest size of the manifests, unpacked."""
 
 _ASK_S = 60.0
 _READ = 'for f do test ! -f "$f" || printf "%s\\0" "$f"; done | tar -ch --null -T - | gzip -c'
@@ -74,12 +74,12 @@ _BASH = ("bash", "-o", "pipefail", "-ec")
 
 @dataclass(frozen=True)
 class Workspace:
-    """The program's files in a sandbox that is up, as they are now. What is read there was written by anybody."""
+    """The present files of a program in a running sandbox. They are untrusted."""
 
     sandbox: Sandbox
 
     async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """The files among these paths, from the repository's top. Raises `SandboxError`."""
+        """Return the files among these paths, from the repository's top. Raises `SandboxError`."""
         wanted = set(paths)
         if not wanted:
             return {}
@@ -96,7 +96,7 @@ class Workspace:
             raise SandboxError(f"sandbox {self.sandbox.id}: its manifests cannot be read: {error}") from None
 
     async def changes(self, commit: str) -> bytes:
-        """All that is not as in the commit, ignored files apart, as a compressed patch. Raises `SandboxError`."""
+        """Return all differences from the commit but ignored files, as a compressed patch. Raises `SandboxError`."""
         return await self._written((*_BASH, _DIFF, "bash", commit), "what was changed in it")
 
     async def _written(self, argv: tuple[str, ...], what: str) -> bytes:
@@ -110,5 +110,5 @@ class Workspace:
 
 
 def restore_command(changes: bytes) -> Command:
-    """Puts changes into a program's folder that is as in the commit."""
+    """Return a command that applies changes to a program's folder that is as in the commit."""
     return Command((*_BASH, _APPLY), cwd=PROGRAM, stdin=changes, timeout_s=_ASK_S)

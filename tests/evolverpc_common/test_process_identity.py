@@ -4,9 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from evolverpc_common.process_identity import Owner, started_at
+from evolverpc_common.process_identity import ProcessIdentity, started_at
 
-ME = Owner.this_process()
+ME = ProcessIdentity.this_process()
 
 
 def test_a_process_that_runs_is_not_gone() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 
 
 async def test_a_failure_that_nobody_waits_for_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -15,7 +15,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_logged(caplog: pytest
         await may_end.wait()
         raise ValueError("the disk is full")
 
-    task = asyncio.create_task(all_of(work()))
+    task = asyncio.create_task(await_shielded(work()))
     await begun.wait()
     task.cancel()
     may_end.set()

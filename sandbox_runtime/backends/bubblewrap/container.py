@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from evolverpc_common.process_identity import started_at
-from evolverpc_common.shielded import all_of, to_the_end
+from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
 from sandbox_runtime.api.spec import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
@@ -123,7 +123,7 @@ class Container:
             return status.result() if done else None
         finally:
             if not status.done():
-                await all_of(self._stop(run, status))
+                await await_shielded(self._stop(run, status))
 
     async def begin(
         self, order: CommandOrder, descriptors: Sequence[int], run: int | None = None
@@ -196,7 +196,7 @@ class Container:
 
     async def close(self) -> None:
         """End it and remove everything of it."""
-        await all_of(self._close())
+        await await_shielded(self._close())
 
     async def _close(self) -> None:
         await self._machine.supervisor.close(self._number)
@@ -204,8 +204,8 @@ class Container:
             os.close(self._log_end)
             self._log_end = None
             await self.log.close(_LAST_WORDS_S)
-        await to_the_end(self._group.remove)
-        await to_the_end(self._machine.records.remove, self.record)
+        await run_shielded(self._group.remove)
+        await run_shielded(self._machine.records.remove, self.record)
 
 
 def _closed_by(stack: ExitStack, descriptor: int) -> int:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup
-from sandbox_runtime.backends.records import Record
+from sandbox_runtime.backends.records import SandboxRecord
 
 _END_S = 10.0
 _PAUSE_S = 0.01
@@ -37,7 +37,7 @@ class RecordedResources(BaseModel):
         return self.model_dump()
 
     @classmethod
-    def of(cls, record: Record) -> "RecordedResources":
+    def of(cls, record: SandboxRecord) -> "RecordedResources":
         """Return those of a record; none if the record has another form."""
         try:
             return cls.model_validate(record.resources)
@@ -45,7 +45,7 @@ class RecordedResources(BaseModel):
             return cls()
 
 
-def free(record: Record) -> None:
+def free(record: SandboxRecord) -> None:
     """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
     resources = RecordedResources.of(record)
     name = host_name(record.id)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from evolverpc_common.shielded import all_of, to_the_end
+from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
@@ -36,7 +36,7 @@ from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
 from sandbox_runtime.backends.bubblewrap.streams import sealed
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient
 from sandbox_runtime.backends.lifecycle import close_after_failure, close_all, sweep_records
-from sandbox_runtime.backends.records import Record, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024
@@ -69,7 +69,7 @@ class ContainerBuilder:
         limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
         user = self._machine.builder
         if user is not None:
-            await to_the_end(_give, cwd, user)
+            await run_shielded(_give, cwd, user)
         container = Container(self._machine, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
         stdin = sealed(b"")
         try:
@@ -149,7 +149,7 @@ class BubblewrapRuntime:
 
     async def __aexit__(self, *_: object) -> None:
         """End every sandbox that was started and not closed."""
-        await all_of(self._leave())
+        await await_shielded(self._leave())
 
     async def _leave(self) -> None:
         try:
@@ -223,12 +223,12 @@ class BubblewrapRuntime:
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
         """End those whose owner has ended, or all of them; see `Runtime.sweep`."""
 
-        async def end(record: Record) -> None:
-            await to_the_end(self._sweep, record)
+        async def end(record: SandboxRecord) -> None:
+            await run_shielded(self._sweep, record)
 
         return await sweep_records(self._records, labels, self._sandboxes, end, orphans_only=orphans_only)
 
-    def _sweep(self, record: Record) -> None:
+    def _sweep(self, record: SandboxRecord) -> None:
         self._records.condemn(record)
         free(record)
         self._records.remove(record)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.api.sandbox import (
     EXEC_BYTES,
@@ -176,7 +176,7 @@ class BubblewrapSandbox:
     async def close(self) -> None:
         """End it and free everything of it. Raises `SandboxError` if something is left."""
         self._end(SandboxExit("terminated", detail="closed"))
-        await all_of(self.wait())
+        await await_shielded(self.wait())
         if self.not_freed is not None:
             raise self.not_freed
 

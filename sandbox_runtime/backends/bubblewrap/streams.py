@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from evolverpc_common.tail import Tail
+from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.bubblewrap.supervisor_client import in_memory
 
@@ -67,7 +67,7 @@ class OutputCapture:
     """
 
     def __init__(self, kept: int) -> None:
-        self._tail = Tail(kept)
+        self._tail = OutputTail(kept)
         self._loop = asyncio.get_running_loop()
         self._reading: int | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()

@@ -1,1 +1,1 @@
-"""Sandboxes at Modal. Nothing is imported here: images have no `modal`, and nobody pays for it who chose another."""
+"""Sandboxes at Modal. Nothing is imported here: images lack `modal`, and other backends do without it."""

@@ -19,11 +19,11 @@ from modal import exception
 from sandbox_runtime.api.sandbox import RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
 
 ATTEMPTS = 3
-"""Of what may be asked twice; the SDK tries each four times by itself."""
+"""How often a call that may be repeated is tried; the SDK itself tries each four times."""
 
 FIRST_PAUSE_S = 0.2
 THROTTLED_S = 10.0
-"""What Modal does not tell: when to try again."""
+"""When to try again, which Modal does not state."""
 
 GONE = (
     exception.NotFoundError,
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 @contextlib.contextmanager
 def translated_errors(what: str) -> Iterator[None]:
-    """Errors of Modal's in the block leave as ours. `what`: what it was asked for, for the text."""
+    """Translate Modal's errors in the block. `what`: the requested action, for the message."""
     try:
         yield
     except REFUSED as error:
@@ -63,7 +63,7 @@ def translated_errors(what: str) -> Iterator[None]:
 
 
 async def retried(call: Callable[[], Awaitable[_T]]) -> _T:
-    """What the call returns, tried again where an error will pass: for what may be done twice."""
+    """Return what the call returns, repeated after transient errors; for calls that may happen twice."""
     pause = FIRST_PAUSE_S
     for _ in range(ATTEMPTS - 1):
         try:

@@ -12,8 +12,8 @@ import modal
 from modal import exception
 from modal.container_process import ContainerProcess
 
-from evolverpc_common.shielded import all_of
-from evolverpc_common.tail import Tail
+from evolverpc_common.shielded import await_shielded
+from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import EXEC_BYTES, CommandResult
 from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.modal import guard
@@ -37,12 +37,12 @@ if status != 401:
 
 
 def probe_command(models_url: str) -> Command:
-    """Asks the gateway for something without a token, which it refuses; anything else is told on stderr."""
+    """Return a command that requests the gateway's models without a token, and succeeds if that is refused."""
     return Command((SERVER_PYTHON, "-I", "-S", "-c", _PROBE, models_url), timeout_s=_PROBE_TIMEOUT_S)
 
 
 GRACE_S = 10.0
-"""How much longer than its own time a command may be under way before its guard is given up."""
+"""Seconds beyond its own time-out after which a command's guard is given up."""
 
 _GUARD = Path(guard.__file__).read_text(encoding="utf-8")
 _CHUNK_BYTES = 2**20
@@ -59,7 +59,7 @@ class ModalCommands:
     async def start(
         self, command: Command, mark: str, *, timed: bool, env: Mapping[str, str] | None = None
     ) -> ContainerProcess[bytes]:
-        """Start one. `mark`: of its guard. `timed`: whether its time is limited. `env`: further ones, never shown."""
+        """Start a command. `mark`: of its guard. `timed`: its time is limited. `env`: more variables, never shown."""
         seconds = command.timeout_s if timed else 0.0
         variables: dict[str, str | None] = {**command.env, **(env or {})}
         return await self._sandbox.exec.aio(
@@ -71,11 +71,11 @@ class ModalCommands:
             text=False,
         )
 
-    async def run(self, command: Command, log: Tail | None = None) -> CommandResult:
-        """One from its start to its end; `log` hears both of its streams. When cancelled, the command is ended too."""
+    async def run(self, command: Command, log: OutputTail | None = None) -> CommandResult:
+        """Run a command; `log` gets both of its streams. A cancellation ends the command too."""
         began = time.monotonic()
         mark = f"\n-- {secrets.token_hex(16)} --\n"
-        out, err = Tail(EXEC_BYTES), Tail(EXEC_BYTES + len(mark))
+        out, err = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES + len(mark))
         status: int | None = None
         try:
             async with asyncio.timeout(command.timeout_s + GRACE_S):
@@ -92,13 +92,17 @@ class ModalCommands:
         return CommandResult(status, out.bytes(), written[-EXEC_BYTES:], time.monotonic() - began)
 
     async def close(self) -> None:
-        """Stop to end what was under way: the sandbox ends with all of it."""
+        """Stop ending commands: the sandbox ends with all of them."""
         for task in self._ending:
             task.cancel()
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _followed(
-        self, process: ContainerProcess[bytes], command: Command, sinks: tuple[Tail, Tail], log: Tail | None
+        self,
+        process: ContainerProcess[bytes],
+        command: Command,
+        sinks: tuple[OutputTail, OutputTail],
+        log: OutputTail | None,
     ) -> int | None:
         feeding = asyncio.ensure_future(_feed(process, command.stdin))
         try:
@@ -125,8 +129,8 @@ class ModalCommands:
             return  # it was to end early: its guard ends it in time, or the sandbox is gone and the command with it
 
 
-async def copied(stream: AsyncIterable[bytes], *sinks: Tail | None) -> None:
-    """Read a stream to its end, all of it into each of these."""
+async def copied(stream: AsyncIterable[bytes], *sinks: OutputTail | None) -> None:
+    """Read a stream to its end into each sink."""
     async for data in stream:
         for sink in sinks:
             if sink is not None:
@@ -140,7 +144,7 @@ async def _both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, No
     finally:
         for task in tasks:
             task.cancel()
-        await all_of(_over(tasks))
+        await await_shielded(_over(tasks))
 
 
 async def _over(tasks: Sequence[asyncio.Future[None]]) -> None:

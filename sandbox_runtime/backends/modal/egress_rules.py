@@ -12,17 +12,17 @@ _NONE: tuple[str, ...] = ()
 
 @dataclass(frozen=True)
 class EgressRules:
-    """As `Sandbox.create` takes them; None, for both, is everything. Two empty lists are nothing at all."""
+    """Arguments of `Sandbox.create`. None for both allows everything; two empty lists allow nothing."""
 
     cidrs: list[str] | None
     domains: list[str] | None
 
 
 def egress_rules(egress: Egress, gateway_session: GatewaySession | None) -> EgressRules:
-    """The hosts of the egress and, if there is a way out, that of the gateway.
+    """Return the hosts of the egress and, if there is a session, the gateway's.
 
     Raises:
-        Unavailable: the gateway can be reached on loopback alone.
+        RuntimeUnavailable: the gateway listens on loopback only.
     """
     gateway = _hosts(gateway_session)
     match egress:
@@ -38,7 +38,7 @@ def egress_rules(egress: Egress, gateway_session: GatewaySession | None) -> Egre
 
 
 def gateway_urls(gateway_session: GatewaySession) -> tuple[str, str]:
-    """Where programs find its models and its proxy. Raises `RuntimeUnavailable` as `egress_rules`."""
+    """Return the addresses of the gateway's models and proxy. Raises `RuntimeUnavailable` as `egress_rules`."""
     models, tunnel = gateway_session.models_url, gateway_session.tunnel_url
     if models is None or tunnel is None:
         raise RuntimeUnavailable(

@@ -1,11 +1,10 @@
-"""Runs one command in a sandbox, bounded, and leaves nothing of it behind. Alone with the standard library: it is sent.
+"""Run one command in a sandbox with limits, and end everything that it started. Sent as text: standard library only.
 
     python -I -S -c GUARD run MARK SECONDS PROCESSES FILE_MB CWD ARGV...    SECONDS 0: no limit
     python -I -S -c GUARD end MARK                                          ends the command of that mark
 
-The exit status is the command's, 128 + signal where that killed it. When its time is over, MARK follows what it wrote
-to stderr. All that it starts stays below the guard, however deep and in whichever session: that adopts what lost its
-parent.
+The exit status is the command's, 128 + signal if a signal ended it. After a time-out, MARK follows its output on
+stderr. All its descendants stay below the guard, in whichever session they are: the guard adopts orphans.
 """
 # ruff: noqa: PTH103, PTH123, PTH208
 # It is started for each command, and pathlib would take longer to import than all the rest of it.
@@ -23,7 +22,7 @@ ENDING = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def run(mark: str, seconds: str, processes: str, file_mb: str, cwd: str, *argv: str) -> int:
-    """The command from its start to its end, and that of everything it started; its exit status."""
+    """Run the command and end everything that it started; return its exit status."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     for limit, value in ((resource.RLIMIT_NPROC, int(processes)), (resource.RLIMIT_FSIZE, int(file_mb) << 20)):
@@ -58,7 +57,7 @@ def run(mark: str, seconds: str, processes: str, file_mb: str, cwd: str, *argv: 
 
 
 def reaped(child: int) -> int | None:
-    """The command's status, None where it still runs; whatever else has ended is waited for."""
+    """Collect ended processes; return the command's status, None if it still runs."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -72,7 +71,7 @@ def reaped(child: int) -> int | None:
 
 
 def end_children() -> None:
-    """Kill all that this process started, until there is nothing left."""
+    """Kill all descendants until none is left."""
     while True:
         for pid in descendants():
             with contextlib.suppress(ProcessLookupError):
@@ -84,7 +83,7 @@ def end_children() -> None:
 
 
 def descendants() -> set[int]:
-    """Of this process, as /proc has them now."""
+    """Return the descendants of this process that /proc lists now."""
     parents: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:

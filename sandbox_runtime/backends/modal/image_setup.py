@@ -17,31 +17,31 @@ from sandbox_runtime.environments.node import wants_node
 from sandbox_runtime.environments.python import wants_python
 
 WORKSPACE = "/workspace"
-"""The folder of each sandbox's own, where all commands start."""
+"""The folder of a sandbox in which all commands start."""
 
 PORT = 8080
-"""Where the server listens; reached by connect tokens alone."""
+"""The port of the server; only connect tokens reach it."""
 
 SERVER = "/opt/evolverpc"
 """The environment of our own packages."""
 
 SERVER_PYTHON_VERSION = "3.12"
-"""The same whoever publishes, so that whoever starts finds it."""
+"""The same for every publisher, so that every starter finds the image."""
 
 SERVER_PYTHON = f"{SERVER}/bin/python"
 
 PROGRAM = "/opt/program"
-"""What a recipe asked for: links to where it was installed, so that nobody needs to ask the image."""
+"""Links to what a recipe installed, so that their paths are known without asking the image."""
 
 PATHS = 4
-"""How many folders of `PATH` a recipe can have: one of Python, two of Node, and one to spare."""
+"""How many folders of `PATH` a recipe can have: one of Python, two of Node, one spare."""
 
 RECIPE = "/opt/recipe"
-"""The recipe itself, for whoever installs it."""
+"""The folder of the recipe itself, for the installation."""
 
 
 def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
-    """The recipe's environment as it is in the image that was published for it."""
+    """Return the recipe's environment as it is in its published image."""
     env = {}
     if wants_python(recipe):
         env["VIRTUAL_ENV"] = f"{PROGRAM}/venv"
@@ -58,7 +58,7 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
 
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:
-    """As `read_recipe` reads it."""
+    """Write a recipe in the form that `read_recipe` reads."""
     told = {"python": recipe.python, "node": recipe.node, "packages": recipe.packages}
     (folder / "recipe.json").write_text(json.dumps(told), encoding="utf-8")
     for name, content in recipe.files.items():
@@ -68,7 +68,7 @@ def write_recipe(recipe: Recipe, folder: Path) -> None:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The one that was written there."""
+    """Return the recipe that was written to a folder."""
     told = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     files = folder / "files"
     manifests = {str(file.relative_to(files)): file.read_bytes() for file in files.rglob("*") if file.is_file()}
@@ -82,7 +82,7 @@ async def run(
     timeout_s: float,
     readable: Sequence[str],  # noqa: ARG001  all of an image is
 ) -> tuple[int, bytes]:
-    """A `Run` that needs no walls: an image is built in a machine of its own."""
+    """Run a build command without isolation: an image is built in a machine of its own."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
@@ -105,7 +105,7 @@ async def run(
 
 
 def link(built: BuiltEnvironment, program: Path) -> None:
-    """Make the links, and those alone, that `PreparedEnvironment` names."""
+    """Make the links that `PreparedEnvironment` names."""
     (program / "path").mkdir(parents=True, exist_ok=True)
     links = {f"path/{number}": folder for number, folder in enumerate(built.path[:PATHS])}
     if built.python is not None:
@@ -117,7 +117,7 @@ def link(built: BuiltEnvironment, program: Path) -> None:
 
 
 async def install(recipe_folder: Path, program: Path) -> None:
-    """Have the recipe in that folder ready in the other. Raises `EnvironmentMissing`."""
+    """Install the recipe of one folder into the other. Raises `EnvironmentMissing`."""
     environments = EnvironmentCache(program / "environments")
     link(await environments.ready(read_recipe(recipe_folder), run=run, told=print), program)
 

@@ -1,4 +1,4 @@
-"""The images of recipes: built and published once, found by name from then on."""
+"""Images of recipes: built and published once, found by name from then on."""
 
 import asyncio
 import hashlib
@@ -23,21 +23,21 @@ from sandbox_runtime.backends.modal.image_setup import (
 )
 
 PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
-"""Those of ours that an image has: `sandbox_runtime` installs its recipe."""
+"""Our packages in an image; `sandbox_runtime` installs its recipe."""
 
 EXTRAS = ("server", "agent", "sandbox")
-"""Of ours, whose requirements it has; the last for uv, with which the recipe is installed."""
+"""Our extras whose requirements an image has; the last one for uv, which installs the recipe."""
 
 _OURS = Path(__file__).parents[3]
 
 
 def name_of(recipe: Recipe) -> str:
-    """What the recipe's image is published as: another one for each recipe, and for each version of our own code."""
+    """Return the name of the recipe's image: it changes with the recipe and with each version of our code."""
     return f"evolverpc:{recipe.digest}-{_own_digest()}"
 
 
 def image_of(recipe: Recipe, folder: Path, *, afresh: bool) -> modal.Image:
-    """How the recipe's image is made; `folder`: an empty one, to be kept until it is built."""
+    """Describe the recipe's image; `folder`: an empty folder that is needed until it is built."""
     ours, wanted = folder / "ours", folder / "recipe"
     for package in PACKAGES:
         shutil.copytree(_OURS / package, ours / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -60,7 +60,7 @@ def image_of(recipe: Recipe, folder: Path, *, afresh: bool) -> modal.Image:
 
 
 async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, afresh: bool) -> str:
-    """Build the recipe's image at Modal and publish it; its id. Raises Modal's own errors."""
+    """Build and publish the recipe's image; return its id. Raises Modal's own errors."""
     with tempfile.TemporaryDirectory() as folder:
         image = await asyncio.to_thread(image_of, recipe, Path(folder), afresh=afresh)
         await image.build.aio(app)
@@ -69,14 +69,14 @@ async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, afresh:
 
 
 async def find(recipe: Recipe, app: modal.App, client: modal.Client) -> str:
-    """The id of the image that is published for the recipe. Raises Modal's `NotFoundError` where there is none."""
+    """Return the id of the recipe's published image. Raises Modal's `NotFoundError` if there is none."""
     image = modal.Image.from_name(name_of(recipe), client=client)
     await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing
     return image.object_id
 
 
 def requirements() -> list[str]:
-    """What our packages in an image need, as pip takes it. Raises `RuntimeUnavailable` where nobody knows."""
+    """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown."""
     try:
         told = importlib.metadata.requires("evolverpc") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -94,7 +94,7 @@ def requirements() -> list[str]:
 
 @cache
 def _own_digest() -> str:
-    """Of all that an image has of ours."""
+    """Return a digest of all our code in an image."""
     told = hashlib.sha256("\n".join((*requirements(), SERVER_PYTHON_VERSION)).encode())
     for package in PACKAGES:
         for file in sorted((_OURS / package).rglob("*")):

@@ -1,4 +1,4 @@
-"""Modal as a runtime: sandboxes of one app, made of published images, found and swept by their tags."""
+"""Modal as a runtime: sandboxes of one app, made from published images, found and swept by their tags."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import modal
 from modal import exception
 
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     RuntimeUnavailable,
@@ -27,33 +27,33 @@ from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.modal.tags import START, found, tags_of_start
 
 APP = "evolverpc"
-"""The app that sandboxes belong to, unless another is named: for whoever lists them in Modal's own tools."""
+"""The default app of sandboxes, which lists them in Modal's own tools."""
 
 OPEN_S = 30.0
-"""How long Modal may take to answer at all."""
+"""Seconds within which Modal must answer."""
 
 UNDO_S = 15.0
-"""How long after a start that failed is looked whether Modal made its sandbox all the same."""
+"""Seconds after a failed start in which the sandbox is searched that Modal may have made."""
 
 LOOK_S = 0.5
 LOOKS = 3
-"""How often, where the creation itself has ended in a way that leaves it open."""
+"""How often it is searched if the creation has ended with an unclear outcome."""
 
 _AT_ONCE = 10
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _DEFINITE = (*REFUSED, exception.ResourceExhaustedError, exception.InvalidError, exception.NotFoundError)
-"""Answers after which there is no sandbox."""
+"""Errors after which there is certainly no sandbox."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 class ModalRuntime:
-    """See `Runtime`; to be entered before anything is asked of it. `app_name`: what the sandboxes belong to.
+    """See `Runtime`; enter it before other calls. `app_name`: the app of the sandboxes.
 
-    Modal enforces egress, cpu, memory and lifetime. It bounds no disk: `workspace_mb` is the most that one file may
-    have, and `processes` holds where its kernel counts them. A sandbox is one machine: its server runs without a jail.
+    Modal enforces egress, cpu, memory and lifetime. It does not limit the disk: `workspace_mb` limits each file, and
+    `processes` applies if its kernel counts them. A sandbox is one machine: its server runs without a jail.
     """
 
     name = "modal"
@@ -82,7 +82,7 @@ class ModalRuntime:
 
     async def __aexit__(self, *_: object) -> None:
         """End every sandbox that was started and not closed."""
-        await all_of(close_all(self._open))
+        await await_shielded(close_all(self._open))
 
     async def prepare(
         self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
@@ -90,7 +90,7 @@ class ModalRuntime:
         """Find the recipe's published image; only `afresh` builds one.
 
         Raises:
-            NotPrepared: none is published; the text says which command does that.
+            EnvironmentMissing: none is published; the message names the command that does it.
         """
         if afresh:
             return await self.publish(recipe, told=told, afresh=True)
@@ -109,10 +109,10 @@ class ModalRuntime:
     async def publish(
         self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
     ) -> PreparedEnvironment:
-        """Build the recipe's image and publish it, minutes as a rule; with `afresh`, also what Modal has built before.
+        """Build and publish the recipe's image, which takes minutes; `afresh` rebuilds what Modal has cached too.
 
         Raises:
-            NotPrepared: it cannot be built.
+            EnvironmentMissing: it cannot be built.
         """
         client, app = self._client_and_app()
         told(f"building the image {images.name_of(recipe)} at Modal")
@@ -142,11 +142,11 @@ class ModalRuntime:
         return sandbox
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """See `Runtime.found`; those of this app."""
+        """See `Runtime.found`; the sandboxes of this app."""
         return [of for _, of in await self._found(labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """See `Runtime.sweep`. Only on the machine that started it a sandbox is known to be an orphan."""
+        """See `Runtime.sweep`. A sandbox is known as an orphan only on the machine that started it."""
         wanted = [(sandbox, of) for sandbox, of in await self._found(labels) if of.orphan or not orphans_only]
         faults = [fault for fault in await _at_once([_fault(sandbox) for sandbox, _ in wanted]) if fault is not None]
         if faults:
@@ -155,7 +155,7 @@ class ModalRuntime:
         return [of.id for _, of in wanted]
 
     async def _created(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
-        """A sandbox that does nothing yet. However this ends, one is left only if it is returned."""
+        """Create a sandbox that does nothing yet. Nothing is left unless it is returned."""
         creating = asyncio.create_task(self._create(spec, image, tags))
         try:
             with translated_errors("create a sandbox"):
@@ -169,7 +169,7 @@ class ModalRuntime:
                 except TimeoutError:
                     raise SandboxNotReady(f"Modal made no sandbox within {spec.ready_s:g} s", stage="create") from None
         except BaseException:
-            await all_of(self._undo(creating, tags[START]))
+            await await_shielded(self._undo(creating, tags[START]))
             raise
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
@@ -199,7 +199,7 @@ class ModalRuntime:
         )
 
     async def _undo(self, creating: "asyncio.Task[modal.Sandbox]", start: str) -> None:
-        """End what a creation made, or is still making: one that nobody waits for any more goes on at Modal."""
+        """End a sandbox that a failed creation has made or still makes, which Modal would keep."""
         loop = asyncio.get_running_loop()
         deadline, looks = loop.time() + UNDO_S, LOOKS
         try:
@@ -246,7 +246,7 @@ class ModalRuntime:
 
 
 def _env(spec: SandboxSpec) -> dict[str, str | None]:
-    """What every command sees that is no secret."""
+    """Return the variables of every command that are not secret."""
     workspace = image_setup.WORKSPACE
     return {
         **spec.prepared.env,
@@ -258,7 +258,7 @@ def _env(spec: SandboxSpec) -> dict[str, str | None]:
 
 
 async def _at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each returns, in order; not more than Modal likes at a time."""
+    """Return the results in order, with limited concurrency."""
     places_left = asyncio.Semaphore(_AT_ONCE)
 
     async def one(part: Coroutine[Any, Any, T]) -> T:
@@ -274,7 +274,7 @@ async def _end(sandbox: modal.Sandbox) -> None:
 
 
 async def _fault(sandbox: modal.Sandbox) -> str | None:
-    """Why it could not be ended."""
+    """End a sandbox; return why it could not be ended, None if it was."""
     try:
         await _end(sandbox)
     except SandboxError as error:

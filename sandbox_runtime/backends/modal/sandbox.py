@@ -1,4 +1,4 @@
-"""One sandbox at Modal: brought up, used, watched and ended."""
+"""One sandbox at Modal: started, used, watched and ended."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import modal
 from modal import exception
 
-from evolverpc_common.shielded import all_of
-from evolverpc_common.tail import Tail
+from evolverpc_common.shielded import await_shielded
+from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import (
     LOG_BYTES,
     CommandResult,
@@ -31,7 +31,7 @@ from sandbox_runtime.backends.modal.egress_rules import gateway_urls
 from sandbox_runtime.backends.modal.image_setup import PORT
 
 LOST_S = 60.0
-"""How long Modal may answer nothing but errors before a sandbox is taken for lost."""
+"""Seconds of errors from Modal after which a sandbox counts as lost."""
 
 RETRY_S = 1.0
 
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 
 class ModalSandbox:
-    """One that `bring_up` made ready. Watched from the start: `wait` knows how it ended, whoever ended it."""
+    """See `Sandbox`. It is watched from the start, so that `wait` knows how it ended."""
 
     def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec, closed: "Callable[[ModalSandbox], object]") -> None:
         self._sandbox = sandbox
         self._spec = spec
         self._commands = ModalCommands(sandbox, spec)
-        self._log = Tail(LOG_BYTES)
+        self._log = OutputTail(LOG_BYTES)
         self._token = secrets.token_urlsafe(32)
         self._ended: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch())
@@ -56,11 +56,11 @@ class ModalSandbox:
 
     @property
     def id(self) -> str:
-        """What Modal calls it."""
+        """Modal's name for it."""
         return self._sandbox.object_id
 
     async def bring_up(self) -> None:
-        """Run its setup and its main until the server answers. Raises `SandboxNotReady`; it is then to be closed."""
+        """Run its setup and its server until that answers. Raises `SandboxNotReady`; close it then."""
         stage = "setup"
         deadline = time.monotonic() + self._spec.ready_s
         try:
@@ -80,7 +80,7 @@ class ModalSandbox:
             raise self._not_ready(f"ended before it was ready: {error}", stage) from None
 
     async def endpoint(self) -> ServerEndpoint:
-        """Where its server answers, with a fresh connect token. Raises `SandboxGone`."""
+        """Return the address of its server, with a fresh connect token. Raises `SandboxGone`."""
         credentials = await self._asked("give a connect token", self._connect_token)
         return ServerEndpoint(credentials.url, self._token, credentials.token)
 
@@ -97,10 +97,10 @@ class ModalSandbox:
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
-        """End it at Modal. Raises `SandboxError` where that does not answer; closing it again tries again."""
+        """End it at Modal. Raises `SandboxError` if Modal does not answer; call it again to retry."""
         if self._closing is None or (self._closing.done() and _has_failed(self._closing)):
             self._closing = asyncio.create_task(self._close())
-        await all_of(_awaited(self._closing))
+        await await_shielded(_awaited(self._closing))
 
     async def _set_up(self, command: Command) -> None:
         done = await self._asked("run a command", lambda: self._commands.run(command, self._log))
@@ -143,14 +143,14 @@ class ModalSandbox:
                 return
         finally:
             healthy.cancel()
-            await all_of(_quietly(healthy))
+            await await_shielded(_quietly(healthy))
         ended = self._ended.result()
         if ended.kind == "exited":
             raise self._not_ready(f"{self._spec.main.argv[0]} exited with status {ended.status}", "main")
         raise self._not_ready(f"it has ended before its server was ready: {_told(ended)}", "main")
 
     async def _follow(self, process: modal.container_process.ContainerProcess[bytes]) -> None:
-        """Keep what main writes; when it ends, the sandbox has."""
+        """Keep the server's output; the sandbox has ended when the server has."""
         output = [asyncio.ensure_future(copied(stream, self._log)) for stream in (process.stdout, process.stderr)]
         try:
             status = await process.wait.aio()
@@ -194,7 +194,7 @@ class ModalSandbox:
         return await retried(lambda: self._sandbox.create_connect_token.aio(port=PORT))
 
     async def _asked(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
-        """What the call returns; `SandboxGone` as soon as the sandbox is, whatever the call still waits for."""
+        """Return what the call returns; raise `SandboxGone` as soon as the sandbox has ended."""
         if self._ended.done():
             raise self._gone()
         with translated_errors(what):
@@ -205,7 +205,7 @@ class ModalSandbox:
                     return calling.result()
             finally:
                 calling.cancel()
-                await all_of(_quietly(calling))
+                await await_shielded(_quietly(calling))
         raise self._gone()
 
     def _gone(self) -> SandboxGone:

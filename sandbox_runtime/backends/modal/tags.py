@@ -1,19 +1,19 @@
-"""What we note on each sandbox at Modal: its labels, which start it is of, and who owns it."""
+"""The tags of a sandbox at Modal: its labels, the start that made it, and its owner."""
 
 import re
 import secrets
 import time
 from collections.abc import Mapping
 
-from evolverpc_common.process_identity import Owner
+from evolverpc_common.process_identity import ProcessIdentity
 from sandbox_runtime.api.sandbox import SandboxInfo
 from sandbox_runtime.backends.records import check_labels
 
 START = "evolverpc-start"
-"""`MILLISECONDS-RANDOM`, both in hex: when, and which of all starts there ever were."""
+"""`MILLISECONDS-RANDOM`, both in hex: the time, and an id that is unique among all starts."""
 
 _OWNER = "evolverpc-owner"
-"""`PID.STARTED.NAMESPACE.BOOT`: all that says who it is, in the 63 characters of a tag."""
+"""`PID.STARTED.NAMESPACE.BOOT`: the owner's identity, within the 63 characters of a tag."""
 
 _HOST = "evolverpc-host"
 _OURS = (START, _OWNER, _HOST)
@@ -21,15 +21,15 @@ _OWNER_TEXT = re.compile(r"(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{32})")
 
 
 def tags_of_start(labels: Mapping[str, str]) -> dict[str, str]:
-    """For a new sandbox with these labels, started by this process.
+    """Return the tags of a new sandbox with these labels, started by this process.
 
     Raises:
-        ValueError: a label is not as `SandboxSpec.labels` says, or has a name of ours.
+        ValueError: a label is not as `SandboxSpec.labels` requires, or has a reserved name.
     """
     check_labels(labels)
     if taken := labels.keys() & set(_OURS):
         raise ValueError(f"{', '.join(sorted(taken))} cannot be a label")
-    owner = Owner.this_process()
+    owner = ProcessIdentity.this_process()
     namespace = re.sub(r"\D", "", owner.pid_namespace) or "0"
     return {
         **labels,
@@ -40,7 +40,7 @@ def tags_of_start(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def found(sandbox_id: str, tags: Mapping[str, str]) -> SandboxInfo | None:
-    """The sandbox of these tags; None where it is none of ours."""
+    """Return the sandbox with these tags; None if it is not one of ours."""
     try:
         created = int(tags[START].partition("-")[0], 16) / 1000
     except (KeyError, ValueError):
@@ -55,12 +55,12 @@ def found(sandbox_id: str, tags: Mapping[str, str]) -> SandboxInfo | None:
     )
 
 
-def _owner(tags: Mapping[str, str]) -> Owner | None:
+def _owner(tags: Mapping[str, str]) -> ProcessIdentity | None:
     told = _OWNER_TEXT.fullmatch(tags.get(_OWNER, ""))
     if told is None:
         return None
     boot = told[4]
-    return Owner(
+    return ProcessIdentity(
         pid=int(told[1]),
         started=int(told[2]),
         pid_namespace=f"pid:[{told[3]}]",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Self
 
 from evolverpc_common.process_identity import started_at
-from evolverpc_common.shielded import all_of
-from evolverpc_common.tail import Tail
+from evolverpc_common.shielded import await_shielded
+from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
 from sandbox_runtime.backends.process.marked_processes import MARK, REAPER, end_all, terminate_and_wait
 
@@ -52,8 +52,8 @@ class RunningCommand:
         folder: Path,
         env: Mapping[str, str],
         limits: ProcessLimits,
-        stdout: Tail,
-        stderr: Tail | None = None,
+        stdout: OutputTail,
+        stderr: OutputTail | None = None,
         stdin: bytes | Path = b"",
         listening: int = -1,
         outlives: bool = False,
@@ -138,7 +138,7 @@ class RunningCommand:
             self._status = status if status >= 0 else 128 - status
         return left
 
-    def _attend(self, stdout: Tail, stderr: Tail | None) -> None:
+    def _attend(self, stdout: OutputTail, stderr: OutputTail | None) -> None:
         asyncio.get_running_loop().add_reader(self._pidfd, self._has_exited)
         for stream, tail in ((self._process.stdout, stdout), (self._process.stderr, stderr)):
             if stream is not None and tail is not None:
@@ -157,7 +157,7 @@ class _Pipe:
     It avoids `connect_read_pipe`: that of uvloop closes its descriptor twice, and the second may be another thread's.
     """
 
-    def __init__(self, stream: IO[bytes], tail: Tail) -> None:
+    def __init__(self, stream: IO[bytes], tail: OutputTail) -> None:
         self._stream = stream
         self._tail = tail
         self._loop = asyncio.get_running_loop()
@@ -201,7 +201,7 @@ async def run_build(
     readable: Sequence[str],  # noqa: ARG001  all of this machine is
 ) -> tuple[int, bytes]:
     """Run one command of a build, see `environments.RunBuildCommand`. Raises `TimeoutError`, `EnvironmentMissing`."""
-    output = Tail(EXEC_BYTES)
+    output = OutputTail(EXEC_BYTES)
     mark = f"build-{secrets.token_hex(6)}"
     try:
         running = RunningCommand.start(argv, mark=mark, folder=cwd, env=env, limits=ProcessLimits(), stdout=output)
@@ -210,7 +210,7 @@ async def run_build(
     try:
         in_time = await running.finished(timeout_s)
     finally:
-        await all_of(running.end())
+        await await_shielded(running.end())
     if not in_time or running.status is None:
         raise TimeoutError(f"{argv[0]!r} ran longer than {timeout_s:g} s")
     return running.status, output.bytes()

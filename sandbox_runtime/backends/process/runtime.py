@@ -12,7 +12,7 @@ from typing import Self
 
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.remove_tree import remove_tree
-from evolverpc_common.shielded import all_of
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Open
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
@@ -27,7 +27,7 @@ from sandbox_runtime.backends.lifecycle import close_after_failure, close_all, s
 from sandbox_runtime.backends.process.commands import run_build
 from sandbox_runtime.backends.process.marked_processes import end_all, terminate_reapers
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
-from sandbox_runtime.backends.records import Record, SandboxRecords, is_private, private_folder
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private, private_folder
 from sandbox_runtime.environments import EnvironmentCache
 
 NO_ISOLATION_WARNING = (
@@ -73,7 +73,7 @@ class ProcessRuntime:
     async def __aexit__(self, *_: object) -> None:
         """See `Runtime`."""
         self._entered = False
-        await all_of(close_all(self._sandboxes.values()))
+        await await_shielded(close_all(self._sandboxes.values()))
 
     async def prepare(
         self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
@@ -109,8 +109,8 @@ class ProcessRuntime:
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
         """See `Runtime`."""
 
-        async def end(record: Record) -> None:
-            await all_of(asyncio.to_thread(self._end, record))
+        async def end(record: SandboxRecord) -> None:
+            await await_shielded(asyncio.to_thread(self._end, record))
 
         return await sweep_records(self._records, labels, self._sandboxes, end, orphans_only=orphans_only)
 
@@ -135,7 +135,7 @@ class ProcessRuntime:
     def _forget(self, sandbox: ProcessSandbox) -> None:
         self._sandboxes.pop(sandbox.id, None)
 
-    def _end(self, record: Record) -> None:
+    def _end(self, record: SandboxRecord) -> None:
         """End everything of a sandbox that has no owner in this process. Blocks."""
         self._records.condemn(record)
         terminate_reapers(record.id)
@@ -165,7 +165,7 @@ def _is_known_here() -> bool:
     return hasattr(os, "pidfd_open") and Path("/proc/self/environ").exists()
 
 
-def _leader(record: Record) -> int | None:
+def _leader(record: SandboxRecord) -> int | None:
     """Return the pid of its server if that still runs."""
     match record.resources.get("main"):
         case [int(pid), int(started)] if started_at(pid) == started:

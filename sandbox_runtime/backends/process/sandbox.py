@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.remove_tree import remove_tree
-from evolverpc_common.shielded import all_of
-from evolverpc_common.tail import Tail
+from evolverpc_common.shielded import await_shielded
+from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import (
     EXEC_BYTES,
     LOG_BYTES,
@@ -28,7 +28,7 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.lifecycle import wait_until_healthy
 from sandbox_runtime.backends.process.commands import ProcessLimits, RunningCommand
-from sandbox_runtime.backends.records import Record, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOG_TAIL_BYTES = 4096
@@ -43,7 +43,7 @@ class ProcessSandbox:
     def __init__(
         self,
         spec: SandboxSpec,
-        record: Record,
+        record: SandboxRecord,
         records: SandboxRecords,
         workspace: Path,
         ended: Callable[["ProcessSandbox"], None],
@@ -54,7 +54,7 @@ class ProcessSandbox:
         self._workspace = workspace
         self._on_ended = ended
         self._limits = ProcessLimits(memory=spec.limits.memory_mb * 2**20, file=spec.limits.workspace_mb * 2**20)
-        self._log = Tail(LOG_BYTES)
+        self._log = OutputTail(LOG_BYTES)
         self._token = secrets.token_urlsafe(32)
         self._variables: dict[str, str] = {}
         self._commands: set[asyncio.Future[None]] = set()
@@ -79,7 +79,7 @@ class ProcessSandbox:
         except BaseException:
             self._over.set()
             try:
-                await all_of(self._free())
+                await await_shielded(self._free())
             except SandboxError as error:
                 logger.warning("%s", error)
             raise
@@ -94,7 +94,7 @@ class ProcessSandbox:
     async def exec(self, command: Command) -> CommandResult:
         """See `Sandbox`. Raises `OSError` if the file of its input cannot be read."""
         self._check_up()
-        stdout, stderr = Tail(EXEC_BYTES), Tail(EXEC_BYTES)
+        stdout, stderr = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES)
         started = time.monotonic()
         status = await self._run(command, stdout, stderr)
         self._check_up()
@@ -112,7 +112,7 @@ class ProcessSandbox:
     async def close(self) -> None:
         """See `Sandbox`."""
         self._closing.set()
-        await all_of(self.wait())
+        await await_shielded(self.wait())
         if self._not_freed is not None:
             raise self._not_freed
 
@@ -201,7 +201,7 @@ class ProcessSandbox:
         try:
             await asyncio.wait({healthy, main.exited}, return_when=asyncio.FIRST_COMPLETED)
             if main.exited.done():
-                await all_of(main.end())
+                await await_shielded(main.end())
                 raise self._not_ready("main", f"the server ended with status {main.status} before it was ready")
             await healthy
         except TimeoutError as error:
@@ -220,7 +220,7 @@ class ProcessSandbox:
             swept = self._records.is_condemned(self._record)
             self._over.set()
             try:
-                await all_of(self._free())
+                await await_shielded(self._free())
             except SandboxError as error:
                 self._not_freed = error
             self._on_ended(self)
@@ -230,7 +230,7 @@ class ProcessSandbox:
             return SandboxExit("terminated", detail="swept") if swept else SandboxExit("exited", main.status)
         return SandboxExit("timed_out", detail=f"its lifetime of {self._spec.limits.lifetime_s:g} s was over")
 
-    async def _run(self, command: Command, stdout: Tail, stderr: Tail | None = None) -> int | None:
+    async def _run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
         """Run a command and end everything that it started; return its status, None if it timed out."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._commands.add(ended)
@@ -250,7 +250,7 @@ class ProcessSandbox:
                 await _either(running.exited, self._over, command.timeout_s)
                 in_time = running.exited.done()
             finally:
-                await all_of(running.end())
+                await await_shielded(running.end())
             return running.status if in_time else None
         finally:
             self._commands.discard(ended)

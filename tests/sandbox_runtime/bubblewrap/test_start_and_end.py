@@ -11,7 +11,7 @@ from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
 from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.lifecycle import wait_until_healthy
-from sandbox_runtime.backends.records import Record, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from tests.sandbox_runtime.bubblewrap.containers import (
     groups_of,
     left_of,
@@ -97,7 +97,7 @@ async def test_a_sweep_goes_on_after_one_that_cannot_be_swept_and_closes_its_own
     own = await started(runtime)
     bad, _ = sorted((records.add({}) for _ in range(2)), key=lambda record: record.id)
 
-    def freeing(record: Record) -> None:
+    def freeing(record: SandboxRecord) -> None:
         if record.id == bad.id:
             raise OSError("it is stuck")
         free(record)
