@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
 from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.words import Script, rows
+from tests.support.forked_client import ForkServer
 
 TIMEOUT_S = 90.0
 
@@ -73,22 +75,35 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
 
 
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Forks `gepa-client` for the tests of one worker."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., Ran]:
+def cli(tmp_path: Path, fork_server: ForkServer) -> Callable[..., Ran]:
     """Runs `gepa-client` in a folder of its own and waits for its end."""
 
     def run(*arguments: object, stdin: str = "") -> Ran:
-        ended = subprocess.run(
-            command(*arguments),
-            cwd=tmp_path,
-            env=environment(),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
+        with TemporaryFile() as given, TemporaryFile() as stdout, TemporaryFile() as stderr:
+            given.write(stdin.encode())
+            given.seek(0)
+            process = fork_server.start(
+                [str(argument) for argument in arguments],
+                folder=tmp_path,
+                environment=environment(),
+                streams=(given.fileno(), stdout.fileno(), stderr.fileno()),
+            )
+            try:
+                status = process.wait(TIMEOUT_S)
+            finally:
+                process.kill()
+            stdout.seek(0)
+            stderr.seek(0)
+            return Ran(status, stdout.read().decode(), stderr.read().decode())
 
     return run
 

@@ -1,0 +1,254 @@
+"""Run `gepa-client` by forking a process that has imported it already.
+
+Importing the commands, the optimizer and litellm takes seconds of CPU, and the suites run hundreds of commands. One
+process per test worker imports them once and forks itself for each command; that command's optimizer process is a
+fork of the same one. Apart from the imports, they are what `python -m gepa_client` and `python -m
+gepa_client.run.driver_main` start: processes with their own folder, environment, session and standard streams.
+
+Processes that are under test themselves (how they start, what they import, how signals end them) are not started this
+way: the fixture `start` and the suites outside `tests/gepa_client` start them as a user does.
+"""
+
+import atexit
+import gc
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+HASH_SEED = "0"
+"""Of the forked processes: the one that the optimizer's process has."""
+MESSAGE_BYTES = 1 << 18
+COMMAND = "gepa_client"
+DRIVER = "gepa_client.run.driver_main"
+START_TIMEOUT_S = 120.0
+
+
+class ForkedProcess:
+    """A process forked by the server at `address`, with the methods of `subprocess.Popen` that its users need."""
+
+    def __init__(
+        self,
+        address: str,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        streams: tuple[int, int, int],
+        session: bool = False,
+    ) -> None:
+        self.args = [module, *arguments]
+        self.returncode: int | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection.connect(f"\0{address}")
+        request = [module, list(arguments), folder, dict(environment), session]
+        socket.send_fds(self._connection, [json.dumps(request).encode()], streams)
+        self.pid = int(self._connection.recv(64))
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit status, negative if a signal ended it, as `subprocess.Popen.wait` does."""
+        if self.returncode is None:
+            readable, _, _ = select.select([self._connection], [], [], timeout)
+            if not readable:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(int(self._connection.recv(64)))
+            self._connection.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        """End it at once."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class ForkServer:
+    """The process that has imported everything; ends with `close`, or with the process that made it."""
+
+    def __init__(self) -> None:
+        self.address = f"evolverpc-tests-{uuid.uuid4().hex}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__, self.address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": HASH_SEED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def start(
+        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
+    ) -> ForkedProcess:
+        """Start `gepa-client ARGUMENTS` in a folder; `streams`: descriptors of its stdin, stdout and stderr."""
+        return ForkedProcess(
+            self.address, COMMAND, arguments, folder=str(folder), environment=environment, streams=streams
+        )
+
+    def close(self) -> None:
+        """End the server; processes that it forked keep running."""
+        self._process.communicate(timeout=START_TIMEOUT_S)
+
+
+def serve(address: str) -> None:
+    """Fork a process for each request; return when stdin ends."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(f"\0{address}")  # a name without a file
+    listening.listen(64)
+    _preload()
+    print("ready", flush=True)
+    events = selectors.DefaultSelector()
+    events.register(sys.stdin, selectors.EVENT_READ)
+    events.register(listening, selectors.EVENT_READ)
+    while True:
+        for key, _ in events.select():
+            if key.fileobj is sys.stdin:
+                return
+            if key.fileobj is listening:
+                connection, _ = listening.accept()
+                events.register(connection, selectors.EVENT_READ)
+            elif isinstance(key.fileobj, socket.socket):
+                events.unregister(key.fileobj)
+                if (pid := _fork(key.fileobj, address)) is not None:
+                    events.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, key.fileobj))
+            else:
+                events.unregister(key.fileobj)
+                os.close(key.fd)
+                pid, connection = key.data
+                _, status = os.waitpid(pid, 0)
+                with connection, suppress(OSError):  # who asked may have ended first
+                    connection.send(str(status).encode())
+
+
+def _preload() -> None:
+    import litellm  # noqa: F401
+    import openai  # noqa: F401
+
+    import gepa_client.cli.app
+    import gepa_client.run.driver
+
+    for name in gepa_client.cli.app.COMMANDS:
+        gepa_client.cli.app.build(name)
+    assert threading.active_count() == 1, "a fork has the main thread only"
+    gc.collect()
+    gc.freeze()
+
+
+def _fork(connection: socket.socket, address: str) -> int | None:
+    """Fork a process for the request of this connection; return its number, or None if the other end has closed."""
+    message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+    if not message:
+        connection.close()
+        return None
+    pid = os.fork()
+    if pid == 0:
+        _become(json.loads(message), streams, address)
+    for descriptor in streams:
+        os.close(descriptor)
+    connection.send(str(pid).encode())
+    return pid
+
+
+def _become(request: list[Any], streams: list[int], address: str) -> None:
+    """Be the process that was asked for; never return."""
+    status = 1
+    try:
+        module, arguments, folder, environment, session = request
+        if session:
+            os.setsid()
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number)
+        os.closerange(3, 1 << 20)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = _driver() if module == DRIVER else _command(folder, arguments, address)
+    finally:
+        os._exit(status)
+
+
+def _driver() -> int:
+    """Be what `python -P -m gepa_client.run.driver_main` is."""
+    from gepa_client.run import driver_main
+
+    sys.argv = [driver_main.__file__]
+    try:
+        return driver_main.main()
+    except BaseException:  # noqa: BLE001  as the interpreter does
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stderr.flush()
+
+
+def _command(folder: str, arguments: list[str], address: str) -> int:
+    """Be what `python -m gepa_client ARGUMENTS` is; return the exit status."""
+    import gepa_client
+    from gepa_client.cli import main
+    from gepa_client.run import supervisor
+
+    sys.path.insert(0, folder)
+    sys.argv = [str(Path(gepa_client.__file__).with_name("__main__.py")), *arguments]
+    forking = SimpleNamespace(**vars(subprocess))
+    forking.Popen = lambda *given, **options: _forked_driver(address, *given, **options)
+    supervisor.subprocess = forking  # type: ignore[attr-defined]
+    status: object = 0
+    try:
+        main()
+    except SystemExit as ended:
+        status = ended.code
+    except BaseException:  # noqa: BLE001  as the interpreter does
+        traceback.print_exc()
+        status = 1
+    if status is not None and not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return status or 0
+
+
+def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
+    """The optimizer's process as a fork, in place of `subprocess.Popen`."""
+    if command[1:] != ["-P", "-m", DRIVER] or options["env"]["PYTHONHASHSEED"] != HASH_SEED:
+        return subprocess.Popen(command, **options)
+    stdin, to_stdin = os.pipe()
+    from_stdout, stdout = os.pipe()
+    forked = ForkedProcess(
+        address,
+        DRIVER,
+        (),
+        folder=str(Path.cwd()),
+        environment=options["env"],
+        streams=(stdin, stdout, options["stderr"].fileno()),
+        session=True,
+    )
+    os.close(stdin)
+    os.close(stdout)
+    forked.stdin, forked.stdout = os.fdopen(to_stdin, "wb"), os.fdopen(from_stdout, "rb")
+    return forked
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
