@@ -1,6 +1,23 @@
-"""What holds for every test."""
+"""Settings of every test, and the marker of the suite that it belongs to (`tests/README.md`)."""
 
 import signal
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+FOLDERS = ("faults", "conformance", "evolution")
+NAMES = ("hostile", "equality")
 
 # A shell starts its background jobs deaf to Ctrl-C, which they pass on; the commands under test are to hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        path = item.path.relative_to(TESTS)
+        if path.parts[0] in FOLDERS:
+            item.add_marker(path.parts[0])
+        for name in NAMES:
+            if name in str(path):
+                item.add_marker(name)

@@ -7,6 +7,8 @@ import pytest
 from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch, GEPAAdapter
 
+from tests.support.rounds import rounds
+
 Rows = list[dict[str, Any]]
 
 
@@ -62,7 +64,8 @@ def best_on_test_rows(program: ModuleType, rows: dict[str, Rows], *, seed: int, 
     return sum(scores) / len(scores)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.repeated
+@pytest.mark.parametrize("seed", rounds(5))
 def test_the_tickets_get_half_better_on_rows_held_out(
     python_tickets: ModuleType, tickets_rows: dict[str, Rows], seed: int
 ) -> None:
@@ -71,7 +74,8 @@ def test_the_tickets_get_half_better_on_rows_held_out(
     assert best_on_test_rows(python_tickets, tickets_rows, seed=seed, calls=1500, minibatch=30) >= 0.7
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.repeated
+@pytest.mark.parametrize("seed", rounds(8))
 def test_banking77_gets_above_four_fifths_on_rows_held_out(
     python_tickets: ModuleType, banking_rows: dict[str, Rows], seed: int
 ) -> None:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -88,22 +87,11 @@ def cli(tmp_path: Path, fork_server: ForkServer) -> Callable[..., Ran]:
     """Runs `gepa-client` in a folder of its own and waits for its end."""
 
     def run(*arguments: object, stdin: str = "") -> Ran:
-        with TemporaryFile() as given, TemporaryFile() as stdout, TemporaryFile() as stderr:
-            given.write(stdin.encode())
-            given.seek(0)
-            process = fork_server.start(
-                [str(argument) for argument in arguments],
-                folder=tmp_path,
-                environment=environment(),
-                streams=(given.fileno(), stdout.fileno(), stderr.fileno()),
-            )
-            try:
-                status = process.wait(TIMEOUT_S)
-            finally:
-                process.kill()
-            stdout.seek(0)
-            stderr.seek(0)
-            return Ran(status, stdout.read().decode(), stderr.read().decode())
+        given = [str(argument) for argument in arguments]
+        status, stdout, stderr = fork_server.run(
+            given, folder=tmp_path, environment=environment(), stdin=stdin.encode()
+        )
+        return Ran(status, stdout.decode(), stderr.decode())
 
     return run
 

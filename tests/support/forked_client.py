@@ -22,9 +22,10 @@ import sys
 import threading
 import traceback
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import IO, Any
 
@@ -32,8 +33,10 @@ HASH_SEED = "0"
 """Of the forked processes: the one that the optimizer's process has."""
 MESSAGE_BYTES = 1 << 18
 COMMAND = "gepa_client"
+SCRIPT = "-c"
 DRIVER = "gepa_client.run.driver_main"
-START_TIMEOUT_S = 120.0
+TIMEOUT_S = 90.0
+"""Of one command, and of the end of the server."""
 
 
 class ForkedProcess:
@@ -71,11 +74,12 @@ class ForkedProcess:
         return self.returncode
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once; nothing if it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
+            self.wait(TIMEOUT_S)
 
 
 class ForkServer:
@@ -92,17 +96,37 @@ class ForkServer:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
 
-    def start(
-        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
-    ) -> ForkedProcess:
-        """Start `gepa-client ARGUMENTS` in a folder; `streams`: descriptors of its stdin, stdout and stderr."""
-        return ForkedProcess(
-            self.address, COMMAND, arguments, folder=str(folder), environment=environment, streams=streams
-        )
+    def run(
+        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], stdin: bytes = b""
+    ) -> tuple[int, bytes, bytes]:
+        """Run `gepa-client ARGUMENTS` to its end; return its exit status, stdout and stderr."""
+        return self._run(COMMAND, arguments, folder, environment, stdin)
+
+    def run_script(self, script: str, *, folder: Path, environment: Mapping[str, str]) -> tuple[int, bytes, bytes]:
+        """Run a script that imports the client or litellm; return its exit status, stdout and stderr."""
+        return self._run(SCRIPT, [script], folder, environment, b"")
+
+    def _run(
+        self, module: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: bytes
+    ) -> tuple[int, bytes, bytes]:
+        with TemporaryFile() as given, TemporaryFile() as stdout, TemporaryFile() as stderr:
+            given.write(stdin)
+            given.seek(0)
+            streams = (given.fileno(), stdout.fileno(), stderr.fileno())
+            process = ForkedProcess(
+                self.address, module, arguments, folder=str(folder), environment=environment, streams=streams
+            )
+            try:
+                status = process.wait(TIMEOUT_S)
+            finally:
+                process.kill()
+            stdout.seek(0)
+            stderr.seek(0)
+            return status, stdout.read(), stderr.read()
 
     def close(self) -> None:
         """End the server; processes that it forked keep running."""
-        self._process.communicate(timeout=START_TIMEOUT_S)
+        self._process.communicate(timeout=TIMEOUT_S)
 
 
 def serve(address: str) -> None:
@@ -178,7 +202,13 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
             os.dup2(descriptor, number)
         os.closerange(3, 1 << 20)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        status = _driver() if module == DRIVER else _command(folder, arguments, address)
+        match module:
+            case "gepa_client.run.driver_main":
+                status = _driver()
+            case "gepa_client":
+                status = _command(folder, arguments, address)
+            case _:
+                status = _script(folder, arguments)
     finally:
         os._exit(status)
 
@@ -208,9 +238,21 @@ def _command(folder: str, arguments: list[str], address: str) -> int:
     forking = SimpleNamespace(**vars(subprocess))
     forking.Popen = lambda *given, **options: _forked_driver(address, *given, **options)
     supervisor.subprocess = forking  # type: ignore[attr-defined]
+    return _status_of(main)
+
+
+def _script(folder: str, arguments: list[str]) -> int:
+    """Be what `python -c SCRIPT` is; return the exit status."""
+    sys.path.insert(0, folder)
+    sys.argv = [SCRIPT]
+    return _status_of(lambda: exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"}))  # noqa: S102
+
+
+def _status_of(run: Callable[[], None]) -> int:
+    """Run to the very end, as an interpreter does; return the exit status."""
     status: object = 0
     try:
-        main()
+        run()
     except SystemExit as ended:
         status = ended.code
     except BaseException:  # noqa: BLE001  as the interpreter does
@@ -219,9 +261,7 @@ def _command(folder: str, arguments: list[str], address: str) -> int:
     if status is not None and not isinstance(status, int):
         print(status, file=sys.stderr)
         status = 1
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    threading._shutdown()
     atexit._run_exitfuncs()
     with suppress(BrokenPipeError):
         sys.stdout.flush()

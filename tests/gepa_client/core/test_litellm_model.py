@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 import time
 from collections import Counter, deque
 from email.utils import formatdate
+from pathlib import Path
 
 import orjson
 import pytest
@@ -17,7 +16,8 @@ from aiohttp import web
 class ModelServer:
     """Answers with the last message in capitals, after the statuses in `refusals`; a model may be named for one."""
 
-    def __init__(self):
+    def __init__(self, fork_server):
+        self.fork_server = fork_server
         self.refusals = deque()
         self.retry_after = None
         self.requests = []
@@ -52,8 +52,8 @@ class ModelServer:
 
 
 @pytest.fixture
-def model_server(host):
-    made = ModelServer()
+def model_server(host, fork_server):
+    made = ModelServer(fork_server)
     made.url = host.serve(made.handle, "/v1/chat/completions").removesuffix("/chat/completions")
     return made
 
@@ -70,15 +70,10 @@ def run(model_server, code):
             return [lm.total_cost, lm.total_tokens_in, lm.total_tokens_out, lm.unpriced_calls]
     """
     clean = {name: value for name, value in os.environ.items() if name != "LITELLM_LOCAL_MODEL_COST_MAP"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(setting) + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=clean,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
+    script = textwrap.dedent(setting) + textwrap.dedent(code)
+    status, stdout, stderr = model_server.fork_server.run_script(script, folder=Path.cwd(), environment=clean)
+    assert status == 0, stderr.decode()
+    return json.loads(stdout), stderr.decode()
 
 
 def test_it_retries_what_may_pass_raises_what_is_permanent_and_counts_what_answers_cost(model_server):

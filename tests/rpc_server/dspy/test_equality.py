@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import running_server
+from tests.support.rounds import rounds
 
 SERVER = Path(sys.executable).with_name("gepa-server")
 ROOT = Path(__file__).parents[3]
 TOKEN = "token-of-the-tests"
-SEEDS = (0, 1, 2)
+SEEDS = rounds(3)
 NO_FETCH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Without it an older DSPy asks GitHub for prices when it is imported, three times over where there is no network."""
 
@@ -62,6 +63,7 @@ def ours_over(urls: list[str], project: Path, proposer: str, seeds: Sequence[int
     return outcome(here, project, "with_server.py", argument, GEPA_TOKEN=TOKEN, PYTHONPATH=str(ROOT))
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("proposer", PROPOSERS)
 def test_candidates_and_scores_are_those_of_dspy_gepa(project, dspy_python, proposer):
     theirs = outcome(dspy_python, project, "with_dspy.py", [proposer, [options(seed) for seed in SEEDS]])
