@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from rpc_server.settings.settings import Settings  # noqa: E402  the repository is not a package
-from rpc_server.worktrees.environments import EnvironmentCache  # noqa: E402
+from rpc_server.worktrees.environments import CommitEnvironments  # noqa: E402
 from rpc_server.worktrees.instances import InstancePool  # noqa: E402
-from rpc_server.worktrees.repository import Repository  # noqa: E402
+from rpc_server.worktrees.repository import UserRepository  # noqa: E402
 from rpc_server.worktrees.server_folder import ServerFolder  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
@@ -97,7 +97,7 @@ def plain(repository: Path, place: Path) -> None:
         git(repository, "checkout-index", "--all", f"--prefix={place}/{number}/")
 
 
-def ours(repository: Repository, commits: list[str], place: Path) -> None:
+def ours(repository: UserRepository, commits: list[str], place: Path) -> None:
     """20 trees' files, asked for at once from as many threads as a server's event loop has."""
     with ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4)) as threads:
         list(threads.map(lambda commit: repository.check_out(commit, place / commit / "files"), commits))
@@ -117,7 +117,7 @@ def seconds(make: Callable[[Path], None], folder: Path) -> float:
 
 def files_alone(folder: Path, repository: Path, commits: list[str]) -> tuple[float, float]:
     """Median seconds of 20 trees' files, ours and plain, in turn."""
-    opened = Repository(repository)
+    opened = UserRepository(repository)
     times: dict[str, list[float]] = {"plain": [], "ours": []}
     for number in range(ROUNDS + 1):
         makers: list[tuple[str, Callable[[Path], None]]] = [
@@ -137,11 +137,11 @@ async def whole(folder: Path, repository: Path, commits: list[str]) -> tuple[flo
     settings = Settings(
         root=repository, program="app.py", trees=True, max_trees=TREES, workers=1, python=Path(sys.executable)
     )
-    opened = Repository(repository)
+    opened = UserRepository(repository)
     state = ServerFolder(folder / "state")
     state.open()
     trees = InstancePool(
-        opened, settings, state, EnvironmentCache(opened, settings, opened.head()[1], folder / "cache")
+        opened, settings, state, CommitEnvironments(opened, settings, opened.head()[1], folder / "cache")
     )
 
     async def at(commit: str) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rpc_server.http.app import create_app, listening
-    from rpc_server.methods.server_rows import Datasets
+    from rpc_server.methods.dataset_rows import Datasets
     from rpc_server.program.program import Program
     from rpc_server.settings.config_file import SettingsError, load_settings
     from rpc_server.settings.settings import Settings

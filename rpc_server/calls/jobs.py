@@ -14,10 +14,10 @@ from rpc_server.program.example_results import answer_too_large, without_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import error_message, error_path
-from rpc_server.settings.memory import answer_bytes
+from rpc_server.settings.process_limits import answer_bytes
 
 
-class Job(Protocol):
+class CallJob(Protocol):
     """A checked unit of work that may start."""
 
     @property
@@ -70,12 +70,12 @@ class EvaluateJob:
 
     @property
     def examples(self) -> int:
-        """See `Job.examples`."""
+        """See `CallJob.examples`."""
         return len(self._batch)
 
     @property
     def progress(self) -> Progress:
-        """See `Job.progress`."""
+        """See `CallJob.progress`."""
         return Progress(done=self._done, total=len(self._batch))
 
     async def run(self, admission: Admission) -> JsonValue:
@@ -98,7 +98,7 @@ class EvaluateJob:
         return {"results": self._results}
 
     def _serialized(self, result: ResultDict) -> orjson.Fragment:
-        """The result as JSON, or a failure in its place where that is too large; nothing once all are too large."""
+        """Serialize the result, or a failure if it is too large; null once all together are too large."""
         written = wire.write_to_keep(result)
         if len(written) > self._max_result_bytes:
             written = wire.write(without_output(result, self._max_result_bytes))
@@ -124,12 +124,12 @@ class ProgramCallJob:
 
     @property
     def examples(self) -> int:
-        """See `Job.examples`."""
+        """See `CallJob.examples`."""
         return 1
 
     @property
     def progress(self) -> Progress:
-        """See `Job.progress`."""
+        """See `CallJob.progress`."""
         return Progress(done=int(self._done), total=1)
 
     async def run(self, admission: Admission) -> JsonValue:
@@ -181,12 +181,12 @@ class ScoreJob:
 
     @property
     def examples(self) -> int:
-        """See `Job.examples`."""
+        """See `CallJob.examples`."""
         return len(self._positions)
 
     @property
     def progress(self) -> Progress:
-        """See `Job.progress`."""
+        """See `CallJob.progress`."""
         return Progress(done=self._done, total=len(self._results))
 
     async def run(self, admission: Admission) -> JsonValue:

@@ -13,7 +13,7 @@ import orjson
 from protocol import JsonValue, Pending, PendingCall
 from protocol.errors import CallIdConflict, CallNotFound, InternalError, LimitExceeded, Overloaded, RpcError
 from rpc_server.calls.admission import Admission, AdmissionController
-from rpc_server.calls.jobs import Job
+from rpc_server.calls.jobs import CallJob
 from rpc_server.rpc import wire
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class _Call:
 class _Running:
     """The parts of a call that exist until it ends."""
 
-    job: Job
+    job: CallJob
     admission: Admission
     task: asyncio.Task[JsonValue]
 
@@ -74,7 +74,9 @@ class CallLedger:
         """Whether some finished result was not returned yet."""
         return any(not call.collected for call in self._finished.values())
 
-    async def submit(self, call_id: str, request: bytes, start: Callable[[], Job], wait_s: float | None) -> JsonValue:
+    async def submit(
+        self, call_id: str, request: bytes, start: Callable[[], CallJob], wait_s: float | None
+    ) -> JsonValue:
         """Return the result of the call, started now if it is new; `pending` after `wait_s` seconds (None: never).
 
         `request`: a digest of the request. `start` checks and prepares; its errors are not kept.
@@ -129,7 +131,7 @@ class CallLedger:
         self._finished.move_to_end(call_id)
         return call
 
-    def _start(self, call_id: str, request: bytes, job: Job) -> _Call:
+    def _start(self, call_id: str, request: bytes, job: CallJob) -> _Call:
         admission = self._controller.admit(job.examples)
         running = _Running(job, admission, asyncio.create_task(job.run(admission)))
         call = self._running[call_id] = _Call(call_id, request, running)
@@ -208,5 +210,5 @@ def _serialized(error: RpcError) -> tuple[dict[str, Any], bytes]:
         return deep.to_wire(), wire.write(deep.to_wire())
 
 
-def _pending(call_id: str, job: Job) -> dict[str, Any]:
+def _pending(call_id: str, job: CallJob) -> dict[str, Any]:
     return Pending(pending=PendingCall(call_id=call_id, progress=job.progress)).model_dump(exclude_none=True)

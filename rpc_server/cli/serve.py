@@ -20,10 +20,10 @@ from rpc_server.cli.announce import Announcer
 from rpc_server.cli.flags import JSON_VARIABLE, create_typer_app, with_one_command
 from rpc_server.cli.listen_address import apply_listen_address, bound, url_of
 from rpc_server.cli.tokens import Token, token_for
-from rpc_server.http.app import SERVICE, create_app, listening, raise_descriptor_limit
+from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
-from rpc_server.methods.code_methods import Commits, Mutations
-from rpc_server.methods.server_rows import Datasets, Row, program_rows
+from rpc_server.methods.code_methods import CommitMethods, MutationMethods
+from rpc_server.methods.dataset_rows import Datasets, Row, program_rows
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, command_name
 from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
 from rpc_server.program import conformance_program
@@ -31,11 +31,14 @@ from rpc_server.program.launcher import environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.config_file import SettingsError, load_settings
+from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 
 CANNOT_START = 2
 INTERRUPTED = 130
+
+_DESCRIPTORS = 4096
 
 
 async def serve(
@@ -89,8 +92,8 @@ class _Opened:
     """The running program, and the interfaces of evolving code."""
 
     program: Program
-    commits: Commits | None = None
-    mutations: Mutations | None = None
+    commits: CommitMethods | None = None
+    mutations: MutationMethods | None = None
 
 
 async def _open(settings: Settings, announce: Announcer, token: Token) -> _Opened:
@@ -241,7 +244,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conformance: bool) -> None:
     logging.basicConfig(level=logging.WARNING, format="gepa-server: %(levelname)s: %(message)s")
-    raise_descriptor_limit()
+    raise_descriptor_limit(_DESCRIPTORS)
     rows = None
     if conformance:
         file = Path(conformance_program.__file__).resolve()

@@ -8,69 +8,19 @@ import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
 
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.http.security import Guard
-from rpc_server.methods.code_methods import Commits, Mutations
-from rpc_server.methods.server_rows import Datasets
+from rpc_server.methods.code_methods import CommitMethods, MutationMethods
+from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.service import Service
 from rpc_server.program.program import Program
 from rpc_server.rpc.dispatch import error_body
 from rpc_server.settings.settings import Settings
-
-_ENOUGH = 4096
-
-
-class Connection(Protocol):
-    """One connection of a client."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether none of its requests is being answered."""
-        ...
-
-    def force_close(self) -> None:
-        """Close it now."""
-        ...
-
-
-class Connections:
-    """The open connections. Beyond half of the descriptors, a new one replaces the longest idle one."""
-
-    def __init__(self) -> None:
-        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        self._open: OrderedDict[Connection, None] = OrderedDict()
-
-    def opened(self, connection: Connection) -> None:
-        """Add a new connection."""
-        if len(self._open) >= self._limit:
-            longest = next((each for each in self._open if each.idle), None)
-            if longest is not None:
-                self.closed(longest)
-                longest.force_close()
-        self._open[connection] = None
-
-    def used(self, connection: Connection) -> None:
-        """Record its activity."""
-        if connection in self._open:
-            self._open.move_to_end(connection)
-
-    def closed(self, connection: Connection) -> None:
-        """Remove it; idempotent."""
-        self._open.pop(connection, None)
-
-
-def raise_descriptor_limit() -> None:
-    """Raise the limit of this process towards what the system allows; programs that it starts inherit that."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(_ENOUGH, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
 
 logger = logging.getLogger(__name__)
 
@@ -87,14 +37,40 @@ _LINGER_S = 1.0
 """Seconds that a refused body may continue, so that its sender can read the response."""
 
 
+class OpenConnections:
+    """The open connections. Beyond half of the descriptors, a new one replaces the longest idle one."""
+
+    def __init__(self) -> None:
+        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._open: OrderedDict[_ServerConnection, None] = OrderedDict()
+
+    def opened(self, connection: "_ServerConnection") -> None:
+        """Add a new connection."""
+        if len(self._open) >= self._limit:
+            longest = next((each for each in self._open if each.idle), None)
+            if longest is not None:
+                self.closed(longest)
+                longest.force_close()
+        self._open[connection] = None
+
+    def used(self, connection: "_ServerConnection") -> None:
+        """Record its activity."""
+        if connection in self._open:
+            self._open.move_to_end(connection)
+
+    def closed(self, connection: "_ServerConnection") -> None:
+        """Remove it; idempotent."""
+        self._open.pop(connection, None)
+
+
 def create_app(
     program: Program,
     settings: Settings,
     *,
     token: str,
     datasets: Datasets | None = None,
-    commits: Commits | None = None,
-    mutations: Mutations | None = None,
+    commits: CommitMethods | None = None,
+    mutations: MutationMethods | None = None,
 ) -> web.Application:
     """Return an application that answers for a running program, which the caller opened and closes.
 
@@ -136,10 +112,10 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
     loop = asyncio.get_running_loop()
-    connections = Connections()
+    connections = OpenConnections()
 
-    def connected() -> _HttpConnection:
-        return _HttpConnection(
+    def connected() -> _ServerConnection:
+        return _ServerConnection(
             connections,
             runner.server,
             loop=loop,
@@ -165,12 +141,12 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
         await runner.cleanup()
 
 
-class _HttpConnection(web.RequestHandler):
+class _ServerConnection(web.RequestHandler):
     """Answers what is not HTTP without quoting it: an unreadable line may hold a token."""
 
     __slots__ = ("_connections",)
 
-    def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
+    def __init__(self, connections: OpenConnections, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._connections = connections
 

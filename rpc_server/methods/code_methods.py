@@ -8,7 +8,7 @@ from protocol.errors import CallCancelled
 from rpc_server.calls.admission import Admission
 
 
-class Commits(Protocol):
+class CommitMethods(Protocol):
     """The commits that candidates may name (capability `commits`)."""
 
     async def import_commits(self, bundles: Sequence[bytes]) -> list[str]:
@@ -28,7 +28,7 @@ class Commits(Protocol):
         ...
 
 
-class Mutations(Protocol):
+class MutationMethods(Protocol):
     """Changes of code or texts (capability `mutations`), any number at the same time; a bounded number runs."""
 
     async def apply(self, request: ApplyMutationParams, on_progress: Callable[[str], None]) -> ApplyMutationResult:
@@ -49,7 +49,7 @@ class MutationJob:
 
     examples = 1
 
-    def __init__(self, mutations: Mutations, request: ApplyMutationParams) -> None:
+    def __init__(self, mutations: MutationMethods, request: ApplyMutationParams) -> None:
         self._mutations = mutations
         self._request = request
         self._message = "waiting for its turn"

@@ -41,16 +41,16 @@ from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import RpcDiscoverParams
 from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
 from rpc_server.calls.admission import AdmissionController
-from rpc_server.calls.jobs import EvaluateJob, Job, ProgramCallJob, ScoreJob
+from rpc_server.calls.jobs import CallJob, EvaluateJob, ProgramCallJob, ScoreJob
 from rpc_server.calls.ledger import CallLedger
-from rpc_server.methods.code_methods import Commits, MutationJob, Mutations
-from rpc_server.methods.server_rows import Datasets
+from rpc_server.methods.code_methods import CommitMethods, MutationJob, MutationMethods
+from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.program.program import WRITE_TEXTS, Program, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.dispatch import Handler
 from rpc_server.rpc.params import invalid, read_params
 
-Prepare = Callable[[Any, dict[str, Any]], Job]
+Prepare = Callable[[Any, dict[str, Any]], CallJob]
 """From checked and raw params to a job; raises what the checks find."""
 
 OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
@@ -70,8 +70,8 @@ class MethodHandlers:
         refs: TrajectoryRefs,
         controller: AdmissionController,
         calls: CallLedger,
-        commits: Commits | None = None,
-        mutations: Mutations | None = None,
+        commits: CommitMethods | None = None,
+        mutations: MutationMethods | None = None,
     ) -> None:
         self._program = program
         self._commits = commits
@@ -171,7 +171,7 @@ class MethodHandlers:
 
         return handler
 
-    def _evaluate(self, request: EvaluateParams, _params: dict[str, Any]) -> Job:
+    def _evaluate(self, request: EvaluateParams, _params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.candidate)
         if request.items is not None:
             self._check_items(request.items, len(request.batch))
@@ -186,7 +186,7 @@ class MethodHandlers:
             max_result_bytes=self._max_result_bytes,
         )
 
-    def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> Job:
+    def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.candidate)
         self._check_components(request.components_to_update, request.candidate)
         batch = request.eval_batch.batch
@@ -197,27 +197,27 @@ class MethodHandlers:
         }
         return self._call("make_reflective_dataset", {**params, "eval_batch": eval_batch})
 
-    def _propose_new_texts(self, request: ProposeNewTextsParams, params: dict[str, Any]) -> Job:
+    def _propose_new_texts(self, request: ProposeNewTextsParams, params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.candidate)
         self._check_components(request.components_to_update, request.candidate)
         return self._call("propose_new_texts", params)
 
-    def _score(self, request: ScoreParams, params: dict[str, Any]) -> Job:
+    def _score(self, request: ScoreParams, params: dict[str, Any]) -> CallJob:
         _check_lengths("results", len(request.results), len(request.batch))
         return ScoreJob(self._program, self._datasets.filled(request.batch), params["results"])
 
-    def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> Job:
+    def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.best_candidate)
         return self._call("finalize", params)
 
-    def _apply_mutation(self, request: ApplyMutationParams, _params: dict[str, Any]) -> Job:
+    def _apply_mutation(self, request: ApplyMutationParams, _params: dict[str, Any]) -> CallJob:
         assert self._mutations is not None, "offered with the capability alone"  # noqa: S101  # see `table`
         self._check_candidate(request.candidate)
         if isinstance(request.mutation, Merge):
             self._check_candidate(request.mutation.other)
         return MutationJob(self._mutations, request)
 
-    def _call(self, method: str, params: dict[str, Any]) -> Job:
+    def _call(self, method: str, params: dict[str, Any]) -> CallJob:
         own = {name: value for name, value in params.items() if name != "_meta"}
         return ProgramCallJob(self._program, self._refs, method, own)
 

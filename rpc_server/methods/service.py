@@ -7,9 +7,9 @@ from evolverpc_common.version import VERSION
 from protocol import ServerInfo
 from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.ledger import CallLedger
-from rpc_server.methods.code_methods import Commits, Mutations
+from rpc_server.methods.code_methods import CommitMethods, MutationMethods
+from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.handlers import MethodHandlers
-from rpc_server.methods.server_rows import Datasets
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.program.program import Program, ProgramRefs, combined_limits
 from rpc_server.rpc.dispatch import Dispatcher
@@ -25,14 +25,14 @@ class Service:
         settings: Settings,
         datasets: Datasets,
         *,
-        commits: Commits | None = None,
-        mutations: Mutations | None = None,
+        commits: CommitMethods | None = None,
+        mutations: MutationMethods | None = None,
     ) -> None:
         self.instance_id = uuid.uuid4().hex
         self._program = program
         self._drain_s = settings.drain_s
         self.limits = combined_limits(program.limits, settings)
-        """What is borne here."""
+        """The server's limits."""
         self._controller = AdmissionController(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
         self._calls = CallLedger(
             self._controller,

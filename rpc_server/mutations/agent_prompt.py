@@ -32,8 +32,8 @@ _MAX_NESTING = 8
 
 _ENDING = """\
 # In the end
-When you are done, say in a few sentences what you changed and why. Nobody answers questions, so decide for yourself
-where the request leaves something open, and say so."""
+When you are done, state in a few sentences what you changed and why. Questions are not answered, so decide for
+yourself if the request leaves something open, and state your decision."""
 
 
 def change_prompt(change: ChangeRequest, *, notes: Mapping[str, str], settings: CodeSettings) -> str:
@@ -119,7 +119,7 @@ def _rules(settings: CodeSettings) -> str:
 def _notes(name: str, text: str) -> str:
     return (
         f"# {_line(name, _MAX_LOCATION)}\n"
-        "Notes that come with the program. Heed what they say of how its code is written and tested; where they "
+        "Notes that come with the program. Follow what they state about how its code is written and tested; if they "
         "contradict the change request or the rules below, these count.\n" + _fenced("notes", _cut(text, MAX_NOTES))
     )
 

@@ -22,7 +22,7 @@ from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_environment, worktree_settings
 
@@ -154,7 +154,7 @@ _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 class MutationEditor:
     """Makes mutations in staged changes; what it runs is jailed if there are jails."""
 
-    repository: Repository
+    repository: UserRepository
     settings: Settings
     agent: Agent
     jails: JailFactory | None = None

@@ -17,7 +17,7 @@ from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.instances import InstancePool
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.staged_change import StagedChange
 from rpc_server.worktrees.worktree import Worktree, worktree_environment
 
@@ -127,7 +127,7 @@ def _is_outside_root(word: str) -> bool:
     return word.startswith(f"..{os.sep}")
 
 
-def _check_git(repository: Repository, remote: str | None) -> None:
+def _check_git(repository: UserRepository, remote: str | None) -> None:
     version_text = repository.git.line("version")
     version = re.search(r"(\d+)\.(\d+)", version_text)
     if version is None or (int(version[1]), int(version[2])) < _NEEDED:

@@ -12,7 +12,7 @@ from protocol.code import branch_of
 from protocol.errors import MutationRejected, ProgramFailed
 from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName, Patch, Texts
 from rpc_server.mutations.rejection import rejected
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 
 OF_CHANGE_REQUESTS = "^Mutation: change_request$"
 """Matches the commit message of a change request, whose first line is the subject."""
@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 class Publisher:
     """Publishes branches. `remote`: the name of the remote that they are pushed to; None for none."""
 
-    repository: Repository
+    repository: UserRepository
     remote: str | None
 
     async def publish(self, branch: str, commit: str, bundle: bytes, answer: bytes) -> None:

@@ -81,7 +81,7 @@ class _CommittedChange:
 
 
 class CodeMutations:
-    """Mutations of the commits of `instances`; see `rpc_server.methods.code_methods.Mutations`."""
+    """Mutations of the commits of `instances`; see `rpc_server.methods.code_methods.MutationMethods`."""
 
     def __init__(self, instances: InstancePool, agent: Agent, rules: Rules) -> None:
         self._instances = instances
@@ -95,7 +95,7 @@ class CodeMutations:
         self._paths = WorktreePaths(instances.state.folder / "trees")
 
     async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
-        """See `Mutations.apply`."""
+        """See `MutationMethods.apply`."""
         named = _NamedRequest(
             request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0), _digest(request)
         )

@@ -111,7 +111,7 @@ def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> 
 
 
 def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration that `rpc_server/worker/loading.py` reads."""
+    """Return the configuration that `rpc_server/worker/program_loading.py` reads."""
     return {
         "root": str(settings.root.absolute()),
         "kind": settings.is_a,

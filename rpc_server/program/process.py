@@ -9,7 +9,7 @@ from typing import Any
 from protocol.errors import LimitExceeded
 from rpc_server.program.child_process import Child, Exit, Pipes
 from rpc_server.program.stdio import LineSplitter, LogTail, LongLine, read_line, read_long_line, request_line
-from rpc_server.settings.memory import answer_bytes
+from rpc_server.settings.process_limits import answer_bytes
 
 _MAX_LINE_FACTOR = 16
 """A process is killed if a line of its output is this many times the longest line kept."""
@@ -202,7 +202,7 @@ _BEATS_PER_LIMIT = 100
 _SHORTEST_S, _LONGEST_S = 0.02, 1.0
 
 
-class Heartbeat:
+class ProcessHeartbeat:
     """Sends a `cancel` of no call every hundredth of `limit_s`, 0.02 s to 1 s, and measures the responses.
 
     If a response is over 0.02 s late, the time since the one before counts as blocked, so that `blocked_s` errs high.

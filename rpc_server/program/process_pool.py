@@ -11,10 +11,10 @@ from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process import Heartbeat
+from rpc_server.program.process import ProcessHeartbeat
 from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
+from rpc_server.program.process_requests import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
 from rpc_server.program.program import ResultDict
-from rpc_server.program.requests import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
 from rpc_server.program.scheduler import Scheduler, WorkerSlot, WorkItem
 
 GRACE_S = 0.75
@@ -434,7 +434,7 @@ class Pool:
 
     def _add(self, started: StartedProcess) -> None:
         limit_s = self._plan.limits.example_timeout_s or self._plan.call_timeout_s
-        heartbeat = Heartbeat(started.process, limit_s) if self._plan.cancels else None
+        heartbeat = ProcessHeartbeat(started.process, limit_s) if self._plan.cancels else None
         slot = WorkerSlot(started, self._state, heartbeat)
         self._slots.append(slot)
         started.process.exited.add_done_callback(lambda exited: self._exited(slot, exited.result()))

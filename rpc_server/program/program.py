@@ -1,4 +1,4 @@
-"""The interface of a program, wherever and in whatever language it runs."""
+"""The interface of a program, on any machine and in any language."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from rpc_server.program.process import Heartbeat
+from rpc_server.program.process import ProcessHeartbeat
 from rpc_server.program.process_factory import StartedProcess
-from rpc_server.program.requests import ProcessRequest
+from rpc_server.program.process_requests import ProcessRequest
 
 
 class WorkItem:
@@ -59,7 +59,7 @@ class WorkerSlot:
     responsiveness cannot be measured.
     """
 
-    def __init__(self, started: StartedProcess, restore: Any, heartbeat: Heartbeat | None) -> None:
+    def __init__(self, started: StartedProcess, restore: Any, heartbeat: ProcessHeartbeat | None) -> None:
         self.process = started.process
         self.heartbeat = heartbeat
         self.room = started.discovery.limits.max_concurrency

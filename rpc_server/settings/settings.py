@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from rpc_server.settings.code_settings import CodeSettings, Seconds
-from rpc_server.settings.memory import share
+from rpc_server.settings.process_limits import share
 
 Kind = Literal["program", "adapter", "command", "dspy"]
 

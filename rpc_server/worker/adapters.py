@@ -16,7 +16,7 @@ from typing import Any
 
 from . import encode, reflective_records, results
 from .errors import ContractError, InvalidResult, ProgramProblem
-from .loading import Config, seed_from
+from .program_loading import Config, seed_from
 from .stdio_server import Executor
 
 # What a program has once, however many objects lead to it.

@@ -28,6 +28,6 @@ def load_worker():  # type: ignore  # must be readable by interpreters too old f
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 8):  # run by whatever interpreter the user has
+    if sys.version_info < (3, 8):  # run by any interpreter of the user
         sys.exit("Python 3.8 or newer is needed; %s is %s" % (sys.executable, sys.version.split()[0]))
     load_worker().main(int(sys.argv[1]))  # type: ignore[no-untyped-call]  # see there

@@ -55,9 +55,7 @@ def _count(function: Any, name: str) -> int:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a callable written in C may hide its parameters
-        raise ProgramProblem(
-            "metric", "%s does not say which arguments it takes: wrap it in a function" % name
-        ) from None
+        raise ProgramProblem("metric", "%s does not show its arguments: wrap it in a function" % name) from None
     for count, _ in _FORMS:
         try:
             signature.bind(*[None] * count)

@@ -15,7 +15,7 @@ from .dspy_adapter import DspyModules
 from .dspy_metric import RecordObjects
 from .dspy_student import SavedProgram, Student
 from .errors import InvalidResult, ProgramProblem
-from .loading import Config, import_dotted
+from .program_loading import Config, import_dotted
 from .results import Score
 from .stdio_server import Executor
 

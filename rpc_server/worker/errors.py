@@ -37,7 +37,7 @@ class ContractError(Exception):
 
 
 class InvalidResult(Exception):
-    """A program's result for one example is invalid; the message says why."""
+    """A program's result for one example is invalid; the message gives the reason."""
 
 
 def describe(error: BaseException, evidence: str | None = None) -> dict[str, Any]:

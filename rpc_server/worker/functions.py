@@ -10,8 +10,8 @@ from typing import Any, Callable
 
 from . import encode, reflective_records, results
 from .errors import Cancelled, ProgramProblem
-from .loading import Config, seed_from
-from .model_usage import ModelUsage, watch
+from .model_usage import ModelCallUsage, watch
+from .program_loading import Config, seed_from
 from .stdio_server import Executor
 
 # Kept from the result; all other fields come from the scoring.
@@ -150,7 +150,7 @@ class FunctionProgram:
         capture_traces: bool,
     ) -> str:
         """Return the example's result as JSON; raises `Cancelled`."""
-        calls = ModelUsage()
+        calls = ModelCallUsage()
         started = time.monotonic()
         try:
             with calls:

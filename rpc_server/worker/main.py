@@ -13,8 +13,8 @@ from typing import Any
 from .adapters import AdapterProgram
 from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
 from .functions import FunctionProgram
-from .loading import Config, import_adapter, import_program
 from .parent_death import die_with_parent
+from .program_loading import Config, import_adapter, import_program
 from .stdio_server import Channel, Server, failure, parse
 from .zygote import ProcessReaper, Zygote
 

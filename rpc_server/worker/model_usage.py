@@ -12,12 +12,12 @@ from typing import Any, Callable
 PATHS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
 """Path suffixes at which OpenAI-compatible providers and Anthropic answer, and charge."""
 
-_current: contextvars.ContextVar[ModelUsage | None] = contextvars.ContextVar("model_calls", default=None)
-_open: set[ModelUsage] = set()
+_current: contextvars.ContextVar[ModelCallUsage | None] = contextvars.ContextVar("model_calls", default=None)
+_open: set[ModelCallUsage] = set()
 _lock = threading.Lock()
 
 
-class ModelUsage:
+class ModelCallUsage:
     """The model calls of one example, while it is open: a context manager.
 
     A call belongs to the example of its context. A thread of the program's own has no such context: its calls belong to
@@ -28,7 +28,7 @@ class ModelUsage:
         self._models: dict[str, dict[str, Any]] = {}
         self._is_known = True
 
-    def __enter__(self) -> ModelUsage:
+    def __enter__(self) -> ModelCallUsage:
         self._was_watched = watch()
         _current.set(self)
         with _lock:
@@ -80,7 +80,7 @@ def usage_of(models: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
-    """Return the contract's `ModelUsage` of a provider's `usage`; None if it has no counts.
+    """Return the contract's `ModelCallUsage` of a provider's `usage`; None if it has no counts.
 
     Of OpenAI's chat completions, embeddings and responses, and Anthropic's messages, which count cached input apart.
     """

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Coroutine, Protocol
 
 from . import encode
 from .errors import Cancelled, ContractError, ProgramProblem, describe
-from .loading import Config
+from .program_loading import Config
 from .transient import classify
 
 

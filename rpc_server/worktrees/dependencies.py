@@ -19,7 +19,7 @@ from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import environment as server_environment
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 
 Language = Literal["python", "node"]
 
@@ -46,7 +46,7 @@ class Manifest:
     digest: str
 
 
-def manifests_of(repository: Repository, commit: str, objects: Path | None = None) -> dict[Language, Manifest]:
+def manifests_of(repository: UserRepository, commit: str, objects: Path | None = None) -> dict[Language, Manifest]:
     """Return the manifests of a commit, which may be in `objects`, by language; without files if it has none."""
     paths = set(repository.files(commit, objects))
 

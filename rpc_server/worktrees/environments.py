@@ -20,7 +20,7 @@ from rpc_server.program.launcher import environment, find_interpreter
 from rpc_server.program.launcher import environment as server_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_to, manifests_of, node_version
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 
 # What setuptools installs editable may be on no path: a finder knows where each package is.
 _PRINT_IMPORT_PATHS = """
@@ -90,7 +90,7 @@ class Environment:
     import_paths: tuple[str, ...] = ()
 
 
-class EnvironmentCache:
+class CommitEnvironments:
     """Environments of one repository's commits, below `cache`, shared by all servers of this user.
 
     A commit with the same manifests as `seed` gets the user's own environment. Blocks while it reads the seed's
@@ -98,7 +98,7 @@ class EnvironmentCache:
     """
 
     def __init__(
-        self, repository: Repository, settings: Settings, seed: str, cache: Path, jails: JailFactory | None = None
+        self, repository: UserRepository, settings: Settings, seed: str, cache: Path, jails: JailFactory | None = None
     ) -> None:
         self._repository = repository
         self._jails = jails

@@ -20,8 +20,8 @@ from rpc_server.program.process_factory import StartTimedOut
 from rpc_server.program.program import Program
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import check_names
-from rpc_server.worktrees.environments import Environment, EnvironmentCache
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.environments import CommitEnvironments, Environment
+from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.server_folder import ServerFolder
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_settings
 
@@ -203,10 +203,10 @@ class InstancePool:
 
     def __init__(
         self,
-        repository: Repository,
+        repository: UserRepository,
         settings: Settings,
         state: ServerFolder,
-        environments: EnvironmentCache,
+        environments: CommitEnvironments,
         jails: JailFactory | None = None,
     ) -> None:
         self.repository = repository

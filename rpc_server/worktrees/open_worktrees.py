@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,11 @@ from pathlib import Path
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import JailFactory
+from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.environments import EnvironmentCache
+from rpc_server.worktrees.environments import CommitEnvironments
 from rpc_server.worktrees.instances import InstancePool
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.server_folder import ServerFolder, cache_folder, servers_folder
 from rpc_server.worktrees.worktree import check_links
 from rpc_server.worktrees.worktree_program import WorktreeProgram
@@ -55,6 +55,7 @@ def _is_missing(name: str, settings: Settings, tracked: Collection[str], prefix:
 
 
 OPEN_FILES = 10_240
+"""Descriptors for many processes, each with several pipes."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
         SettingsError: there is no repository, or the settings do not fit it.
         ProgramFailed: it cannot start.
     """
-    repository = await run_shielded(Repository, settings.root)
+    repository = await run_shielded(UserRepository, settings.root)
     branch, commit = await run_shielded(repository.head)
     tracked = await run_shielded(repository.files, commit)
     check_links(settings, tracked, repository.prefix)
@@ -100,14 +101,14 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
             hidden=(server_folder.folder.parent, cache / "trees"),
             readable=(settings.root, repository.top, repository.git_dir, cache / "environments"),
         )
-    environments = await run_shielded(EnvironmentCache, repository, settings, commit, cache, jails)
+    environments = await run_shielded(CommitEnvironments, repository, settings, commit, cache, jails)
     try:
         await run_shielded(server_folder.open)
         await run_shielded(server_folder.sweep)
         if server_folder.only_server:
             await run_shielded(repository.sweep)
         await run_shielded(environments.sweep)
-        _allow_open_files()
+        raise_descriptor_limit(OPEN_FILES)
         instances = InstancePool(repository, settings, server_folder, environments, jails)
         try:
             async with instances.acquire(commit) as seed:
@@ -122,10 +123,3 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
     except BaseException:
         await run_shielded(server_folder.close)
         raise
-
-
-def _allow_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -4,7 +4,7 @@ import ast
 import warnings
 from pathlib import PurePosixPath
 
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
 """Files of the program that describe how to work on it, most important first."""
@@ -18,7 +18,7 @@ _MAX_BYTES = 256 * 2**10
 _COMMENT = ("//", "#", "--", ";", "*", "/*")
 
 
-def outline_of(repository: Repository, commit: str) -> str:
+def outline_of(repository: UserRepository, commit: str) -> str:
     """Return a text of about `MAX_CHARACTERS` characters at most. Raises `GitError` if the commit is unknown."""
     inside = f"{repository.prefix}/" if repository.prefix else ""
     paths = [path for path in repository.files(commit) if path.startswith(inside)]

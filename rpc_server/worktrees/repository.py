@@ -91,14 +91,14 @@ class _TreeEntry:
 
 
 class NoRepository(SettingsError):
-    """There is no usable repository; the message says what to do."""
+    """There is no usable repository; the message names the next step."""
 
 
 class BranchTaken(GitError):
     """A branch of this name exists."""
 
 
-class Repository:
+class UserRepository:
     """The git repository that `folder` is in. Every method blocks, and may be called from any thread.
 
     `top`: the top folder of its working tree. `prefix`: `folder` relative to it, `""` for the same folder.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolverpc_common.git import GitError
 from evolverpc_common.remove_tree import remove_tree
-from rpc_server.worktrees.repository import Repository, commit_ref
+from rpc_server.worktrees.repository import UserRepository, commit_ref
 from rpc_server.worktrees.staging import (
     HEADER_BYTES,
     LINK,
@@ -34,7 +34,7 @@ _CONFIG = """
 
 
 class UncommittableFiles(Exception):
-    """Edited files that cannot become a commit; the message says what and why. `too_large`: by size."""
+    """Edited files that cannot become a commit; the message gives the reason. `too_large`: by size."""
 
     def __init__(self, reason: str, *, too_large: bool = False) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class EditableFiles:
     """The files of a staging area on disk, with a repository of their own whose HEAD is the (first) parent.
 
     That repository is for reference: it borrows the user's objects, and nothing written to it is read. Git uses the
-    staging area's index, whatever happens to `.git`.
+    staging area's index, even if `.git` changes.
     """
 
     def __init__(self, area: StagingArea) -> None:
@@ -160,7 +160,7 @@ class StagedChange:
     Everything of it is in `folder`, from `open` to `close`. Methods block, and raise `GitError`.
     """
 
-    def __init__(self, repository: Repository, folder: Path, parent: str, other: str | None = None) -> None:
+    def __init__(self, repository: UserRepository, folder: Path, parent: str, other: str | None = None) -> None:
         self._area = StagingArea(repository, folder, (parent,) if other is None else (parent, other))
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.repository_git import Git
 from rpc_server.worktrees.server_folder import remove
 
@@ -29,7 +29,7 @@ class StagingArea:
     configuration, without filters and merge drivers. Methods block, and raise `GitError`.
     """
 
-    def __init__(self, repository: Repository, folder: Path, parents: tuple[str, ...]) -> None:
+    def __init__(self, repository: UserRepository, folder: Path, parents: tuple[str, ...]) -> None:
         self._repository = repository
         self.folder = folder
         self.parents = parents

@@ -24,7 +24,7 @@ from rpc_server.worktrees.worktree import copy_saved_program
 
 
 class WorktreeProgram:
-    """A `Program` and `Commits` (`rpc_server.methods.code_methods`) over the programs of commits."""
+    """A `Program` and `CommitMethods` (`rpc_server.methods.code_methods`) over the programs of commits."""
 
     def __init__(self, instances: InstancePool, seed: Instance, branch: str) -> None:
         program = seed.running()
@@ -142,7 +142,7 @@ class WorktreeProgram:
         await asyncio.to_thread(self.instances.state.close)
 
     async def import_commits(self, bundles: Sequence[bytes]) -> list[str]:
-        """See `Commits.import_commits`."""
+        """See `CommitMethods.import_commits`."""
         commits = []
         for at, bundle in enumerate(bundles):
             try:
@@ -153,7 +153,7 @@ class WorktreeProgram:
         return commits
 
     async def outline(self, candidate: Candidate) -> str:
-        """See `Commits.outline`."""
+        """See `CommitMethods.outline`."""
         commit = named_commit(candidate)
         repository = self.instances.repository
         if not await asyncio.to_thread(repository.has, commit):

@@ -36,7 +36,7 @@ def test_a_bare_request_is_told_with_the_rules_alone():
     assert re.findall(r"^# (.*)$", text, re.MULTILINE) == ["The change request", "Rules", "In the end"]
     assert "do not commit" in text
     assert "The diff may have 262144 bytes at most." in text
-    assert "say in a few sentences what you changed and why" in text
+    assert "state in a few sentences what you changed and why" in text
 
 
 def test_the_same_is_told_again():

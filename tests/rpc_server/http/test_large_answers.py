@@ -9,7 +9,7 @@ import pytest
 
 from protocol import errors
 from rpc_server.calls import jobs
-from rpc_server.settings.memory import answer_bytes, memory_bytes, share
+from rpc_server.settings.process_limits import answer_bytes, memory_bytes, share
 from rpc_server.settings.settings import Settings
 
 LIMIT = 20_000

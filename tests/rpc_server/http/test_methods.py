@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protocol import ComponentInfo, DiscoverResult, ListExamplesResult, ProgramInfo, errors
-from rpc_server.methods.server_rows import Datasets
+from rpc_server.methods.dataset_rows import Datasets
 
 RUN = {"id": "r", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}
 

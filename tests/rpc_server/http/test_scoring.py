@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from protocol import errors
-from rpc_server.methods.server_rows import Datasets
+from rpc_server.methods.dataset_rows import Datasets
 
 ROLLOUT = {"status": "rollout", "score": None, "output": "said", "seconds": 2.0}
 SCORED = {"status": "ok", "score": 0.5, "output": None, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evolverpc_common.rows import read_rows
-from rpc_server.methods.server_rows import Datasets
+from rpc_server.methods.dataset_rows import Datasets
 
 
 def written(folder: Path, name: str, text: str | bytes) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.git import GitError
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.staged_change import StagedChange, UncommittableFiles
 from tests.rpc_server.mutations.project import Project
 
@@ -21,7 +21,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def draft(project: Project, tmp_path: Path) -> Iterator[StagedChange]:
-    draft = StagedChange(Repository(project.folder), tmp_path / "draft", project.first)
+    draft = StagedChange(UserRepository(project.folder), tmp_path / "draft", project.first)
     draft.open()
     yield draft
     draft.close()
@@ -65,7 +65,7 @@ def test_a_draft_that_cannot_be_removed_is_told_and_left(
     def refuses(_: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    draft = StagedChange(Repository(project.folder), tmp_path / "left", project.first)
+    draft = StagedChange(UserRepository(project.folder), tmp_path / "left", project.first)
     draft.open()
     monkeypatch.setattr("rpc_server.worktrees.server_folder.remove_tree", refuses)
     draft.close()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed
-from rpc_server.methods.server_rows import ProgramRows, program_rows
+from rpc_server.methods.dataset_rows import ProgramRows, program_rows
 from rpc_server.program import process
 from rpc_server.rpc import wire
 

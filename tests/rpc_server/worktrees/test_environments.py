@@ -15,8 +15,8 @@ import pytest
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import manifests_of
-from rpc_server.worktrees.environments import KEPT_DAYS, Environment, EnvironmentCache
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.environments import KEPT_DAYS, CommitEnvironments, Environment
+from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.opened import Open, second
 
@@ -41,10 +41,10 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def environments(project: Project, cache: Path, **given: Any) -> EnvironmentCache:
+def environments(project: Project, cache: Path, **given: Any) -> CommitEnvironments:
     usual: dict[str, Any] = {"program": "app.py", "python": Path(sys.executable)}
     settings = Settings(root=project.folder, trees=True, **(given or usual))
-    return EnvironmentCache(Repository(project.folder), settings, project.first, cache)
+    return CommitEnvironments(UserRepository(project.folder), settings, project.first, cache)
 
 
 def empty(folder: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_manifest_differs_where_what_it_asks_for_does(
 ) -> None:
     project = Project(tmp_path, {file: before})
     other = second(project, {file: after})
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     digests = [
         {language: manifest.digest for language, manifest in manifests_of(repository, commit).items()}
         for commit in (project.first, other)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rpc_server.worktrees.outline import MAX_CHARACTERS, MAX_NOTES, outline_of
-from rpc_server.worktrees.repository import Repository
+from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
 
 MODULE = '''"""Sorts tickets."""
@@ -29,7 +29,7 @@ def test_files_have_their_size_and_definitions_and_notes_come_last(tmp_path: Pat
         "outside.py": "",
     }
     project = Project(tmp_path, files)
-    messages = outline_of(Repository(project.folder / "sub"), project.first)
+    messages = outline_of(UserRepository(project.folder / "sub"), project.first)
     assert messages.startswith("Files (6):\n")
     assert (
         'sub/app.py (9 lines)\n    """Sorts tickets."""\n    class Sorter(Base)\n'
@@ -45,7 +45,7 @@ def test_files_have_their_size_and_definitions_and_notes_come_last(tmp_path: Pat
 def test_it_is_bounded_however_much_there_is(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {f"{number}{'x' * 200}.py": "def f(): ...\n" for number in range(300)}
     project = Project(tmp_path, {**files, "README.md": "words " * 10_000})
-    messages = outline_of(Repository(project.folder), project.first)
+    messages = outline_of(UserRepository(project.folder), project.first)
     assert "README.md:\nwords" in messages
     assert "(more files than fit here)" in messages
     assert MAX_NOTES < len(messages) <= MAX_CHARACTERS + 100

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.git import GitError
-from rpc_server.worktrees.repository import BranchTaken, NoRepository, Repository
+from rpc_server.worktrees.repository import BranchTaken, NoRepository, UserRepository
 from tests.rpc_server.mutations.project import Project
 
 BRANCH = "evolve/run/1"
@@ -58,7 +58,7 @@ def test_a_tree_has_the_commits_files_as_they_are_and_the_users_stay(project: Pr
     (hook := project.folder / ".git/hooks/post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
     hook.chmod(0o755)
     touched = project.digest()
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     repository.check_out(project.first, tmp_path / "tree")
     found = files_in(tmp_path / "tree")
     assert sorted(found) == sorted(repository.files(project.first))
@@ -78,7 +78,7 @@ def test_filters_that_the_user_configured_do_not_run_on_files_of_a_commit(projec
     project.git("config", "filter.a=b.required", "true")
     project.write({".gitattributes": "*.txt filter=a=b\n"})
     (tmp_path / "ran").unlink(missing_ok=True)
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     repository.check_out(project.first, tmp_path / "tree")
     commit = project.commit("Attributes")
     (tmp_path / "ran").unlink()  # proof that git itself runs it
@@ -98,21 +98,21 @@ def test_files_that_are_as_the_users_settings_have_them_have_not_changed(project
     project.git("checkout", "--", "texts.py")
     assert b"\r\n" in text.read_bytes()
     os.utime(text, (0, 0))  # so that git looks into it
-    assert Repository(project.folder).changed() == []
+    assert UserRepository(project.folder).changed() == []
     project.git("config", "--unset", "core.fileMode")
     project.git("config", "--unset", "core.autocrlf")
-    assert Repository(project.folder).changed() == ["app.py", "texts.py"]
+    assert UserRepository(project.folder).changed() == ["app.py", "texts.py"]
 
 
 def test_a_file_that_was_only_touched_has_not_changed(project: Project) -> None:
     os.utime(project.folder / "app.py")
     before = project.digest()
-    assert Repository(project.folder).changed() == []
+    assert UserRepository(project.folder).changed() == []
     assert project.digest() == before
 
 
 def test_contents_are_read_many_at_once(project: Project) -> None:
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     asked = ["notes/one.txt", "notes/latin.txt", "notes", "nowhere", "notes/link.txt"]
     found = repository.read_all(project.first, asked)
     assert found["notes/latin.txt"] == b"caf\xe9\n"
@@ -122,7 +122,7 @@ def test_contents_are_read_many_at_once(project: Project) -> None:
 
 
 def test_only_a_commits_full_id_is_known(project: Project) -> None:
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     tree = project.git("rev-parse", "HEAD^{tree}")
     asked = (project.first, project.first[:39], tree, "d" * 40, "HEAD")
     assert [repository.has(one) for one in asked] == [True, False, False, False, False]
@@ -131,7 +131,7 @@ def test_only_a_commits_full_id_is_known(project: Project) -> None:
 @pytest.mark.parametrize("name", ["with space", "with:colon", "ünï", ".hidden/deep"])
 def test_the_program_may_be_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     project = Project(tmp_path / name, {f"{name}/app.py": "x = 1\n"})
-    repository = Repository(project.folder / name)
+    repository = UserRepository(project.folder / name)
     assert repository.prefix == name
     repository.check_out(project.first, tmp_path / "tree")
     assert (tmp_path / "tree" / name / "app.py").read_text() == "x = 1\n"
@@ -139,7 +139,7 @@ def test_the_program_may_be_in_a_folder_of_any_name(tmp_path: Path, name: str) -
 
 def test_the_root_may_be_a_link_into_the_repository(project: Project, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project.folder / "notes")
-    repository = Repository(tmp_path / "link")
+    repository = UserRepository(tmp_path / "link")
     assert (repository.top, repository.prefix, repository.git_dir) == (
         project.folder,
         "notes",
@@ -151,7 +151,7 @@ def test_the_root_may_be_a_link_into_the_repository(project: Project, tmp_path: 
 def test_the_root_may_be_a_linked_worktree_with_a_head_of_its_own(project: Project, tmp_path: Path) -> None:
     project.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
     project.git("-C", str(tmp_path / "linked"), "commit", "--quiet", "--allow-empty", "--message", "there")
-    repository = Repository(tmp_path / "linked")
+    repository = UserRepository(tmp_path / "linked")
     there = project.git("-C", str(tmp_path / "linked"), "rev-parse", "HEAD")
     assert repository.head() == ("detached", there)
     assert repository.git_dir == project.folder / ".git"
@@ -166,7 +166,7 @@ def test_a_repository_in_the_environment_is_not_the_one(
     before = other.digest()
     for name, value in {"DIR": ".git", "INDEX_FILE": ".git/index", "WORK_TREE": ".", "NAMESPACE": "n"}.items():
         monkeypatch.setenv(f"GIT_{name}", str(other.folder / value))
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     assert repository.top == project.folder
     repository.check_out(project.first, tmp_path / "tree")
     assert (tmp_path / "tree/tools/run.sh").is_file()
@@ -196,7 +196,7 @@ def test_without_a_commit_to_start_from_it_is_told_what_to_do(
 ) -> None:
     make(tmp_path / "folder")
     with pytest.raises(NoRepository, match=said):
-        Repository(tmp_path / "folder").head()
+        UserRepository(tmp_path / "folder").head()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
@@ -207,7 +207,7 @@ def test_another_users_repository_is_refused_with_what_git_says_to_do(
     for path in (project.folder, project.folder / ".git"):
         os.chown(path, 65534, 65534)
     with pytest.raises(NoRepository, match=r"dubious ownership.*git config --global --add safe\.directory") as refused:
-        Repository(project.folder)
+        UserRepository(project.folder)
     assert "git init" not in str(refused.value)
 
 
@@ -218,7 +218,7 @@ def test_a_bundle_becomes_a_branch_here_and_nothing_else_changes(project: Projec
     commit, bundle = change(project)
     other = copy(project)
     before = other.digest()
-    repository = Repository(other.folder)
+    repository = UserRepository(other.folder)
     assert not repository.has(commit)
     assert repository.import_bundle(bundle) == commit
     assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, None)
@@ -228,7 +228,7 @@ def test_a_bundle_becomes_a_branch_here_and_nothing_else_changes(project: Projec
 
 def test_taking_again_changes_nothing(project: Project) -> None:
     commit, bundle = change(project)
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     assert [repository.import_bundle(bundle), repository.import_bundle(bundle)] == [commit] * 2
     assert project.branches() == {f"refs/heads/{BRANCH}": commit}
 
@@ -244,7 +244,7 @@ def another(project: Project) -> tuple[str, bytes]:
 def test_a_commit_is_taken_though_its_branch_is_at_another_one(project: Project) -> None:
     commit, bundle = change(project)
     other = copy(project)
-    repository = Repository(other.folder)
+    repository = UserRepository(other.folder)
     repository.import_bundle(bundle)
     project.git("branch", BRANCH, commit)
     second, bundle = another(project)
@@ -257,7 +257,7 @@ def test_a_commit_is_taken_though_its_branch_is_at_another_one(project: Project)
 
 def test_a_branch_is_published_once_with_its_answer(project: Project) -> None:
     commit, bundle = change(project)
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     assert repository.publish(bundle, b"first") == commit
     with pytest.raises(BranchTaken):
         repository.publish(bundle, b"second")
@@ -268,7 +268,7 @@ def test_a_branch_is_published_once_with_its_answer(project: Project) -> None:
 
 def test_only_who_published_a_branch_withdraws_it(project: Project) -> None:
     commit, bundle = change(project)
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     repository.publish(bundle, b"first")
     repository.withdraw(BRANCH, b"second")
     assert repository.branch(BRANCH) == commit
@@ -281,7 +281,7 @@ def test_only_who_published_a_branch_withdraws_it(project: Project) -> None:
 
 def test_an_answer_that_outlived_its_branch_is_not_the_next_one_s(project: Project) -> None:
     commit, bundle = change(project)
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     repository.publish(bundle, b"first")
     project.git("branch", "--quiet", "-D", BRANCH)
     repository.publish(bundle, b"second")
@@ -292,7 +292,7 @@ def test_an_answer_that_outlived_its_branch_is_not_the_next_one_s(project: Proje
 
 
 def test_what_git_cannot_tell_is_not_taken_for_what_is_not_there(project: Project) -> None:
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     assert repository.branch(BRANCH) is None
     (project.folder / ".git/config").write_text("[rubbish")
     with pytest.raises(GitError, match="config"):
@@ -303,7 +303,7 @@ def test_a_bundle_builds_on_commits_that_no_branch_leads_to_any_more(project: Pr
     _, bundle = change(project)
     project.git("commit", "--quiet", "--amend", "--message", "amended")
     project.git("reflog", "expire", "--expire=now", "--all")
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     assert repository.branch(BRANCH) is None
     assert repository.has(repository.import_bundle(bundle))
 
@@ -313,7 +313,7 @@ def test_a_shallow_clone_takes_what_builds_on_its_last_commit(project: Project, 
     head = project.commit("second")
     commit, bundle = change(project)
     project.git("clone", "--quiet", "--depth=1", f"file://{project.folder}", str(tmp_path / "shallow"))
-    repository = Repository(tmp_path / "shallow")
+    repository = UserRepository(tmp_path / "shallow")
     assert not repository.has(project.first)
     assert repository.has(head)
     assert repository.import_bundle(bundle) == commit
@@ -326,7 +326,7 @@ def test_what_a_bundle_builds_on_must_be_here(project: Project) -> None:
     other = copy(project)
     _, bundle = change(project, "further\n", "evolve/run/2", start=first)
     with pytest.raises(GitError, match=f"builds on the commit {first}, which is not here"):
-        Repository(other.folder).import_bundle(bundle)
+        UserRepository(other.folder).import_bundle(bundle)
     assert other.branches() == {}
 
 
@@ -350,14 +350,14 @@ HEADS = "# v2 git bundle\n{} refs/heads/evolve/run/1\n"
 def test_what_is_no_bundle_of_a_mutation_is_refused(project: Project, content: bytes, said: str) -> None:
     before = project.digest()
     with pytest.raises(GitError, match=said):
-        Repository(project.folder).import_bundle(content)
+        UserRepository(project.folder).import_bundle(content)
     assert (project.branches(), project.digest()) == ({}, before)
 
 
 def test_a_bundle_cut_short_is_refused(project: Project) -> None:
     commit, bundle = change(project)
     other = copy(project)
-    repository = Repository(other.folder)
+    repository = UserRepository(other.folder)
     for size in (bundle.index(b"PACK") + 4, len(bundle) - 30):
         with pytest.raises(GitError):
             repository.import_bundle(bundle[:size])
@@ -378,13 +378,13 @@ def test_a_commit_that_git_finds_dangerous_is_not_taken(project: Project, name: 
     project.git("update-ref", "-d", f"refs/heads/{BRANCH}")
     other = copy(project)
     with pytest.raises(GitError):
-        Repository(other.folder).import_bundle(file.read_bytes())
+        UserRepository(other.folder).import_bundle(file.read_bytes())
     assert other.branches() == {}
 
 
 def test_two_servers_that_take_the_same_commit_at_once_both_have_it(project: Project) -> None:
     commit, bundle = change(project)
-    repositories = [Repository(project.folder) for _ in range(2)]
+    repositories = [UserRepository(project.folder) for _ in range(2)]
     taken: list[str] = []
     threads = [threading.Thread(target=lambda one=one: taken.append(one.import_bundle(bundle))) for one in repositories]
     for thread in threads:
@@ -396,7 +396,7 @@ def test_two_servers_that_take_the_same_commit_at_once_both_have_it(project: Pro
 
 def test_what_a_killed_git_left_in_the_way_of_a_branch_is_swept(project: Project) -> None:
     commit, bundle = change(project)
-    repository = Repository(project.folder)
+    repository = UserRepository(project.folder)
     lock = project.folder / ".git/refs/heads/evolve/run/1.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()

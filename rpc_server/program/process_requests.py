@@ -252,12 +252,12 @@ class MethodRequest:
 
 def _error(given: Any) -> RpcError:
     return (
-        RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program answered no error object")
+        RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program returned no error object")
     )
 
 
 def _with_evidence(result: ResultDict, evidence: str | None) -> ResultDict:
-    """Return the result; a time-out's message also says why it is the example's own."""
+    """Return the result; a time-out's message also states why it is the example's own."""
     if result["status"] != "timeout" or evidence is None:
         return result
     error = result["error"]

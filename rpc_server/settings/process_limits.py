@@ -1,6 +1,7 @@
-"""How much memory this server may use, from which it derives how much it keeps."""
+"""The memory and the descriptors of this process, from which the server derives how much it keeps."""
 
 import os
+import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,24 +12,24 @@ _ROOT = Path("/")
 
 
 def memory_bytes(environment: Mapping[str, str] = os.environ, root: Path = _ROOT) -> int:
-    """The least of what the environment, this process's control groups and the machine give, in bytes."""
+    """Return the least of what the environment, this process's control groups and the machine allow, in bytes."""
     stated = environment.get(MEMORY_VARIABLE, "")
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *([int(stated) * 2**20] if stated.isdecimal() else []), *_group_limits(root)])
 
 
 def share(parts: int, *, most: int) -> int:
-    """One of so many parts of the memory, in bytes, at most `most`."""
+    """Return one of `parts` equal parts of the memory, in bytes, at most `most`."""
     return min(most, memory_bytes() // parts)
 
 
 def answer_bytes() -> int:
-    """Bytes of the answer to one call, whatever it is about: from the program to this server, and from it."""
+    """Return the limit of the result of one call, in bytes: from the program to this server, and from it."""
     return share(16, most=256 * 2**20)
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control groups and of those around them, of either version."""
+    """Yield the limits of this process's control groups and of their parents, of either version."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # not Linux
@@ -55,3 +56,11 @@ def _limit(file: Path) -> Iterator[int]:
         return
     if text.isdecimal():  # else `max`
         yield int(text)
+
+
+def raise_descriptor_limit(wanted: int) -> None:
+    """Raise this process's limit to `wanted` descriptors, or as far as the system allows; children inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
