@@ -82,7 +82,7 @@ async def measure() -> int:
         runtimes = {kind: await stack.enter_async_context(open_runtime(kind)) for kind in BACKENDS}
         for kind, runtime in runtimes.items():
             settings = ClientSettings(egress=Open() if kind == "process" else Closed())
-            await ClientSandbox(runtime, source, settings, told=print).prepare()
+            await ClientSandbox(runtime, source, settings, on_progress=print).prepare()
         for number in range(ROUNDS + 1):
             heat = "warm" if number else "cold"
             for count in (AT_ONCE, 1) if number else (AT_ONCE,):

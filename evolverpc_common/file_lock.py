@@ -15,11 +15,11 @@ async def locked(file: Path, waiting: Callable[[], None] = lambda: None) -> Asyn
     """Hold the lock in one task of one process at a time; `waiting` is called once if another holds it."""
     descriptor = _opened(file)
     try:
-        told = False
+        reported = False
         while not _taken(descriptor):
-            if not told:
+            if not reported:
                 waiting()
-                told = True
+                reported = True
             await asyncio.sleep(_BUSY_POLL_S)
         yield
     finally:

@@ -23,11 +23,11 @@ def remove_tree(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except (OSError, RecursionError):
-        said = b""
+        stderr = b""
         for command in _COMMANDS:
             if not os.path.lexists(folder):
                 return
-            said = subprocess.run([*command, "--", str(folder)], capture_output=True, check=False).stderr  # noqa: S603  no shell
+            stderr = subprocess.run([*command, "--", str(folder)], capture_output=True, check=False).stderr  # noqa: S603  no shell
         if os.path.lexists(folder):
-            first = said.decode("utf-8", "replace").partition("\n")[0]
+            first = stderr.decode("utf-8", "replace").partition("\n")[0]
             raise OSError(f"{folder} cannot be removed: {first[:500]}") from None

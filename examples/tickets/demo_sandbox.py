@@ -23,7 +23,7 @@ async def seconds_to_ready() -> list[float]:
     took = []
     async with open_runtime("bubblewrap") as runtime:
         source = Source(str(HERE / "python"))
-        await ClientSandbox(runtime, source, told=lambda words: print(words, flush=True)).prepare()
+        await ClientSandbox(runtime, source, on_progress=lambda words: print(words, flush=True)).prepare()
         for _ in range(2):
             boxes = [ClientSandbox(runtime, source, name=f"demo-{number}") for number in range(SANDBOXES)]
             began = time.monotonic()

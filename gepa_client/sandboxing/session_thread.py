@@ -196,7 +196,7 @@ class SandboxThread:
                     setup.start,
                     self._size,
                     endpoints_file=roster,
-                    told=self.messages.put,
+                    on_event=self.messages.put,
                     starts_per_s=self._settings.starts_per_s,
                     idle_s=self._settings.sandbox_idle_s,
                     retire_s=max(LONGEST_EXAMPLE_S, self._settings.mutation_timeout_s),

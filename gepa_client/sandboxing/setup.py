@@ -57,8 +57,8 @@ async def open_setup(
         runtime = await stack.enter_async_context(_runtime(settings, builds))
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
-        checkout = await source.ready(told=log)
-        await runtime.prepare(client.recipe(checkout.needs), told=log)  # once, before all sandboxes ask for it
+        checkout = await source.ready(on_progress=log)
+        await runtime.prepare(client.recipe(checkout.needs), on_progress=log)  # once, before all sandboxes ask for it
         yield _SandboxSetup(runtime, source, client, gateway, checkout.commit, log)
 
 
@@ -87,8 +87,8 @@ async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:
     async with AsyncExitStack() as stack:
         builds = await stack.enter_async_context(_build_egress(settings, lambda _: None))
         runtime = await stack.enter_async_context(_runtime(settings, builds))
-        checkout = await source.ready(told=log)
-        await runtime.prepare(ClientSettings().recipe(checkout.needs), told=log, afresh=True)
+        checkout = await source.ready(on_progress=log)
+        await runtime.prepare(ClientSettings().recipe(checkout.needs), on_progress=log, rebuild=True)
 
 
 @asynccontextmanager
@@ -143,7 +143,7 @@ class _SandboxSetup:
             self._settings,
             name=f"sandbox {number}",
             gateway_session=gateway_session,
-            told=self._log,
+            on_progress=self._log,
         )
         try:
             await client.start()

@@ -181,11 +181,11 @@ class Runtime(Protocol):
         ...
 
     async def prepare(
-        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """Make the recipe's environment ready, at most once; `afresh` makes it again in any case.
+        """Make the recipe's environment ready, at most once; `rebuild` makes it again in any case.
 
-        `told` is called with the progress of long steps. Raises `SandboxError`.
+        `on_progress` is called with the progress of long steps. Raises `SandboxError`.
         """
         ...
 

@@ -25,11 +25,11 @@ class Recipe:
     @property
     def digest(self) -> str:
         """Return 24 hex digits that change with any part of it."""
-        told = hashlib.sha256(repr((self.python, self.node, self.packages)).encode())
+        hashed = hashlib.sha256(repr((self.python, self.node, self.packages)).encode())
         for name, content in sorted(self.files.items()):
-            told.update(f"{name} {len(content)}\n".encode())
-            told.update(content)
-        return told.hexdigest()[:24]
+            hashed.update(f"{name} {len(content)}\n".encode())
+            hashed.update(content)
+        return hashed.hexdigest()[:24]
 
 
 @dataclass(frozen=True)

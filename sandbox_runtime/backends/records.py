@@ -154,16 +154,16 @@ class SandboxRecords:
             version = _Version.model_validate_json(content).version
             if version > VERSION:
                 return self._unread(id_, f"a later version of this program wrote its record ({version})")
-            told = _OnDisk.model_validate_json(content)
-            check_labels(told.labels)
+            parsed = _OnDisk.model_validate_json(content)
+            check_labels(parsed.labels)
         except (FileNotFoundError, IsADirectoryError, ValueError):
             return self._unread(id_)
         except OSError as error:
             return self._unread(id_, f"its record cannot be read: {error.strerror}")
-        sockets = Path(told.sockets)
+        sockets = Path(parsed.sockets)
         if sockets.name != id_ or not sockets.is_absolute():
             sockets = self._sockets / id_
-        return SandboxRecord(id_, folder, sockets, told.created, told.owner, told.labels, told.resources)
+        return SandboxRecord(id_, folder, sockets, parsed.created, parsed.owner, parsed.labels, parsed.resources)
 
     def _unread(self, id_: str, unknown: str = "") -> SandboxRecord | None:
         folder = self._root / id_
@@ -239,11 +239,11 @@ def check_labels(labels: Mapping[str, str]) -> None:
 
 def _write(record: SandboxRecord, folder: Path) -> None:
     assert record.owner is not None, "a record that cannot be read is never written"  # noqa: S101
-    told = _OnDisk(
+    parsed = _OnDisk(
         owner=record.owner,
         labels=dict(record.labels),
         created=record.created,
         sockets=str(record.sockets),
         resources=dict(record.resources),
     )
-    replace_file(folder / "record.json", json.dumps(told.model_dump(), indent=1))
+    replace_file(folder / "record.json", json.dumps(parsed.model_dump(), indent=1))

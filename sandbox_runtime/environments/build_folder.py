@@ -119,7 +119,7 @@ class BuildFolder:
 
     folder: Path
     runner: RunBuildCommand
-    told: Callable[[str], None]
+    on_progress: Callable[[str], None]
     most_mb: int = BUILD_MB
 
     @property

@@ -41,9 +41,9 @@ class EnvironmentCache:
     """Environments of recipes in `folder`, for every process of this user.
 
     `folder/DIGEST/TIME/` holds one build of a recipe: `built/`, which build commands write to, and at the end
-    `complete`, which describes it and whose time is that of its last use. With `afresh` another build is made beside an
-    older one that sandboxes may use. Builds that are unused for `KEPT_DAYS` are removed. `build_mb`: the largest size
-    of one, in MiB.
+    `complete`, which describes it and whose time is that of its last use. With `rebuild` another build is made beside
+    an older one that sandboxes may use. Builds that are unused for `KEPT_DAYS` are removed. `build_mb`: the largest
+    size of one, in MiB.
     """
 
     def __init__(self, folder: Path | None = None, *, build_mb: int = BUILD_MB) -> None:
@@ -52,9 +52,9 @@ class EnvironmentCache:
         self._swept = False
 
     async def ready(
-        self, recipe: Recipe, *, run: RunBuildCommand, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, run: RunBuildCommand, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> BuiltEnvironment:
-        """Return the recipe's environment; build it with `run` if there is none, and report progress to `told`.
+        """Return the recipe's environment; build it with `run` if there is none, and report progress to `on_progress`.
 
         Another process that builds the same one is waited for. An empty recipe needs nothing.
 
@@ -65,29 +65,31 @@ class EnvironmentCache:
         if not (wants_python(recipe) or wants_node(recipe)):
             return BuiltEnvironment()
         home = self.folder / recipe.digest
-        found = None if afresh else await asyncio.to_thread(newest, home)
+        found = None if rebuild else await asyncio.to_thread(newest, home)
         if found is None:
-            async with locked(lock_of(home), lambda: told("waiting for another process that builds this environment")):
-                found = None if afresh else await asyncio.to_thread(newest, home)
-                found = found or await self._build(home, recipe, run, told)
+            async with locked(
+                lock_of(home), lambda: on_progress("waiting for another process that builds this environment")
+            ):
+                found = None if rebuild else await asyncio.to_thread(newest, home)
+                found = found or await self._build(home, recipe, run, on_progress)
             if not self._swept:
                 self._swept = True
                 await run_shielded(self.sweep)
         return found.built
 
     async def _build(
-        self, home: Path, recipe: Recipe, run: RunBuildCommand, told: Callable[[str], None]
+        self, home: Path, recipe: Recipe, run: RunBuildCommand, on_progress: Callable[[str], None]
     ) -> EnvironmentRecord:
         await run_shielded(remove_unfinished, home)
         place = new_place(home)
-        site = BuildFolder(place / BUILT, run, told, self._build_mb)
+        site = BuildFolder(place / BUILT, run, on_progress, self._build_mb)
         try:
             site.make(without_scripts(recipe.files), (MODULES,))
             parts = []
             if wants_python(recipe):
                 parts.append(await install_python(recipe, site))
             if wants_node(recipe):
-                parts.append(await install_node(recipe, site, partial(self.ready, run=run, told=told)))
+                parts.append(await install_node(recipe, site, partial(self.ready, run=run, on_progress=on_progress)))
             record = EnvironmentRecord(
                 BuiltEnvironment(
                     python=parts[0].built.python,

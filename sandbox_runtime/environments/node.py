@@ -43,11 +43,11 @@ def version_ranges(wanted: str) -> list[VersionRange]:
     return [_span(alternative.strip()) for alternative in wanted.split("||")]
 
 
-def version(said: str) -> Version:
+def version(text: str) -> Version:
     """Parse a complete version, `v20.1.0`. Raises `ValueError`."""
-    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", said.strip())
+    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", text.strip())
     if match is None:
-        raise ValueError(f"{said!r} is not a version of Node")
+        raise ValueError(f"{text!r} is not a version of Node")
     return int(match[1]), int(match[2]), int(match[3])
 
 
@@ -67,8 +67,8 @@ def _span(alternative: str) -> VersionRange:
     return found
 
 
-def _compared(op: str, said: str) -> VersionRange:
-    span, parts = _partial(said), _numbers(said)
+def _compared(op: str, text: str) -> VersionRange:
+    span, parts = _partial(text), _numbers(text)
     if op == ">=":
         return VersionRange(span.low)
     if op == ">":
@@ -85,17 +85,17 @@ def _compared(op: str, said: str) -> VersionRange:
     return span
 
 
-def _partial(said: str) -> VersionRange:
+def _partial(text: str) -> VersionRange:
     """Return all versions that begin so."""
-    numbers = _numbers(said.strip())
+    numbers = _numbers(text.strip())
     low = (*numbers, 0, 0, 0)
     return VersionRange((low[0], low[1], low[2]), _after(numbers) if numbers else None)
 
 
-def _numbers(said: str) -> list[int]:
-    match = _PARTIAL.fullmatch(said)
+def _numbers(text: str) -> list[int]:
+    match = _PARTIAL.fullmatch(text)
     if match is None:
-        raise ValueError(f"{said!r} is not a version of Node")
+        raise ValueError(f"{text!r} is not a version of Node")
     numbers: list[int] = []
     for part in match.groups():
         if part is None or not part.isdigit():
@@ -152,7 +152,7 @@ async def install_node(
     npm = _npm(node)
     locked = any(name in recipe.files for name in _LOCKS)
     quiet = _QUIET if site.may_build else (*_QUIET, "--ignore-scripts")
-    site.told(f"installing what {_PACKAGES} lists")
+    site.on_progress(f"installing what {_PACKAGES} lists")
     await site.run(
         [str(node.program), str(npm), "ci" if locked else "install", "--prefix", FILES, *quiet],
         env={"PATH": os.pathsep.join([str(folder), os.defpath])},
@@ -193,15 +193,15 @@ async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaita
         raise EnvironmentMissing(f"{wanted!r} does not say which Node is wanted: {error}") from None
     for program in dict.fromkeys(await asyncio.to_thread(lambda: [*_nodes_here()])):
         prefix = program.parents[1]
-        status, said = await run_quietly([str(program), "--version"], Path("/"), {})
-        if status == 0 and not is_too_wide(prefix) and _allows(allowed, said):
+        status, text = await run_quietly([str(program), "--version"], Path("/"), {})
+        if status == 0 and not is_too_wide(prefix) and _allows(allowed, text):
             return _Node(program, () if is_system(prefix) else (str(prefix),))
     return await _fetched(wanted, allowed, site, ready)
 
 
-def _allows(allowed: list[VersionRange], said: str) -> bool:
+def _allows(allowed: list[VersionRange], text: str) -> bool:
     try:
-        found = version(said)
+        found = version(text)
     except ValueError:
         return False  # something else that is called node
     return any(found in span for span in allowed)
@@ -218,7 +218,7 @@ def _nodes_here() -> Iterator[Path]:
 async def _fetched(
     wanted: str, allowed: list[VersionRange], site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
 ) -> _Node:
-    site.told(f"fetching Node {wanted}, which is not on this machine")
+    site.on_progress(f"fetching Node {wanted}, which is not on this machine")
     why: SandboxError | None = None
     for span in reversed(allowed):  # people write the newest last
         low, high = (".".join(map(str, bound)) if bound else "" for bound in (span.low, span.high))

@@ -47,7 +47,7 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
     readable = (uv, *mounts)
     env = {"VIRTUAL_ENV": str(venv), "UV_PYTHON_DOWNLOADS": "never"}
     for what, command in _commands(recipe, str(venv / "bin" / "python"), () if site.may_build else ("--no-build",)):
-        site.told(f"installing {what}")
+        site.on_progress(f"installing {what}")
         await site.run([uv, *command], env=env, readable=readable)
     return EnvironmentRecord(
         BuiltEnvironment(
@@ -127,7 +127,7 @@ async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:
     environ = _finding(os.environ)
     status, found = await run_quietly(find, site.folder, environ)
     if status != 0:
-        site.told(f"fetching Python {wanted}, which is not on this machine")
+        site.on_progress(f"fetching Python {wanted}, which is not on this machine")
         install = [uv, "python", "install", "--quiet", "--no-bin", wanted]
         status, why = await run_quietly(install, site.folder, environ)
         if status == 0:
@@ -154,10 +154,10 @@ def _finding(environ: Mapping[str, str]) -> dict[str, str]:
 
 async def _prefix(interpreter: str) -> Path:
     """Return the folder of its installation."""
-    status, said = await run_quietly([interpreter, "-I", "-c", "import sys; print(sys.base_prefix)"], Path("/"), {})
-    prefix = Path(said.strip())
+    status, output = await run_quietly([interpreter, "-I", "-c", "import sys; print(sys.base_prefix)"], Path("/"), {})
+    prefix = Path(output.strip())
     if status != 0 or not prefix.is_absolute():
-        raise EnvironmentMissing(f"{interpreter} does not run: {said}")
+        raise EnvironmentMissing(f"{interpreter} does not run: {output}")
     if is_too_wide(prefix):
         raise EnvironmentMissing(
             f"{interpreter} is installed in {prefix} itself, all of which a sandbox would see: use another Python"

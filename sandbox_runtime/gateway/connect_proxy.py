@@ -291,7 +291,7 @@ def _fits(host: str, domain: str) -> bool:
 def _looked_up(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphore) -> None:
     lookups.release()
     if not done.cancelled():
-        done.exception()  # told to whoever waited; where nobody did, it is nobody's
+        done.exception()  # retrieved, even if no task waits for it any more
 
 
 async def _both_ways(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:

@@ -51,28 +51,28 @@ SHOWN = 200
 class RefusalLog:
     """The refusals of one sandbox: each kind is reported once, repetitions are counted."""
 
-    def __init__(self, sandbox: str, tell: Callable[[GatewayRefusal], None]) -> None:
+    def __init__(self, sandbox: str, report: Callable[[GatewayRefusal], None]) -> None:
         self._sandbox = sandbox
-        self._tell = tell
+        self._report = report
         self._repeated: dict[tuple[str, str], int] = {}
 
     def add(self, what: str, reason: str) -> None:
         """Report a refusal, or count it if it was reported before."""
         key = (shown(what), reason)
         if key not in self._repeated and len(self._repeated) >= KINDS:
-            key = ("further refusals", "more than are told one by one")
+            key = ("further refusals", "more than are reported separately")
         if key in self._repeated:
             self._repeated[key] += 1
         else:
             self._repeated[key] = 0
-            self._tell(GatewayRefusal(self._sandbox, *key))
+            self._report(GatewayRefusal(self._sandbox, *key))
 
     def close(self) -> None:
         """Report the repetitions."""
         repeated, self._repeated = self._repeated, {}
         for key, times in repeated.items():
             if times:
-                self._tell(GatewayRefusal(self._sandbox, *key, times))
+                self._report(GatewayRefusal(self._sandbox, *key, times))
 
 
 def shown(text: str) -> str:

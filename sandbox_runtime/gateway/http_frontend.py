@@ -52,7 +52,7 @@ class HttpFrontend:
             loop=asyncio.get_running_loop(),
             keepalive_timeout=KEEPALIVE_S,
             lingering_time=1.0,
-            access_log=cast("Any", None),  # paths and names of sandboxes are told elsewhere, and tokens nowhere
+            access_log=cast("Any", None),  # calls are reported elsewhere, and tokens never
             auto_decompress=False,
             logger=self._log,
         )

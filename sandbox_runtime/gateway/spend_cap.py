@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-_DIGITS = 12  # of a dollar: what binary fractions add up to is not told from what was meant
+_DIGITS = 12  # of a dollar: sums of binary fractions differ from the exact sums beyond these
 
 
 @dataclass
@@ -35,7 +35,7 @@ class SpendCap:
     def __init__(self, cap_usd: float | None, on_cap: Callable[[], None]) -> None:
         self.cap_usd = cap_usd
         self._on_cap = on_cap
-        self._told = False
+        self._cap_reported = False
         self._spent = 0.0
         self._elsewhere = 0.0
         self._reserved = 0.0
@@ -97,7 +97,7 @@ class SpendCap:
                 continue
             self._reserved = round(self._reserved + waiting.max_cost_usd, _DIGITS)
             waiting.turn.set_result(None)
-        if self.cap_usd is not None and not self._told:
-            self._told = round(self._spent + self._elsewhere, _DIGITS) >= self.cap_usd
-            if self._told:
+        if self.cap_usd is not None and not self._cap_reported:
+            self._cap_reported = round(self._spent + self._elsewhere, _DIGITS) >= self.cap_usd
+            if self._cap_reported:
                 self._on_cap()

@@ -70,9 +70,9 @@ def provider_session() -> aiohttp.ClientSession:
 class Upstream:
     """Forwards calls, and reports each at its end."""
 
-    def __init__(self, http: aiohttp.ClientSession, tell: Callable[[ProviderCall], None]) -> None:
+    def __init__(self, http: aiohttp.ClientSession, report: Callable[[ProviderCall], None]) -> None:
         self._http = http
-        self._tell = tell
+        self._report = report
 
     async def __call__(self, request: web.BaseRequest, call: UpstreamCall, charge: Charge) -> web.StreamResponse:
         """Stream the provider's answer to the sandbox."""
@@ -80,9 +80,9 @@ class Upstream:
         try:
             return await under_way.run(self._http, request)
         finally:
-            told = under_way.told(charge.max_cost_usd)
-            charge.counted_usd = told.counted_usd
-            self._tell(told)
+            result = under_way.result(charge.max_cost_usd)
+            charge.counted_usd = result.counted_usd
+            self._report(result)
 
 
 class _RunningCall:
@@ -148,7 +148,7 @@ class _RunningCall:
             await _to_sandbox(response.write(last))
         await _to_sandbox(response.write_eof())
 
-    def told(self, max_cost_usd: float) -> ProviderCall:
+    def result(self, max_cost_usd: float) -> ProviderCall:
         call = self._call
         tokens, whole = self._reader.tokens() if self._reader is not None else (None, False)
         cost: float | None = None

@@ -32,7 +32,7 @@ FAILURES_LATER = 8
 SHORT_LIFE_S = 10.0
 """A sandbox that dies before this is replaced after a pause, if the one before it was as short-lived."""
 
-ASK_AGAIN_S = 2.0
+RENEW_PAUSE_S = 2.0
 """How often at most an endpoint is requested again; an earlier refusal waits until then."""
 
 
@@ -47,7 +47,7 @@ class _PoolSlot:
     url: str = ""
     retiring: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: float = float("-inf")
+    renewed: float = float("-inf")
     translated_errors: asyncio.Task[None] | None = None
 
 
@@ -55,7 +55,7 @@ class SandboxPool:
     """Up to `size` sandboxes, each started by `start` and listed in `endpoints_file` while it is ready.
 
     Use it in an `async with` block: entering starts all of them, within `starts_per_s`; leaving ends all, within
-    `close_s`. `demand` changes how many are wanted. `told` is called for every change, on this event loop.
+    `close_s`. `demand` changes how many are wanted. `on_event` is called for every change, on this event loop.
 
     `idle_s`: how long there must have been work for fewer before any is ended. `retire_s`: how long a sandbox may take
     to finish its calls once it is no longer listed.
@@ -67,7 +67,7 @@ class SandboxPool:
         size: int,
         *,
         endpoints_file: EndpointsFile,
-        told: Callable[[PoolEvent], None],
+        on_event: Callable[[PoolEvent], None],
         starts_per_s: float = 20.0,
         idle_s: float = 60.0,
         retire_s: float = 900.0,
@@ -78,14 +78,14 @@ class SandboxPool:
         self.wanted = size
         self._start = start
         self._endpoints_file = endpoints_file
-        self._told = told
+        self._on_event = on_event
         self._starts = StartLimits(starts_per_s, first_pause_s=first_pause_s)
         self._first_pause_s = first_pause_s
         self._idle_s = idle_s
         self._retire_s = retire_s
         self._close_s = close_s
         self._slots: dict[int, _PoolSlot] = {}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._renewing: set[asyncio.Task[None]] = set()
         self._started = 0
         self._ever_ready = False
         self._first: asyncio.Future[None] | None = None
@@ -132,7 +132,7 @@ class SandboxPool:
         self._most_useful = max(self._most_useful, self._useful)
         if self._useful > self.wanted and not self._over:
             self.wanted = self._useful
-            self._tell("grows")
+            self._emit("grows")
             self._fill()
 
     def refused(self, url: str) -> None:
@@ -144,9 +144,9 @@ class SandboxPool:
             or (place.translated_errors is not None and not place.translated_errors.done())
         ):
             return
-        place.translated_errors = asyncio.get_running_loop().create_task(self._ask_again(place, place.member))
-        self._asking.add(place.translated_errors)
-        place.translated_errors.add_done_callback(self._asking.discard)
+        place.translated_errors = asyncio.get_running_loop().create_task(self._renew_endpoint(place, place.member))
+        self._renewing.add(place.translated_errors)
+        place.translated_errors.add_done_callback(self._renewing.discard)
 
     def left(self, url: str) -> None:
         """Report that a retiring sandbox has no more calls."""
@@ -160,13 +160,13 @@ class SandboxPool:
         if self._timer is not None:
             self._timer.cancel()
         tasks = [place.task for place in self._slots.values() if place.task is not None]
-        translated_errors = list(self._asking)
+        translated_errors = list(self._renewing)
         for task in [*tasks, *translated_errors]:
             task.cancel()
         if tasks or translated_errors:
             _, late = await asyncio.wait([*tasks, *translated_errors], timeout=self._close_s)
             if left := len(late.intersection(tasks)):
-                self._tell("not_freed", f"{left} did not end within {self._close_s:g} s")
+                self._emit("not_freed", f"{left} did not end within {self._close_s:g} s")
         if self._first is not None:
             self._first.cancel()
 
@@ -186,7 +186,7 @@ class SandboxPool:
         if self._over:
             # A `SandboxError` is of a start that came to nothing together with the one that ended the pool.
             if error is not None and not isinstance(error, SandboxError):
-                self._tell("not_freed", f"{type(error).__name__}: {error}")
+                self._emit("not_freed", f"{type(error).__name__}: {error}")
             return
         del self._slots[place.number]
         if error is not None:
@@ -198,7 +198,7 @@ class SandboxPool:
         """Shrink the pool to the highest demand of the last `idle_s` seconds."""
         if self._most_useful < self.wanted:
             self.wanted = self._most_useful
-            self._tell("shrinks")
+            self._emit("shrinks")
             staying = [place for place in self._slots.values() if not place.retiring.is_set()]
             staying.sort(key=lambda place: (place.key is not None, -place.number))  # first those that are not up yet
             for place in staying[: max(0, len(staying) - self.wanted)]:
@@ -213,12 +213,12 @@ class SandboxPool:
         for place in self._slots.values():
             if place.task is not None:
                 place.task.cancel()
-        self._tell("gave_up", str(error))
+        self._emit("gave_up", str(error))
         if self._first is not None and not self._first.done():
             gave_up = PoolFailed(str(error))
             gave_up.__cause__ = error
             self._first.set_exception(gave_up)
-            self._first.exception()  # whoever waits is told; that nobody does is no defect
+            self._first.exception()  # retrieved, even if no task waits for it
 
     # --- one place ---------------------------------------------------------------------------------------------------
 
@@ -238,36 +238,36 @@ class SandboxPool:
                     freed = await self._free(member)
             if ended is None:
                 if freed:
-                    self._tell("ended", of=member)
+                    self._emit("ended", of=member)
                 return
             short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
             pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
-            self._tell("died", _how(ended), seconds=pause_s, of=member)
+            self._emit("died", _how(ended), seconds=pause_s, of=member)
             await asyncio.sleep(pause_s)
 
     async def _begin(self, place: _PoolSlot) -> PooledSandbox:
         """Return a listed sandbox; raise the first error of a series once a further start is hopeless."""
         while True:
             async with self._starts.attempt() as failures:
-                self._tell("starting")
+                self._emit("starting")
                 began = time.monotonic()
                 try:
                     member = await self._start(place.number)
                     await self._list(place, member)
                 except RuntimeThrottled as error:
                     self._starts.hold(error.retry_after_s)
-                    self._tell("failed", str(error), seconds=error.retry_after_s)
+                    self._emit("failed", str(error), seconds=error.retry_after_s)
                     continue
                 except SandboxError as error:
                     is_news = self._starts.failed(failures, error)
                     if self.ready == 0 and self._is_hopeless(error):
                         raise (self._starts.first_error or error) from None
                     if is_news:
-                        self._tell("failed", str(error), seconds=self._starts.pause_s)
+                        self._emit("failed", str(error), seconds=self._starts.pause_s)
                     continue
                 self._starts.succeeded()
             self._ever_ready = True
-            self._tell("ready", seconds=time.monotonic() - began, of=member)
+            self._emit("ready", seconds=time.monotonic() - began, of=member)
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
             return member
@@ -298,7 +298,7 @@ class SandboxPool:
         try:
             await member.close()
         except (SandboxError, OSError) as error:
-            self._tell("not_freed", str(error), of=member)
+            self._emit("not_freed", str(error), of=member)
             return False
         return True
 
@@ -314,7 +314,7 @@ class SandboxPool:
             key, place.key = place.key, None
             if key is not None:
                 self._endpoints_file.drop(key)
-            self._tell("retires", of=member)
+            self._emit("retires", of=member)
             await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
             return None
         finally:
@@ -322,18 +322,18 @@ class SandboxPool:
                 task.cancel()
             await asyncio.wait({died, retires, left})
 
-    async def _ask_again(self, place: _PoolSlot, member: PooledSandbox) -> None:
-        await asyncio.sleep(max(0.0, place.asked + ASK_AGAIN_S - time.monotonic()))
-        place.asked = time.monotonic()
+    async def _renew_endpoint(self, place: _PoolSlot, member: PooledSandbox) -> None:
+        await asyncio.sleep(max(0.0, place.renewed + RENEW_PAUSE_S - time.monotonic()))
+        place.renewed = time.monotonic()
         try:
             endpoint = await member.endpoint()
             if place.member is member and place.key is not None:
                 self._endpoints_file.put(place.key, endpoint)
                 place.url = _bare(endpoint.url)
         except SandboxGone:
-            return  # its end is told by `wait`
+            return  # `wait` reports its end
         except (SandboxError, OSError) as error:
-            self._tell("unasked", str(error), of=member)
+            self._emit("unasked", str(error), of=member)
 
     def _unlist(self, place: _PoolSlot) -> None:
         if place.key is not None:
@@ -344,11 +344,11 @@ class SandboxPool:
         bare = _bare(url)
         return next((place for place in self._slots.values() if place.url == bare), None)
 
-    def _tell(
+    def _emit(
         self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: PooledSandbox | None = None
     ) -> None:
         id_ = None if of is None else of.id
-        self._told(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))
+        self._on_event(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))
 
 
 def _bare(url: str) -> str:

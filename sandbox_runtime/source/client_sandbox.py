@@ -82,8 +82,8 @@ def _say(words: str) -> None:
 class ClientSandbox:
     """A client's sandbox. Methods may be called at any time; those that start or end it wait for each other.
 
-    `name`: the name that `gateway_session` gets, which opens a session at the gateway for each start. `told` is called
-    with the progress of long steps. Use it in an `async with` block, or close it.
+    `name`: the name that `gateway_session` gets, which opens a session at the gateway for each start. `on_progress` is
+    called with the progress of long steps. Use it in an `async with` block, or close it.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class ClientSandbox:
         *,
         name: str = "client",
         gateway_session: Callable[[str], GatewaySession] | None = None,
-        told: Callable[[str], None] = _say,
+        on_progress: Callable[[str], None] = _say,
     ) -> None:
         self._runtime = runtime
         self._source = source
         self._settings = settings or ClientSettings()
         self._name = name
         self._way_out = gateway_session
-        self._told = told
+        self._on_progress = on_progress
         self._commands = {name: PrebuiltCommand(name, script) for name, script in self._settings.commands.items()}
         self._made: _StartState | None = None
         self._sandbox: Sandbox | None = None
@@ -165,7 +165,9 @@ class ClientSandbox:
             checkout = made.checkout
             needs = await program_needs(workspace.read, checkout.folder, self._source.languages)
             changes = await workspace.changes(checkout.commit)
-            prepared = await self._runtime.prepare(self._settings.recipe(needs), told=self._told, afresh=True)
+            prepared = await self._runtime.prepare(
+                self._settings.recipe(needs), on_progress=self._on_progress, rebuild=True
+            )
             await self._stopped()
             self._made = _StartState(checkout, needs, prepared, changes)
             return await self._started()
@@ -193,8 +195,8 @@ class ClientSandbox:
             if self._up:
                 done = await self._running().exec(command.install_command())
                 if done.status != 0:
-                    said = done.stderr[-1000:].decode("utf-8", "replace")
-                    raise SandboxError(f"command {name!r} cannot be added: {said or 'it took too long'}")
+                    stderr = done.stderr[-1000:].decode("utf-8", "replace")
+                    raise SandboxError(f"command {name!r} cannot be added: {stderr or 'it took too long'}")
             self._commands[name] = command
 
     async def wait(self) -> SandboxExit:
@@ -217,9 +219,9 @@ class ClientSandbox:
 
     async def _prepared(self) -> _StartState:
         if self._made is None:
-            checkout = await self._source.ready(told=self._told)
+            checkout = await self._source.ready(on_progress=self._on_progress)
             recipe = self._settings.recipe(checkout.needs)
-            prepared = await self._runtime.prepare(recipe, told=self._told)
+            prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress)
             self._made = _StartState(checkout, checkout.needs, prepared)
         return self._made
 

@@ -94,8 +94,8 @@ class Commit:
 
     async def _sizes(self, objects: bytes) -> list[int]:
         """Return the sizes of the objects with these ids, one on each line."""
-        said = await self._git("cat-file", "--batch-check=%(objectsize)", stdin=objects)
-        lines = said.decode().splitlines()
+        output = await self._git("cat-file", "--batch-check=%(objectsize)", stdin=objects)
+        lines = output.decode().splitlines()
         if missing := next((line for line in lines if not line.isdigit()), None):
             raise GitFailed(f"commit {self.id[:12]}: an object is not there: {missing}")
         return [*map(int, lines)]

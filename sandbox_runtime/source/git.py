@@ -115,14 +115,14 @@ class GitToken:
     def from_file(cls, file: Path, host: str = "github.com", user: str = TOKEN_USER) -> "GitToken":
         """Read the token from a file. Raises `CredentialsFailed`."""
         try:
-            return cls(_told(file.read_text(encoding="utf-8"), str(file)), host, user)
+            return cls(_checked_token(file.read_text(encoding="utf-8"), str(file)), host, user)
         except (OSError, UnicodeDecodeError) as error:
             raise CredentialsFailed(f"the git token in {file} cannot be read: {error}") from None
 
     @classmethod
     def from_environment(cls, variable: str, host: str = "github.com", user: str = TOKEN_USER) -> "GitToken":
         """Read the token from a variable. Raises `CredentialsFailed`."""
-        return cls(_told(os.environ.get(variable, ""), f"${variable}"), host, user)
+        return cls(_checked_token(os.environ.get(variable, ""), f"${variable}"), host, user)
 
     async def for_url(self, url: str) -> tuple[str, str] | None:
         """Return the token for its own host."""
@@ -151,7 +151,7 @@ def is_for(host: str, url: str) -> bool:
     return private and parts.netloc.lower() == host.lower()
 
 
-def _told(text: str, where: str) -> str:
+def _checked_token(text: str, where: str) -> str:
     token = text.strip()
     if not token or not token.isprintable() or " " in token:
         raise CredentialsFailed(f"{where} holds no token for git: one line is expected")

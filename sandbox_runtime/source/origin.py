@@ -56,7 +56,7 @@ async def local_commit(where: LocalRepository, ref: str) -> SourceCommit:
         commit = await line("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", folder=top)
     except GitFailed:
         raise SandboxError(f"{top} has no commit {ref!r}") from None
-    full = await _said("rev-parse", "--symbolic-full-name", ref, folder=top)
+    full = await _git_output("rev-parse", "--symbolic-full-name", ref, folder=top)
     branch = full.removeprefix(_HEADS) if full.startswith(_HEADS) else BRANCH
     return SourceCommit(Commit(top, commit), branch, folder, await _uncommitted(top, folder))
 
@@ -71,7 +71,7 @@ async def remote_commit(
     ref: str,
     mirror: Path,
     credentials: GitCredentials | None,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> SourceCommit:
     """Fetch the commit of another repository into `mirror`, see `mirror_path`, unless it is there.
 
@@ -85,7 +85,7 @@ async def remote_commit(
     if not _FULL.fullmatch(ref):
         commit, branch = await _resolved(where, ref, mirror, credentials)
     if not await _has(mirror, commit):
-        told(f"fetching {commit[:12]} of {where}")
+        on_progress(f"fetching {commit[:12]} of {where}")
         await asyncio.to_thread(_unlock, mirror)
         fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
         await _asking(where, credentials, *fetch, where.url, commit, mirror=mirror, timeout_s=FETCH_S)
@@ -102,8 +102,8 @@ async def _resolved(
     )
     found: dict[str, str] = {}
     head = ""
-    for said in listed.decode("utf-8", "replace").splitlines():
-        value, _, name = said.partition("\t")
+    for line_of_output in listed.decode("utf-8", "replace").splitlines():
+        value, _, name = line_of_output.partition("\t")
         if value.startswith("ref: ") and name == ref:
             head = value.removeprefix("ref: ")
         elif _FULL.fullmatch(value):
@@ -133,7 +133,7 @@ async def _asking(
 
 async def _has(mirror: Path, commit: str) -> bool:
     """Return whether the commit is there completely: a fetch writes its objects all at once."""
-    return await _said("cat-file", "-t", commit, folder=mirror, bare=True) == "commit"
+    return await _git_output("cat-file", "-t", commit, folder=mirror, bare=True) == "commit"
 
 
 def _unlock(mirror: Path) -> None:
@@ -159,7 +159,7 @@ async def _no_filters(top: Path) -> dict[str, str]:
     return filters_off(listed.split("\0"))
 
 
-async def _said(*arguments: str, folder: Path, bare: bool = False) -> str:
+async def _git_output(*arguments: str, folder: Path, bare: bool = False) -> str:
     """Return what git prints, nothing if it fails."""
     try:
         return await line(*arguments, folder=folder, bare=bare)

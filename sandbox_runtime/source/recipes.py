@@ -115,9 +115,9 @@ def _path_in(including: str, path: str) -> str:
 
 def _python_version(files: dict[str, bytes]) -> str | None:
     """Return the version in `.python-version`, else in `requires-python`; None if there is neither."""
-    said = _first_line(files.get(".python-version", b""))
-    if said:
-        return said
+    version_text = _first_line(files.get(".python-version", b""))
+    if version_text:
+        return version_text
     if "pyproject.toml" not in files:
         return None
     try:
@@ -131,12 +131,12 @@ def _python_version(files: dict[str, bytes]) -> str | None:
 def _node_version(files: dict[str, bytes]) -> str | None:
     """Return the version in `.node-version` or `.nvmrc`, else in `engines.node`; None if there is none."""
     for name in _NODE_VERSION:
-        said = _first_line(files.get(name, b"")).lower()
-        if said in _ANY_NODE:
+        version_text = _first_line(files.get(name, b"")).lower()
+        if version_text in _ANY_NODE:
             return "*"
-        if said:
-            named = _NODE_NAMES.get(said.removeprefix("lts/"))
-            return said if named is None else str(named)
+        if version_text:
+            named = _NODE_NAMES.get(version_text.removeprefix("lts/"))
+            return version_text if named is None else str(named)
     if PACKAGES not in files:
         return None
     try:

@@ -94,7 +94,7 @@ class Source:
     def __str__(self) -> str:
         return f"{self._address} at {self._ref}"
 
-    async def ready(self, *, told: Callable[[str], None]) -> Checkout:
+    async def ready(self, *, on_progress: Callable[[str], None]) -> Checkout:
         """Return its commit, fetched and packed if needed. The ref is resolved once.
 
         Raises:
@@ -102,13 +102,15 @@ class Source:
         """
         async with self._working:
             if self._checkout is None:
-                self._checkout = await self._made(told)
+                self._checkout = await self._made(on_progress)
             return self._checkout
 
-    async def _made(self, told: Callable[[str], None]) -> Checkout:
+    async def _made(self, on_progress: Callable[[str], None]) -> Checkout:
         await asyncio.to_thread(self._make_private)
-        async with locked(self._lock(), lambda: told(f"waiting for another process that works with {self._address}")):
-            origin = await self._origin(told)
+        async with locked(
+            self._lock(), lambda: on_progress(f"waiting for another process that works with {self._address}")
+        ):
+            origin = await self._origin(on_progress)
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit.read, origin.folder, self.languages)
@@ -119,7 +121,7 @@ class Source:
             for used in (tar, origin.commit.folder) if isinstance(self._address, RemoteRepository) else (tar,):
                 os.utime(used)
         for words in origin.left_out:
-            told(words)
+            on_progress(words)
         return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out)
 
     def _make_private(self) -> None:
@@ -128,11 +130,11 @@ class Source:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
 
-    async def _origin(self, told: Callable[[str], None]) -> SourceCommit:
+    async def _origin(self, on_progress: Callable[[str], None]) -> SourceCommit:
         if isinstance(self._address, LocalRepository):
             return await local_commit(self._address, self._ref)
         return await remote_commit(
-            self._address, self._ref, mirror_path(self._address, self._cache), self._credentials, told
+            self._address, self._ref, mirror_path(self._address, self._cache), self._credentials, on_progress
         )
 
     def _tar(self, origin: SourceCommit) -> Path:

@@ -102,8 +102,8 @@ class Workspace:
     async def _written(self, argv: tuple[str, ...], what: str) -> bytes:
         done = await self.sandbox.exec(Command(argv, cwd=PROGRAM, timeout_s=_ASK_S))
         if done.status != 0:
-            said = done.stderr[-1000:].decode("utf-8", "replace")
-            raise SandboxError(f"sandbox {self.sandbox.id}: {what} cannot be read: {said or 'it took too long'}")
+            stderr = done.stderr[-1000:].decode("utf-8", "replace")
+            raise SandboxError(f"sandbox {self.sandbox.id}: {what} cannot be read: {stderr or 'it took too long'}")
         if len(done.stdout) >= EXEC_BYTES:
             raise SandboxError(f"sandbox {self.sandbox.id}: {what} is more than {EXEC_BYTES} bytes")
         return done.stdout

@@ -125,7 +125,7 @@ async def process_ground() -> AsyncIterator[Ground]:
         async with made as runtime:
             yield Ground(
                 runtime=runtime,
-                prepared=await runtime.prepare(Recipe(), told=lambda _: None),
+                prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Open(),
                 refused=(Closed(),),
                 folders=folders.watched("process"),
@@ -149,7 +149,7 @@ async def bubblewrap_ground() -> AsyncIterator[Ground]:
         async with made as runtime:
             yield Ground(
                 runtime=runtime,
-                prepared=await runtime.prepare(Recipe(), told=lambda _: None),
+                prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Closed(),
                 refused=(Open(),),
                 folders=folders.watched("bubblewrap"),

@@ -44,8 +44,8 @@ def bubblewrap(trial_user: int | None) -> str:
         trial_user,
     )
     if trial.returncode != 0:
-        said = trial.stderr.decode("utf-8", "replace").strip()
-        raise RuntimeUnavailable("\n".join([f"bubblewrap cannot make a sandbox here: {said}", *_advice()]))
+        stderr = trial.stderr.decode("utf-8", "replace").strip()
+        raise RuntimeUnavailable("\n".join([f"bubblewrap cannot make a sandbox here: {stderr}", *_advice()]))
     return path
 
 

@@ -165,11 +165,11 @@ class BubblewrapRuntime:
         return self._machine
 
     async def prepare(
-        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         """Make the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
         builder = ContainerBuilder(self._here, self._build_way_out)
-        built = await self._environments.ready(recipe, run=builder.run, told=told, afresh=afresh)
+        built = await self._environments.ready(recipe, run=builder.run, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
             server=(*SERVER, "--jail"),

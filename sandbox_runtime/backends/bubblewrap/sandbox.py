@@ -143,8 +143,8 @@ class BubblewrapSandbox:
     def not_ready(self, why: str) -> SandboxNotReady:
         """Return the error, with the end of the log."""
         tail = self._container.log_tail()
-        told = f"sandbox {self.id} did not become ready ({self.stage}): {why}\n{tail}".rstrip()
-        return SandboxNotReady(told, stage=self.stage, log_tail=tail)
+        message = f"sandbox {self.id} did not become ready ({self.stage}): {why}\n{tail}".rstrip()
+        return SandboxNotReady(message, stage=self.stage, log_tail=tail)
 
     async def endpoint(self) -> ServerEndpoint:
         """Return the address of its server."""
@@ -217,7 +217,7 @@ class BubblewrapSandbox:
 
     def _main_ended(self, main: "asyncio.Future[int]") -> None:
         if main.cancelled() or main.exception() is not None:
-            return  # the sandbox has ended, which `_watch` tells
+            return  # the sandbox has ended, which `_watch` reports
         status = main.result()
         ended = SandboxExit("exited", status)
         if status == _KILLED:
@@ -225,7 +225,7 @@ class BubblewrapSandbox:
                 ended = SandboxExit(
                     "exited", status, f"it was killed: the sandbox has {self._spec.limits.memory_mb} MB of memory"
                 )
-            # Whoever kills the sandbox kills this first.
+            # A process that kills the whole sandbox kills this first.
             asyncio.get_running_loop().call_later(_ALL_KILLED_S, self._end, ended)
         else:
             self._end(ended)

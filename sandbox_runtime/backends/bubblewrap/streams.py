@@ -33,7 +33,7 @@ async def input_of(command: Command) -> AsyncIterator[int]:
     try:
         yield reading
     finally:
-        os.close(reading)  # by now nobody reads it any more, so that the thread ends
+        os.close(reading)  # no process reads it any more, so the thread ends
         await asyncio.to_thread(feeding.join)
 
 
@@ -45,7 +45,7 @@ def sealed(content: bytes) -> int:
 
 
 def _feed(source: int, writing: int) -> None:
-    # Whoever reads may end before all is read.
+    # The reader may end before all is read.
     with (
         os.fdopen(source, "rb", buffering=0) as file,
         os.fdopen(writing, "wb", buffering=0) as pipe,

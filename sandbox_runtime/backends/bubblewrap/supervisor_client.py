@@ -88,7 +88,7 @@ class SupervisorClient:
         self._runs: dict[int, asyncio.Future[int]] = {}
         self._sending = asyncio.Lock()
         self.lost: asyncio.Future[str] = self._loop.create_future()
-        """Done when the doorman has ended and every sandbox with it: the end of what it wrote."""
+        """Done when the daemon has ended and every sandbox with it: the end of what it wrote."""
         self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
         with theirs:
@@ -104,7 +104,7 @@ class SupervisorClient:
                 start_new_session=True,
             )
         self._wire.setblocking(False)
-        self._loop.add_reader(self._wire, self._hear)
+        self._loop.add_reader(self._wire, self._read_messages)
 
     @property
     def pid(self) -> int:
@@ -138,7 +138,7 @@ class SupervisorClient:
     async def close(self, container: int) -> None:
         """End it, and wait until nothing of it is left."""
         if container in self._gone and not self._gone[container].done():
-            with suppress(SandboxError):  # then the doorman has ended, and all with it
+            with suppress(SandboxError):  # then the daemon has ended, and all with it
                 await self._send({"do": "close", "container": container})
         await self.gone(container)
         self._gone.pop(container, None)
@@ -164,9 +164,9 @@ class SupervisorClient:
                 asked = await self._ask(message, [order, theirs.fileno()])
             status = await asked
             ours.setblocking(False)
-            told, descriptors, _, _ = socket.recv_fds(ours, MESSAGE_BYTES, count, socket.MSG_CMSG_CLOEXEC)
+            reply, descriptors, _, _ = socket.recv_fds(ours, MESSAGE_BYTES, count, socket.MSG_CMSG_CLOEXEC)
         if status != 0:
-            raise SandboxError(f"cannot listen in the sandbox: {told.decode('utf-8', 'replace').strip()}")
+            raise SandboxError(f"cannot listen in the sandbox: {reply.decode('utf-8', 'replace').strip()}")
         return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
     async def leave(self) -> None:
@@ -216,7 +216,7 @@ class SupervisorClient:
         finally:
             self._loop.remove_writer(self._wire)
 
-    def _hear(self) -> None:
+    def _read_messages(self) -> None:
         while True:
             try:
                 message = self._wire.recv(MESSAGE_BYTES)
@@ -227,23 +227,23 @@ class SupervisorClient:
             if not message:
                 self._lose()
                 return
-            self._heard(json.loads(message))
+            self._receive(json.loads(message))
 
-    def _heard(self, told: dict[str, Any]) -> None:
-        if "run" in told:
-            ended = self._runs.pop(told["run"], None)
+    def _receive(self, reply: dict[str, Any]) -> None:
+        if "run" in reply:
+            ended = self._runs.pop(reply["run"], None)
             if ended is None or ended.done():
-                return  # whoever asked did not wait
-            if told["status"] is None:
+                return  # the caller did not wait
+            if reply["status"] is None:
                 ended.set_exception(SandboxGone("the sandbox has ended"))
             else:
-                ended.set_result(told["status"])
+                ended.set_result(reply["status"])
             return
-        container = told["container"]
+        container = reply["container"]
         up = self._up.get(container)
-        if told["is"] == "up":
+        if reply["is"] == "up":
             if up is not None and not up.done():
-                up.set_result(told["pid"])
+                up.set_result(reply["pid"])
             return
         if up is not None and not up.done():
             up.set_exception(SandboxError("bubblewrap could not make the sandbox"))
@@ -258,9 +258,9 @@ class SupervisorClient:
         self._wire.close()
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _LOG_TAIL_BYTES))
-        said = self._log.read().decode("utf-8", "replace")
-        self.lost.set_result(said)
-        error = SandboxError(f"the process that keeps the sandboxes has ended\n{said}")
+        tail = self._log.read().decode("utf-8", "replace")
+        self.lost.set_result(tail)
+        error = SandboxError(f"the process that keeps the sandboxes has ended\n{tail}")
         for waiting in (*self._up.values(), *self._runs.values()):
             if not waiting.done():
                 waiting.set_exception(error)

@@ -53,13 +53,13 @@ def translated_errors(what: str) -> Iterator[None]:
     except exception.ResourceExhaustedError as error:
         raise RuntimeThrottled(f"Modal takes no more for now ({what}): {error}", retry_after_s=THROTTLED_S) from error
     except GONE as error:
-        raise SandboxGone(f"the sandbox has ended ({what}): {_said(error)}") from error
+        raise SandboxGone(f"the sandbox has ended ({what}): {_text_of(error)}") from error
     except TRANSIENT as error:
         raise RuntimeUnavailable(
-            f"Modal does not answer as it should ({what}): {_said(error)}; try again later"
+            f"Modal does not answer as it should ({what}): {_text_of(error)}; try again later"
         ) from error
     except exception.Error as error:
-        raise SandboxError(f"Modal cannot {what}: {_said(error)}") from error
+        raise SandboxError(f"Modal cannot {what}: {_text_of(error)}") from error
 
 
 async def retried(call: Callable[[], Awaitable[_T]]) -> _T:
@@ -74,5 +74,5 @@ async def retried(call: Callable[[], Awaitable[_T]]) -> _T:
     return await call()
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -59,8 +59,8 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:
     """Write a recipe in the form that `read_recipe` reads."""
-    told = {"python": recipe.python, "node": recipe.node, "packages": recipe.packages}
-    (folder / "recipe.json").write_text(json.dumps(told), encoding="utf-8")
+    document = {"python": recipe.python, "node": recipe.node, "packages": recipe.packages}
+    (folder / "recipe.json").write_text(json.dumps(document), encoding="utf-8")
     for name, content in recipe.files.items():
         file = folder / "files" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -69,10 +69,10 @@ def write_recipe(recipe: Recipe, folder: Path) -> None:
 
 def read_recipe(folder: Path) -> Recipe:
     """Return the recipe that was written to a folder."""
-    told = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    document = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     files = folder / "files"
     manifests = {str(file.relative_to(files)): file.read_bytes() for file in files.rglob("*") if file.is_file()}
-    return Recipe(told["python"], told["node"], manifests, tuple(told["packages"]))
+    return Recipe(document["python"], document["node"], manifests, tuple(document["packages"]))
 
 
 async def run(
@@ -119,7 +119,7 @@ def link(built: BuiltEnvironment, program: Path) -> None:
 async def install(recipe_folder: Path, program: Path) -> None:
     """Install the recipe of one folder into the other. Raises `EnvironmentMissing`."""
     environments = EnvironmentCache(program / "environments")
-    link(await environments.ready(read_recipe(recipe_folder), run=run, told=print), program)
+    link(await environments.ready(read_recipe(recipe_folder), run=run, on_progress=print), program)
 
 
 if __name__ == "__main__":

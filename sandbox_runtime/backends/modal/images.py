@@ -36,7 +36,7 @@ def name_of(recipe: Recipe) -> str:
     return f"evolverpc:{recipe.digest}-{_own_digest()}"
 
 
-def image_of(recipe: Recipe, folder: Path, *, afresh: bool) -> modal.Image:
+def image_of(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
     """Describe the recipe's image; `folder`: an empty folder that is needed until it is built."""
     ours, wanted = folder / "ours", folder / "recipe"
     for package in PACKAGES:
@@ -54,15 +54,15 @@ def image_of(recipe: Recipe, folder: Path, *, afresh: bool) -> modal.Image:
         .add_local_dir(ours, site, copy=True)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
-            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=afresh
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=rebuild
         )
     )
 
 
-async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, afresh: bool) -> str:
+async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, rebuild: bool) -> str:
     """Build and publish the recipe's image; return its id. Raises Modal's own errors."""
     with tempfile.TemporaryDirectory() as folder:
-        image = await asyncio.to_thread(image_of, recipe, Path(folder), afresh=afresh)
+        image = await asyncio.to_thread(image_of, recipe, Path(folder), rebuild=rebuild)
         await image.build.aio(app)
         await image.publish.aio(name_of(recipe), client=client)
     return image.object_id
@@ -78,13 +78,13 @@ async def find(recipe: Recipe, app: modal.App, client: modal.Client) -> str:
 def requirements() -> list[str]:
     """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown."""
     try:
-        told = importlib.metadata.requires("evolverpc") or ()
+        required = importlib.metadata.requires("evolverpc") or ()
     except importlib.metadata.PackageNotFoundError:
         raise RuntimeUnavailable(
             "what an image needs is known where evolverpc is installed: pip install -e '.[modal]'"
         ) from None
     found: dict[str, None] = {}
-    for text in told:
+    for text in required:
         requirement, _, condition = (part.strip() for part in text.partition(";"))
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", condition)
         if (extra is None or extra[1] in EXTRAS) and not requirement.startswith("evolverpc"):
@@ -95,15 +95,15 @@ def requirements() -> list[str]:
 @cache
 def _own_digest() -> str:
     """Return a digest of all our code in an image."""
-    told = hashlib.sha256("\n".join((*requirements(), SERVER_PYTHON_VERSION)).encode())
+    hashed = hashlib.sha256("\n".join((*requirements(), SERVER_PYTHON_VERSION)).encode())
     for package in PACKAGES:
         for file in sorted((_OURS / package).rglob("*")):
             if not file.is_file() or "__pycache__" in file.parts:
                 continue
             content = file.read_bytes()
-            told.update(f"{file.relative_to(_OURS)} {len(content)}\n".encode())
-            told.update(content)
-    return told.hexdigest()[:12]
+            hashed.update(f"{file.relative_to(_OURS)} {len(content)}\n".encode())
+            hashed.update(content)
+    return hashed.hexdigest()[:12]
 
 
 def _quoted(requirement: str) -> str:

@@ -85,15 +85,15 @@ class ModalRuntime:
         await await_shielded(close_all(self._open))
 
     async def prepare(
-        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """Find the recipe's published image; only `afresh` builds one.
+        """Find the recipe's published image; only `rebuild` builds one.
 
         Raises:
             EnvironmentMissing: none is published; the message names the command that does it.
         """
-        if afresh:
-            return await self.publish(recipe, told=told, afresh=True)
+        if rebuild:
+            return await self.publish(recipe, on_progress=on_progress, rebuild=True)
         client, app = self._client_and_app()
         with translated_errors("find an image"):
             try:
@@ -107,23 +107,23 @@ class ModalRuntime:
         return image_setup.prepared(recipe, image)
 
     async def publish(
-        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """Build and publish the recipe's image, which takes minutes; `afresh` rebuilds what Modal has cached too.
+        """Build and publish the recipe's image, which takes minutes; `rebuild` rebuilds what Modal has cached too.
 
         Raises:
             EnvironmentMissing: it cannot be built.
         """
         client, app = self._client_and_app()
-        told(f"building the image {images.name_of(recipe)} at Modal")
+        on_progress(f"building the image {images.name_of(recipe)} at Modal")
         with translated_errors("build an image"):
             try:
-                image = await images.build(recipe, app, client, afresh=afresh)
+                image = await images.build(recipe, app, client, rebuild=rebuild)
             except exception.ImageBuildError as error:
                 raise EnvironmentMissing(
                     f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
                 ) from error
-        told(f"published the image {images.name_of(recipe)}")
+        on_progress(f"published the image {images.name_of(recipe)}")
         return image_setup.prepared(recipe, image)
 
     async def start(self, spec: SandboxSpec) -> ModalSandbox:
@@ -228,7 +228,7 @@ class ModalRuntime:
             tags = dict(labels or {})
             return [sandbox async for sandbox in modal.Sandbox.list.aio(app_id=app.app_id, tags=tags, client=client)]
 
-        async def told(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, SandboxInfo] | None:
+        async def on_progress(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, SandboxInfo] | None:
             try:
                 of = found(sandbox.object_id, await retried(sandbox.get_tags.aio))
             except GONE:
@@ -236,7 +236,7 @@ class ModalRuntime:
             return None if of is None else (sandbox, of)
 
         with translated_errors("list sandboxes"):
-            everything = await _at_once([told(sandbox) for sandbox in await retried(listed)])
+            everything = await _at_once([on_progress(sandbox) for sandbox in await retried(listed)])
         return [one for one in everything if one is not None]
 
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:

@@ -112,10 +112,10 @@ class ModalSandbox:
     async def _reach_gateway(self, models_url: str) -> None:
         done = await self._asked("run a command", lambda: self._commands.run(probe_command(models_url)))
         if done.status != 0:
-            said = done.stderr.decode("utf-8", "replace").strip() or "nothing is heard of it"
+            reason = done.stderr.decode("utf-8", "replace").strip() or "it does not answer"
             raise self._not_ready(
-                f"the gateway is not reached at {models_url}: {said}; let --gateway-url lead to --gateway-port of this"
-                " machine",
+                f"the gateway is not reached at {models_url}: {reason}; let --gateway-url lead to --gateway-port of"
+                " this machine",
                 "way out",
             )
 
@@ -147,7 +147,7 @@ class ModalSandbox:
         ended = self._ended.result()
         if ended.kind == "exited":
             raise self._not_ready(f"{self._spec.main.argv[0]} exited with status {ended.status}", "main")
-        raise self._not_ready(f"it has ended before its server was ready: {_told(ended)}", "main")
+        raise self._not_ready(f"it has ended before its server was ready: {_describe(ended)}", "main")
 
     async def _follow(self, process: modal.container_process.ContainerProcess[bytes]) -> None:
         """Keep the server's output; the sandbox has ended when the server has."""
@@ -209,7 +209,7 @@ class ModalSandbox:
         raise self._gone()
 
     def _gone(self) -> SandboxGone:
-        return SandboxGone(f"sandbox {self.id} has ended: {_told(self._ended.result())}")
+        return SandboxGone(f"sandbox {self.id} has ended: {_describe(self._ended.result())}")
 
     def _not_ready(self, what: str, stage: str) -> SandboxNotReady:
         tail = self._log.bytes()[-4096:].decode("utf-8", "replace")
@@ -241,7 +241,7 @@ class ModalSandbox:
         await self._sandbox.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked, to end it either
 
 
-def _told(ended: SandboxExit) -> str:
+def _describe(ended: SandboxExit) -> str:
     status = "" if ended.status is None else f" with status {ended.status}"
     return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
 

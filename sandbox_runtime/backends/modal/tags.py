@@ -56,14 +56,14 @@ def found(sandbox_id: str, tags: Mapping[str, str]) -> SandboxInfo | None:
 
 
 def _owner(tags: Mapping[str, str]) -> ProcessIdentity | None:
-    told = _OWNER_TEXT.fullmatch(tags.get(_OWNER, ""))
-    if told is None:
+    match = _OWNER_TEXT.fullmatch(tags.get(_OWNER, ""))
+    if match is None:
         return None
-    boot = told[4]
+    boot = match[4]
     return ProcessIdentity(
-        pid=int(told[1]),
-        started=int(told[2]),
-        pid_namespace=f"pid:[{told[3]}]",
+        pid=int(match[1]),
+        started=int(match[2]),
+        pid_namespace=f"pid:[{match[3]}]",
         boot_id=f"{boot[:8]}-{boot[8:12]}-{boot[12:16]}-{boot[16:20]}-{boot[20:]}",
         hostname=tags.get(_HOST, ""),
     )

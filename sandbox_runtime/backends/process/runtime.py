@@ -76,10 +76,10 @@ class ProcessRuntime:
         await await_shielded(close_all(self._sandboxes.values()))
 
     async def prepare(
-        self, recipe: Recipe, *, told: Callable[[str], None], afresh: bool = False
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         """See `Runtime`."""
-        built = await self._environments.ready(recipe, run=run_build, told=told, afresh=afresh)
+        built = await self._environments.ready(recipe, run=run_build, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
             server=(sys.executable, "-I", "-m", "rpc_server", "--no-jail"),
@@ -126,7 +126,7 @@ class ProcessRuntime:
             for folder in (workspace, workspace / "home", workspace / "tmp"):
                 folder.mkdir(mode=0o700)
         except OSError as error:
-            with contextlib.suppress(OSError):  # the first error is told; a sweep finds what is left
+            with contextlib.suppress(OSError):  # the first error is raised; a sweep finds the rest
                 remove_tree(workspace)
                 self._records.remove(record)
             raise SandboxNotReady(f"create: {error}", stage="create") from error

@@ -278,7 +278,7 @@ def test_one_that_goes_on_resting_is_asked_for_a_token_again_and_again(
     setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gepa_client.sandboxing.session.ASK_EVERY_S", 0.01)
-    monkeypatch.setattr("sandbox_runtime.pool.pool.ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr("sandbox_runtime.pool.pool.RENEW_PAUSE_S", 0.0)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         url = setup.made[0].url
         sandboxes.observe(FleetChanged(kind="resting", url=url, detail="401", after=1.0))

@@ -35,7 +35,7 @@ def shell(script: str, **others: Any) -> Command:
 
 
 async def spec_of(runtime: Runtime, **changes: Any) -> SandboxSpec:
-    prepared = await runtime.prepare(Recipe(), told=lambda _: None)
+    prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
     return replace(SandboxSpec(main=python(ANSWERING), prepared=prepared, ready_s=30), **changes)
 
 

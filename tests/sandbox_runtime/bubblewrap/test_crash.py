@@ -31,7 +31,7 @@ async def main():
         starting = asyncio.ensure_future(runtime.start(await spec_of(runtime, setup=(shell("sleep 600"),))))
         await asyncio.sleep(0.05)
         print(json.dumps({"ids": [sandbox.id for sandbox in sandboxes], "spaces": sorted(spaces),
-                          "doorman": runtime._machine.supervisor.pid}), flush=True)
+                          "daemon": runtime._machine.supervisor.pid}), flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -46,20 +46,20 @@ async def test_when_its_process_is_killed_everything_ends_and_a_sweep_takes_the_
         [sys.executable, "-c", OWNER, str(tmp_path / "state"), str(sockets)], stdout=subprocess.PIPE, text=True
     ) as owner:
         assert owner.stdout is not None
-        told = json.loads(owner.stdout.readline())
-        spaces = set(told["spaces"])
+        started = json.loads(owner.stdout.readline())
+        spaces = set(started["spaces"])
         runtime = BubblewrapRuntime(records=records)
         assert await runtime.sweep() == []
         assert {found.orphan for found in await runtime.found()} == {False}
         owner.kill()
         if together:
-            os.kill(told["doorman"], signal.SIGKILL)
+            os.kill(started["daemon"], signal.SIGKILL)
     await until(lambda: not any("process" in one for one in left_of(records, sockets, spaces)))
     assert {found.orphan for found in await runtime.found()} == {True}
-    assert set(told["ids"]) <= set(await runtime.sweep())
+    assert set(started["ids"]) <= set(await runtime.sweep())
     assert left_of(records, sockets, spaces) == []
-    assert [groups_of(id_) for id_ in told["ids"]] == [[], [], []]
-    assert started_at(told["doorman"]) is None
+    assert [groups_of(id_) for id_ in started["ids"]] == [[], [], []]
+    assert started_at(started["daemon"]) is None
 
 
 async def test_a_sweep_of_all_ends_one_that_is_up_and_its_owner_hears_of_it(

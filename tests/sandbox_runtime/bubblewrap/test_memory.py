@@ -48,7 +48,7 @@ async def sandbox(find_control_groups: None, records: SandboxRecords) -> AsyncIt
         archive.addfile(entry, io.BytesIO(PROGRAM))
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
     async with BubblewrapRuntime(records=records) as runtime:
-        prepared = await runtime.prepare(Recipe(), told=lambda _: None)
+        prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
         spec = SandboxSpec(
             main=Command((*prepared.server, "--python", python, "--program", "program.py", "--workers", "2")),
             prepared=prepared,

@@ -29,7 +29,7 @@ async def test_a_server_forked_or_executed_serves_a_program(
     find_control_groups: None, records: SandboxRecords, sockets: Path, warm: bool
 ) -> None:
     async with BubblewrapRuntime(records=records, warm=warm) as runtime:
-        prepared = await runtime.prepare(Recipe(), told=lambda _: None)
+        prepared = await runtime.prepare(Recipe(), on_progress=lambda _: None)
         python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python in /usr")
         spec = SandboxSpec(
             main=Command((*prepared.server, "--python", python), cwd="tickets/python"),

@@ -74,12 +74,12 @@ FAILING = [
 async def test_one_that_does_not_become_ready_says_why_and_leaves_nothing(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
-    await (await started(runtime)).close()  # from here on the doorman is there, and times can be short
+    await (await started(runtime)).close()  # from here on the daemon is there, and times can be short
     specs = [await spec_of(runtime, **changes) for changes, _, _ in FAILING]
     failures = await asyncio.gather(*(runtime.start(spec) for spec in specs), return_exceptions=True)
-    for failure, (_, stage, told) in zip(failures, FAILING, strict=True):
+    for failure, (_, stage, expected) in zip(failures, FAILING, strict=True):
         assert isinstance(failure, SandboxNotReady)
-        assert (failure.stage, told in str(failure)) == (stage, True), failure
+        assert (failure.stage, expected in str(failure)) == (stage, True), failure
     assert left_of(records, sockets) == []
 
 
@@ -141,7 +141,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime, setup=(shell("sleep 60"),))
-    for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):  # at first the doorman itself starts
+    for after_s in (0.2, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08):  # at first the daemon itself starts
         starting = asyncio.create_task(runtime.start(spec))
         await asyncio.sleep(after_s)
         starting.cancel()
@@ -196,7 +196,7 @@ os._exit(9)
     assert left_of(records, sockets) == []
 
 
-async def test_when_the_doorman_is_killed_its_sandboxes_are_lost_and_the_next_start_has_another(
+async def test_when_the_daemon_is_killed_its_sandboxes_are_lost_and_the_next_start_has_another(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime)

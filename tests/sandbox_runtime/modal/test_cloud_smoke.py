@@ -23,9 +23,9 @@ CONNECTS = "import socket; socket.create_connection(('1.1.1.1', 443), 5); print(
 async def test_a_sandbox_serves_reaches_nothing_and_is_gone() -> None:
     async with ModalRuntime("evolverpc-smoke") as runtime:
         try:
-            prepared = await runtime.prepare(Recipe(), told=print)
+            prepared = await runtime.prepare(Recipe(), on_progress=print)
         except EnvironmentMissing:
-            prepared = await runtime.publish(Recipe(), told=print)
+            prepared = await runtime.publish(Recipe(), on_progress=print)
         main = Command((*prepared.server, "--conformance"))
         began = time.monotonic()
         sandbox = await runtime.start(

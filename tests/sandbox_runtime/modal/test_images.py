@@ -19,7 +19,7 @@ RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==
 
 async def test_a_recipe_that_is_not_published_says_how_to_publish_it(cloud: Cloud, runtime: ModalRuntime) -> None:
     with pytest.raises(EnvironmentMissing, match="gepa-client sandboxes --publish"):
-        await runtime.prepare(RECIPE, told=lambda _: None)
+        await runtime.prepare(RECIPE, on_progress=lambda _: None)
     assert cloud.count("ImageGetOrCreate") == 0
 
 
@@ -35,9 +35,9 @@ async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None
 
 async def test_what_is_published_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
     said: list[str] = []
-    made = await runtime.publish(RECIPE, told=said.append)
+    made = await runtime.publish(RECIPE, on_progress=said.append)
     built = cloud.count("ImageGetOrCreate")
-    found = await runtime.prepare(RECIPE, told=said.append)
+    found = await runtime.prepare(RECIPE, on_progress=said.append)
     assert found == made
     assert found.image in cloud.control.images
     assert cloud.count("ImageGetOrCreate") == built
@@ -63,9 +63,9 @@ async def test_a_recipe_is_published_afresh_on_demand_alone(
 ) -> None:
     monkeypatch.setattr(images, "PACKAGES", ("protocol",))  # that much is less to send
     published(cloud, RECIPE)
-    prepared = await runtime.prepare(RECIPE, told=lambda _: None)
+    prepared = await runtime.prepare(RECIPE, on_progress=lambda _: None)
     assert cloud.count("ImagePublish") == 0
-    anew = await runtime.prepare(RECIPE, told=lambda _: None, afresh=True)
+    anew = await runtime.prepare(RECIPE, on_progress=lambda _: None, rebuild=True)
     assert cloud.count("ImagePublish") == 1
     assert anew.image != prepared.image
     forced = [asked.message for asked in cloud.asked if asked.method == "ImageGetOrCreate"]
@@ -75,7 +75,7 @@ async def test_a_recipe_is_published_afresh_on_demand_alone(
 async def test_a_listing_that_fails_is_not_taken_for_nothing_published(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("ImageGetByTag", Status.UNAUTHENTICATED)
     with pytest.raises(RuntimeUnavailable):
-        await runtime.prepare(RECIPE, told=lambda _: None)
+        await runtime.prepare(RECIPE, on_progress=lambda _: None)
 
 
 def test_the_name_changes_with_the_recipe_alone() -> None:

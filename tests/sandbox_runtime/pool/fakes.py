@@ -102,7 +102,7 @@ async def pool_of(yard: Yard, size: int, folder: Path, **given: Any) -> AsyncIte
     watched = Watched()
     options: dict[str, Any] = {"starts_per_s": 1000.0, "first_pause_s": 0.01, **given}
     async with SandboxPool(
-        yard.start, size, endpoints_file=EndpointsFile(folder), told=watched.take, **options
+        yard.start, size, endpoints_file=EndpointsFile(folder), on_event=watched.take, **options
     ) as pool:
         yield pool, watched
     assert not yard.up

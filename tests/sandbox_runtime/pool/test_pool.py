@@ -219,7 +219,7 @@ async def test_those_still_being_started_are_the_first_to_go(tmp_path: Path) -> 
 async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(pool_module, "RENEW_PAUSE_S", 0.05)
     yard = Yard()
     async with pool_of(yard, 1, tmp_path) as (pool, _):
         await pool.first_ready()
@@ -357,6 +357,6 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
 
 
 async def test_the_first_is_waited_for_in_its_block_alone(tmp_path: Path) -> None:
-    pool = SandboxPool(Yard().start, 1, endpoints_file=None, told=lambda _: None)  # type: ignore[arg-type]
+    pool = SandboxPool(Yard().start, 1, endpoints_file=None, on_event=lambda _: None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError):
         await pool.first_ready()

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tests.sandbox_runtime.suite.session import Answering
 
 from tests.sandbox_runtime.ground import NAMES_OF_ANY_SHELL, Ground, local, parse_request
 from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, some, until, up
+from tests.sandbox_runtime.suite.session import Answering
 
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 

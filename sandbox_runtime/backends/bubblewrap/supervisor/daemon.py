@@ -64,7 +64,7 @@ class SupervisorDaemon:
         self._children: dict[int, Callable[[int], None]] = {}
         self._leaving = False
         self._ready = selectors.DefaultSelector()
-        self._ready.register(wire, selectors.EVENT_READ, self._hear)
+        self._ready.register(wire, selectors.EVENT_READ, self._read_message)
         self._runtime = os.pidfd_open(runtime)
         self._ready.register(self._runtime, selectors.EVENT_READ, self._leave)
         woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -82,7 +82,7 @@ class SupervisorDaemon:
                 if self._ready.get_map().get(key.fd) is key:  # else closed meanwhile, its number perhaps another's
                     key.data()
 
-    def _hear(self) -> None:
+    def _read_message(self) -> None:
         try:
             message, descriptors, flags, _ = socket.recv_fds(
                 self._wire, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
@@ -93,36 +93,36 @@ class SupervisorDaemon:
             self._leave()
             return
         assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC), "a message that did not fit"  # noqa: S101
-        told = json.loads(message)
+        fields = json.loads(message)
         work = {
             "start": self._start,
             "run": self._run,
             "listen": self._listen,
             "stop": self._stop,
             "close": self._close,
-        }[told["do"]]
+        }[fields["do"]]
         try:
-            work(told, descriptors)
+            work(fields, descriptors)
         except OSError as error:  # there is no process or descriptor left to be had: not the end of the others
-            os.write(2, f"{told['do']}: {error}\n".encode())
-            if "run" in told:
-                self._tell({"run": told["run"], "status": forked_process.FAILED})
+            os.write(2, f"{fields['do']}: {error}\n".encode())
+            if "run" in fields:
+                self._send({"run": fields["run"], "status": forked_process.FAILED})
             else:
-                self._tell({"container": told["container"], "is": "gone"})
+                self._send({"container": fields["container"], "is": "gone"})
         for descriptor in descriptors:  # not in a fork, which needs them and unwinds past here
             os.close(descriptor)
 
-    def _start(self, told: dict[str, Any], descriptors: list[int]) -> None:
+    def _start(self, fields: dict[str, Any], descriptors: list[int]) -> None:
         order, finish_mounts, log = descriptors
         opened: list[int] = []
         try:
             for _ in range(3):
                 opened += os.pipe2(os.O_CLOEXEC)
             opened += (os.dup(finish_mounts), os.dup(log))
-            stdin, hold, up, tell_up, info, tell_info, finish_mounts, kept_log = opened
-            ends = forks.ContainerPipes(stdin=stdin, up=tell_up, info=tell_info, log=log)
+            stdin, hold, up, write_up, info, write_info, finish_mounts, kept_log = opened
+            ends = forks.ContainerPipes(stdin=stdin, up=write_up, info=write_info, log=log)
             monitor = self._fork(
-                [order, stdin, tell_up, tell_info, log],
+                [order, stdin, write_up, write_info, log],
                 partial(forks.become_bubblewrap, order, ends, self._pid),
                 lambda _: self._monitor_ended(container),
             )
@@ -130,9 +130,9 @@ class SupervisorDaemon:
             for descriptor in opened:
                 os.close(descriptor)
             raise
-        container = _Container(told["container"], monitor, hold, finish_mounts, kept_log)
+        container = _Container(fields["container"], monitor, hold, finish_mounts, kept_log)
         self._containers[container.number] = container
-        for descriptor in (stdin, tell_up, tell_info):
+        for descriptor in (stdin, write_up, write_info):
             os.close(descriptor)
         self._read_all(info, partial(self._know_first, container))
         self._read_all(up, partial(self._standing, container))
@@ -180,49 +180,49 @@ class SupervisorDaemon:
 
         def done(status: int) -> None:
             if status == 0 and not container.ending:
-                self._tell({"container": container.number, "is": "up", "pid": container.monitor})
+                self._send({"container": container.number, "is": "up", "pid": container.monitor})
             else:
                 self._end(container)
 
         process, order = container.process, container.finish_mounts
         self._fork([process, order, container.log], partial(forks.finish_mounts, process, order, container.log), done)
 
-    def _run(self, told: dict[str, Any], descriptors: list[int]) -> None:
+    def _run(self, fields: dict[str, Any], descriptors: list[int]) -> None:
         order, *given = descriptors
-        self._enter(told, descriptors, lambda process: forks.run_command(process, order, given)())
+        self._enter(fields, descriptors, lambda process: forks.run_command(process, order, given)())
 
-    def _listen(self, told: dict[str, Any], descriptors: list[int]) -> None:
+    def _listen(self, fields: dict[str, Any], descriptors: list[int]) -> None:
         order, reply = descriptors
-        self._enter(told, descriptors, lambda process: forks.open_sockets(process, order, reply))
+        self._enter(fields, descriptors, lambda process: forks.open_sockets(process, order, reply))
 
-    def _enter(self, told: dict[str, Any], descriptors: list[int], work: Callable[[int], None]) -> None:
-        container, run = self._containers.get(told["container"]), told["run"]
+    def _enter(self, fields: dict[str, Any], descriptors: list[int], work: Callable[[int], None]) -> None:
+        container, run = self._containers.get(fields["container"]), fields["run"]
         if container is None or container.process is None or container.ending:
-            self._tell({"run": run, "status": None})
+            self._send({"run": run, "status": None})
             return
         process = container.process
 
         def done(status: int) -> None:
             del self._runs[run]
-            self._tell({"run": run, "status": status})
+            self._send({"run": run, "status": status})
 
         self._runs[run] = self._fork([process, *descriptors], lambda: work(process), done)
 
-    def _stop(self, told: dict[str, Any], _: list[int]) -> None:
-        if told["run"] in self._runs:
-            os.kill(self._runs[told["run"]], signal.SIGTERM)
+    def _stop(self, fields: dict[str, Any], _: list[int]) -> None:
+        if fields["run"] in self._runs:
+            os.kill(self._runs[fields["run"]], signal.SIGTERM)
 
-    def _close(self, told: dict[str, Any], _: list[int]) -> None:
-        container = self._containers.get(told["container"])
+    def _close(self, fields: dict[str, Any], _: list[int]) -> None:
+        container = self._containers.get(fields["container"])
         if container is None:
-            self._tell({"container": told["container"], "is": "gone"})
+            self._send({"container": fields["container"], "is": "gone"})
         else:
             self._end(container)
 
     def _end(self, container: _Container) -> None:
         container.ending = True
         if container.first is not None:
-            with contextlib.suppress(ProcessLookupError):  # its end is told in a moment
+            with contextlib.suppress(ProcessLookupError):  # its end is reported in a moment
                 signal.pidfd_send_signal(container.first, signal.SIGKILL)
 
     def _first_ended(self, container: _Container) -> None:
@@ -248,13 +248,13 @@ class SupervisorDaemon:
                 if descriptor is not None:
                     os.close(descriptor)
             del self._containers[container.number]
-            self._tell({"container": container.number, "is": "gone"})
+            self._send({"container": container.number, "is": "gone"})
 
     def _leave(self) -> None:
         """End everything: the runtime has ended."""
         self._leaving = True
         for source in (self._wire, self._runtime):
-            with contextlib.suppress(KeyError):  # it may be told by either, or both
+            with contextlib.suppress(KeyError):  # the end may be noticed by either, or both
                 self._ready.unregister(source)
         for container in list(self._containers.values()):
             self._end(container)
@@ -282,7 +282,7 @@ class SupervisorDaemon:
             if done is not None:  # else an orphan that was adopted
                 done(forked_process.exit_status(status))
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         if not self._leaving:
-            with contextlib.suppress(ConnectionError):  # heard of by the next `_hear`
+            with contextlib.suppress(ConnectionError):  # heard of by the next `_read_message`
                 self._wire.sendall(json.dumps(message).encode())

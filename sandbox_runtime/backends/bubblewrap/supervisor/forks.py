@@ -37,20 +37,20 @@ def become_bubblewrap(order: int, ends: ContainerPipes, daemon: int) -> NoReturn
     `groups`, the files by which to join its control groups.
     """
     try:
-        told = forked_process.read_order(order)
+        fields = forked_process.read_order(order)
         forked_process.raise_oom_score()
-        forked_process.join([os.open(path, os.O_WRONLY) for path in told["groups"]])
-        if told["user"] is not None:
-            _stage(told["argv"])
-        argv = [_resolved(part, ends) for part in told["argv"]]
-        forked_process.become_user(told["user"])
+        forked_process.join([os.open(path, os.O_WRONLY) for path in fields["groups"]])
+        if fields["user"] is not None:
+            _stage(fields["argv"])
+        argv = [_resolved(part, ends) for part in fields["argv"]]
+        forked_process.become_user(fields["user"])
         forked_process.die_with_parent(daemon)
         for descriptor, number in ((ends.stdin, 0), (ends.up, 1), (ends.log, 2)):
             os.dup2(descriptor, number)
         os.set_inheritable(ends.info, True)
         forked_process.signals_as_new()
         os.execve(argv[0], argv, {})  # noqa: S606  no shell
-    except BaseException as error:  # noqa: BLE001  told, and the end of this process
+    except BaseException as error:  # noqa: BLE001  logged, and the end of this process
         forked_process.fail(error, ends.log)
 
 
@@ -97,24 +97,26 @@ def finish_mounts(process: int, order: int, log: int) -> NoReturn:
     places of mounts that must stay visible there; `aside`, the path that they are moved to meanwhile.
     """
     try:
-        told = forked_process.read_order(order)
-        _go_inside(process, told["user"], ("mnt",))
+        fields = forked_process.read_order(order)
+        _go_inside(process, fields["user"], ("mnt",))
         os.umask(0o022)
-        for folder in told["folders"]:
+        for folder in fields["folders"]:
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103  cheaper, and this is after a fork
-        covered = [path for path in told["mounts"] if any(path.startswith(f"{place}/") for _, place in told["covers"])]
+        covered = [
+            path for path in fields["mounts"] if any(path.startswith(f"{place}/") for _, place in fields["covers"])
+        ]
         for number, path in enumerate(covered):
-            aside = f"{told['aside']}{number}"
+            aside = f"{fields['aside']}{number}"
             _like(path, aside)
             forked_process.mount(path, aside, None, forked_process.BIND | forked_process.RECURSIVE)
-        for folder, place in told["covers"]:
+        for folder, place in fields["covers"]:
             forked_process.mount(folder, place, None, forked_process.BIND)
         for number, path in enumerate(covered):
-            aside = f"{told['aside']}{number}"
+            aside = f"{fields['aside']}{number}"
             _like(aside, path)
             forked_process.mount(aside, path, None, forked_process.MOVE)
             (os.rmdir if os.path.isdir(aside) else os.unlink)(aside)  # noqa: PTH112  as above
-    except BaseException as error:  # noqa: BLE001  told, and the end of this process
+    except BaseException as error:  # noqa: BLE001  logged, and the end of this process
         forked_process.fail(error, log)
     os._exit(0)
 
@@ -125,9 +127,9 @@ def open_sockets(process: int, order: int, reply: int) -> NoReturn:
     The order: `user`; `listen`, the ports.
     """
     try:
-        told = forked_process.read_order(order)
-        _go_inside(process, told["user"], ("net",))
-        listening = [socket.create_server(("127.0.0.1", port), backlog=128) for port in told["listen"]]
+        fields = forked_process.read_order(order)
+        _go_inside(process, fields["user"], ("net",))
+        listening = [socket.create_server(("127.0.0.1", port), backlog=128) for port in fields["listen"]]
         wire = socket.socket(fileno=reply)
         socket.send_fds(wire, [b"."], [one.fileno() for one in listening])
     except BaseException as error:  # noqa: BLE001  as above
@@ -148,12 +150,12 @@ def run_command(process: int, order: int, given: list[int]) -> forked_process.Ch
     """
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
-        told = forked_process.read_order(order)
+        fields = forked_process.read_order(order)
         forked_process.raise_oom_score()
-        groups = [os.open(path, os.O_WRONLY) for path in told["groups"]]
-        inner = _go_inside(process, told["user"], _KINDS)
-        _fork_here(signal.SIGTERM if told["alone"] else signal.SIGKILL)
-        if told["alone"]:
+        groups = [os.open(path, os.O_WRONLY) for path in fields["groups"]]
+        inner = _go_inside(process, fields["user"], _KINDS)
+        _fork_here(signal.SIGTERM if fields["alone"] else signal.SIGKILL)
+        if fields["alone"]:
             forked_process.leave_namespaces(forked_process.NEW_PIDS | forked_process.NEW_MOUNTS)
             _fork_here(signal.SIGKILL)
             forked_process.mount("none", "/", None, forked_process.RECURSIVE | forked_process.PRIVATE)
@@ -168,7 +170,7 @@ def run_command(process: int, order: int, given: list[int]) -> forked_process.Ch
         forked_process.die_with_parent()  # the kernel may forget it where capabilities change
     except BaseException as error:  # noqa: BLE001  as above
         forked_process.fail(error, given[2])
-    return _ready(told, given)
+    return _ready(fields, given)
 
 
 def _fork_here(ending: signal.Signals) -> None:
@@ -221,7 +223,7 @@ def _stay_small(inner: int | None, others: tuple[int, ...]) -> None:
     _be_ordinary(inner)
 
 
-def _ready(told: Any, given: list[int]) -> forked_process.Child:
+def _ready(fields: Any, given: list[int]) -> forked_process.Child:
     """Set up what is the command's own, and return the command."""
     _place(given)
     try:
@@ -230,19 +232,19 @@ def _ready(told: Any, given: list[int]) -> forked_process.Child:
         forked_process.signals_as_new()
         os.setsid()
         os.umask(0o022)
-        os.chdir(told["cwd"])
-        for name, value in told["limits"].items():
+        os.chdir(fields["cwd"])
+        for name, value in fields["limits"].items():
             kind = getattr(resource, f"RLIMIT_{name}")
             hard = resource.getrlimit(kind)[1]
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (bound, bound))
-        if told["warm"] is None:
-            return lambda: _execute(told["argv"], told["env"])
+        if fields["warm"] is None:
+            return lambda: _execute(fields["argv"], fields["env"])
     except BaseException as error:  # noqa: BLE001  as above
         forked_process.fail(error)
     os.environ.clear()
-    os.environ.update(told["env"])
-    return lambda: _call(told["warm"], told["argv"])
+    os.environ.update(fields["env"])
+    return lambda: _call(fields["warm"], fields["argv"])
 
 
 def _place(given: list[int]) -> None:
