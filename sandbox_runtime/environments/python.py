@@ -3,12 +3,11 @@
 import asyncio
 import os
 import re
-import shutil
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from evolverpc_common.package_managers import find_uv, lists_dependencies
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
@@ -62,12 +61,7 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
 
 def uv_program() -> str:
     """Return the installed uv, else one on the PATH. Raises `RuntimeUnavailable`."""
-    try:
-        from uv import find_uv_bin
-
-        return str(find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
+    found = find_uv()
     if found is None:
         raise RuntimeUnavailable(
             "there is no uv to build environments with: run pip install '.[sandbox]' in the folder of evolverpc"
@@ -110,11 +104,9 @@ def _commands(recipe: Recipe, python: str, options: Sequence[str]) -> Iterator[t
 
 def _lists_dependencies(pyproject: bytes) -> bool:
     try:
-        document = tomllib.loads(pyproject.decode())
-    except (ValueError, RecursionError) as error:
-        raise EnvironmentMissing(f"pyproject.toml cannot be read: {error}") from None
-    project = document.get("project", {})
-    return isinstance(project, dict) and "dependencies" in project
+        return lists_dependencies(pyproject)
+    except ValueError as error:
+        raise EnvironmentMissing(str(error)) from None
 
 
 async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from evolverpc_common.package_managers import INCLUDED_REQUIREMENTS
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
@@ -23,11 +24,6 @@ _NODE = (PACKAGES, "package-lock.json", "npm-shrinkwrap.json", ".npmrc")
 _PYTHON_VERSION = (".python-version",)
 _NODE_VERSION = (".node-version", ".nvmrc")
 _MOST_INCLUDED = 50
-_INCLUDE = re.compile(
-    r"^(?P<option>[ \t]*(?:-r|-c|--requirement|--constraint))(?:[ \t]+|=|(?=\S))(?P<path>[^\s#]+)", re.MULTILINE
-)
-"""A line of a requirements file that includes another one."""
-
 _ANY_NODE = {"node", "stable", "current", "latest", "lts/*", "lts"}
 _NODE_NAMES = {"argon": 4, "boron": 6, "carbon": 8, "dubnium": 10, "erbium": 12, "fermium": 14, "gallium": 16}
 _NODE_NAMES |= {"hydrogen": 18, "iron": 20, "jod": 22, "krypton": 24}
@@ -90,7 +86,7 @@ async def _with_included(read: Read, folder: str, first: bytes) -> dict[str, byt
     waiting = list(names)
     while waiting:
         including = waiting.pop()
-        lines = _INCLUDE.finditer(contents[including].decode("utf-8", "replace"))
+        lines = INCLUDED_REQUIREMENTS.finditer(contents[including].decode("utf-8", "replace"))
         wanted = {_path_in(including, line["path"]) for line in lines} - names.keys()
         inside = [path for path in wanted if not path.startswith(("/", "../"))]
         for path, content in (await read(inside)).items():
@@ -106,7 +102,9 @@ def _renamed(path: str, content: bytes, names: dict[str, str]) -> bytes:
     def named(line: re.Match[str]) -> str:
         return f"{line['option']} {names.get(_path_in(path, line['path']), line['path'])}"
 
-    return _INCLUDE.sub(named, content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return INCLUDED_REQUIREMENTS.sub(named, content.decode("utf-8", "surrogateescape")).encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def _path_in(including: str, path: str) -> str:
