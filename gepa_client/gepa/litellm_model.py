@@ -23,6 +23,9 @@ CREDENTIALS = ("api_key", "api_base", "base_url")
 
 ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
 """Variables that do the same and that litellm's own look at the environment leaves out; by prefix of the key."""
+
+KEYS = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
+"""The variables of providers that `fault` knows without litellm, whose import takes seconds."""
 LONGEST_PAUSE_S = 60.0
 
 
@@ -140,6 +143,10 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
     `kwargs`: what every call is given. Providers that can find credentials in other ways than a key (a cloud's own
     configuration, a local server) are left for the first call to judge.
     """
+    provider, _, model = name.partition("/")
+    has_key = any(kwargs.get(key) for key in CREDENTIALS) or os.environ.get(KEYS.get(provider, ""))
+    if provider in KEYS and model and has_key and "custom_llm_provider" not in kwargs:
+        return None
     litellm = _litellm()
     try:
         litellm.get_llm_provider(
