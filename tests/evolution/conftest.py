@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import ServerEndpoint, running_server
-from tests import scripted_anthropic
 from tests.evolution.scenario import Reflection, changes, write_scripts
 from tests.gepa_client.scripted_server import Host
+from tests.support import scripted_anthropic
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "repeats"
 RUN_S = 300.0

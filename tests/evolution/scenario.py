@@ -94,7 +94,7 @@ def changes(language: str, *, short: bool = False) -> tuple[Change, ...]:
 
 
 def write_scripts(language: str, path: Path) -> None:
-    """The agent's scripts, as `tests/scripted_anthropic.py` reads them.
+    """The agent's scripts, as `tests/support/scripted_anthropic.py` reads them.
 
     Later ones first: the agent is told of the earlier ones too, as history.
     """

@@ -14,7 +14,7 @@ import pytest
 
 from tests.evolution.conftest import World
 from tests.evolution.scenario import COMPARE, REMEMBER, TESTS
-from tests.modal_cloud import loopback_modal_beside
+from tests.support.modal_cloud import loopback_modal_beside
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 

@@ -170,8 +170,8 @@ async def bubblewrap_ground() -> AsyncIterator[Ground]:
 @contextlib.asynccontextmanager
 async def modal_ground() -> AsyncIterator[Ground]:
     from sandbox_runtime.backends.modal.runtime import ModalRuntime
-    from tests.modal_cloud import loopback_modal
     from tests.sandbox_runtime.modal.served import published
+    from tests.support.modal_cloud import loopback_modal
 
     async with loopback_modal() as cloud, ModalRuntime() as runtime:
         yield Ground(

@@ -9,7 +9,7 @@ from grpclib import Status
 
 from tests.gepa_client.cli.sandboxed_program import Place, place
 from tests.gepa_client.cli.test_optimize_in_sandboxes import read_until
-from tests.modal_cloud import Cloud, loopback_modal_beside
+from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 

@@ -24,12 +24,12 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store_factory import open_store
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
-from tests import printed_commands
 from tests.gepa_client.cli.evolving import Evolving
 from tests.gepa_client.conftest import Ran, environment
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.words import Script, rows, scored
+from tests.support import printed_commands
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from rpc_server.mutations.agents import Agent, AgentResult, AgentTask
-from tests.scripted_anthropic import ScriptedModel
+from tests.support.scripted_anthropic import ScriptedModel
 
 MARK = "AGENT_TEST_MARK"
 

@@ -7,7 +7,7 @@ import pytest
 from rpc_server.mutations.agents import AgentFailed, agent_from
 from rpc_server.settings.code_settings import CodeSettings
 from rpc_server.settings.config_file import SettingsError
-from tests.scripted_anthropic import Script, use
+from tests.support.scripted_anthropic import Script, use
 
 
 async def test_a_command_with_its_deadline(workplace):

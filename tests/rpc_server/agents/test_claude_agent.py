@@ -10,7 +10,7 @@ import pytest
 
 from protocol.evaluation import Usage
 from rpc_server.mutations.agents import AgentFailed, ClaudeAgent
-from tests.scripted_anthropic import Refusal, Script, Silence, use
+from tests.support.scripted_anthropic import Refusal, Script, Silence, use
 
 TOOLS = ("Read", "Edit", "Write", "Glob", "Grep", "Bash")
 EDITS = [

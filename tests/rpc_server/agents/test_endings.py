@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rpc_server.mutations.agents import Agent, AgentFailed, ClaudeAgent, CommandAgent
-from tests.scripted_anthropic import Script, Silence, served, use
+from tests.support.scripted_anthropic import Script, Silence, served, use
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere only its process group ends")
 

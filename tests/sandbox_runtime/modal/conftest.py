@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.modal_cloud import Cloud, loopback_modal
+from tests.support.modal_cloud import Cloud, loopback_modal
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal import image_setup, images
-from tests.modal_cloud import Cloud
+from tests.support.modal_cloud import Cloud
 
 SERVER = """
 import os, socket

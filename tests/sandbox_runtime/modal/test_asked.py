@@ -14,9 +14,9 @@ from sandbox_runtime import Allow, Closed, Command, Egress, Open, ResourceLimits
 from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.commands import probe_command
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.modal_cloud import Cloud
-from tests.modal_cloud.box import Box
 from tests.sandbox_runtime.modal.served import MAIN, spec
+from tests.support.modal_cloud import Cloud
+from tests.support.modal_cloud.box import Box
 
 NetworkAccess = api_pb2.NetworkAccess
 

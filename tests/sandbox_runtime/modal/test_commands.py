@@ -8,8 +8,8 @@ import pytest
 
 from sandbox_runtime import Command, ResourceLimits
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.modal_cloud import Cloud
 from tests.sandbox_runtime.modal.served import spec
+from tests.support.modal_cloud import Cloud
 
 
 async def test_the_status_is_the_commands(cloud: Cloud, runtime: ModalRuntime) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.modal_cloud import Cloud
+from tests.support.modal_cloud import Cloud
 
 SOURCE = Path(__file__).parents[3] / "deploy" / "modal_app.py"
 CLIENT = """#!{python}

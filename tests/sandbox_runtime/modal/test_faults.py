@@ -11,8 +11,8 @@ from modal_proto import api_pb2
 from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.modal_cloud import Cloud
 from tests.sandbox_runtime.modal.served import MAIN, spec, until
+from tests.support.modal_cloud import Cloud
 
 Result = api_pb2.GenericResult
 

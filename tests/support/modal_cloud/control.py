@@ -12,10 +12,10 @@ from google.protobuf.empty_pb2 import Empty
 from grpclib import GRPCError, Status
 from modal_proto import api_pb2
 
-from tests.modal_cloud.box import Box
-from tests.modal_cloud.deploying import Deploying
-from tests.modal_cloud.faults import Faults
-from tests.modal_cloud.front import Front
+from tests.support.modal_cloud.box import Box
+from tests.support.modal_cloud.deploying import Deploying
+from tests.support.modal_cloud.faults import Faults
+from tests.support.modal_cloud.front import Front
 
 PAGE = 10
 """Sandboxes in one answer of a listing."""

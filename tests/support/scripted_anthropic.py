@@ -5,8 +5,8 @@ In a test:
     async with ScriptedModel([Script("make it louder", [[use("Bash", command="ls")], [text("Done.")]])]) as model:
         environment = {**os.environ, **model.environment()}
 
-As a process: `python tests/scripted_anthropic.py SCRIPTS.json` prints its environment as one JSON line and serves until
-it is ended; `with served(path) as environment:` starts one. SCRIPTS.json holds
+As a process: `python tests/support/scripted_anthropic.py SCRIPTS.json` prints its environment as one JSON line and
+serves until it is ended; `with served(path) as environment:` starts one. SCRIPTS.json holds
 `[{"when": "make it louder", "turns": [[{"tool": "Bash", "input": {"command": "ls"}}], ["Done."]]}]`,
 where a turn may also be `{"status": 400, "message": "no"}`, an error of the API, or null, which is silence.
 """

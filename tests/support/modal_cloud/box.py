@@ -12,7 +12,7 @@ from grpclib import GRPCError, Status
 from modal_proto import api_pb2
 from modal_proto import task_command_router_pb2 as router_pb2
 
-from tests.modal_cloud.machine import Machine, Running
+from tests.support.modal_cloud.machine import Machine, Running
 
 Result = api_pb2.GenericResult
 

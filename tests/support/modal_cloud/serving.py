@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from grpclib import GRPCError, Status
 from grpclib.server import Stream
 
-from tests.modal_cloud.faults import Faults
+from tests.support.modal_cloud.faults import Faults
 
 
 @dataclass(frozen=True)

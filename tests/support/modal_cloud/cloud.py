@@ -17,11 +17,11 @@ from modal_proto.api_grpc import ModalClientBase
 from modal_proto.api_pb2 import GenericResult
 from modal_proto.task_command_router_grpc import TaskCommandRouterBase
 
-from tests.modal_cloud.box import Box
-from tests.modal_cloud.control import Control
-from tests.modal_cloud.faults import Faults
-from tests.modal_cloud.router import Router
-from tests.modal_cloud.serving import Asked, serving
+from tests.support.modal_cloud.box import Box
+from tests.support.modal_cloud.control import Control
+from tests.support.modal_cloud.faults import Faults
+from tests.support.modal_cloud.router import Router
+from tests.support.modal_cloud.serving import Asked, serving
 
 TOKEN = ("ak-loopback", "as-loopback")
 

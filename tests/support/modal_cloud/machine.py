@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.modal_cloud import inside
+from tests.support.modal_cloud import inside
 
 NOT_THE_HOSTS = {"proc", "dev", "tmp", "opt", "sys"}
 VENV, PROGRAM = "/opt/evolverpc", "/opt/program"
@@ -224,7 +224,7 @@ def _folders() -> list[str]:
     for entry in os.scandir("/opt"):
         if entry.path not in (VENV, PROGRAM):
             options += ["--ro-bind", entry.path, entry.path]
-    for folder in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])}:
+    for folder in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])}:
         if folder.startswith("/tmp/"):  # noqa: S108  a checkout there would be hidden by the sandbox's own
             options += ["--ro-bind", folder, folder]
     return options

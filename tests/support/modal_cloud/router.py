@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from grpclib import GRPCError, Status
 from modal_proto import task_command_router_pb2 as router_pb2
 
-from tests.modal_cloud.box import Box
-from tests.modal_cloud.control import Control
-from tests.modal_cloud.faults import Faults
+from tests.support.modal_cloud.box import Box
+from tests.support.modal_cloud.control import Control
+from tests.support.modal_cloud.faults import Faults
 
 Metadata = Mapping[str, str]
 

@@ -9,8 +9,8 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from tests.modal_cloud.box import Box
-from tests.modal_cloud.faults import Faults
+from tests.support.modal_cloud.box import Box
+from tests.support.modal_cloud.faults import Faults
 
 _OF_ONE_HOP = ("Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length")
 

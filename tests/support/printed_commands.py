@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("gepa_client", "rpc_server", "sandbox_runtime", "evolverpc_common", "examples")
 OTHER_FILES = ("Makefile", "clients/typescript/src")
 COMMANDS = (
