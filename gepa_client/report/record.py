@@ -258,9 +258,9 @@ def full_diff_command(record: RunRecord, mutation: Mutated | MutationRejected) -
 
 
 def _branches(record: RunRecord, *words: str) -> str:
-    if record.started is None:
-        return command("branches", "RUN", *words, store=None)
-    return command("branches", record.started.run_id, *words, store=named_store(record.started.store))
+    started = record.started
+    assert started is not None, "code changes in a run that has started"  # noqa: S101
+    return command("branches", started.run_id, *words, store=named_store(started.store))
 
 
 def _made(record: RunRecord) -> list[Mutated]:

@@ -82,6 +82,11 @@ class StoredCode:
     def branch(self, number: int) -> str:
         return f"evolve/{self.run_id}/{number}"
 
+    def applied(self, number: int) -> dict[str, Any]:
+        """What the server answered to the change of this number."""
+        found: dict[str, Any] = self._entries[number]["applied"]
+        return found
+
     def into(self, store: Path) -> None:
         """Write it into the store at this path."""
         made = Made(run_id=self.run_id, status=self.status)

@@ -1,5 +1,6 @@
 """`gepa-client branches RUN`: the code a run made, from its record alone: list it, diff it, check it out, delete it."""
 
+import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from evolverpc_common.printed_commands import ENOUGH, command
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
+from gepa_client.cli import flags
 from gepa_client.cli.commands.branches_by_hand import branches_by_hand
 from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, is_silent, open_cli_run, refuse
 from gepa_client.cli.exit_status import STOPPED
@@ -23,14 +25,21 @@ from gepa_client.evolution.branches import BY_HAND, run_in_names
 from gepa_client.evolution.checkout import CheckoutError, Repository, holds
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.sandbox_settings import SandboxSettings
 from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
-REPOSITORY = "REPOSITORY"
-"""Stands for the program's repository in a printed command, if it is not known where that is."""
+REPOSITORY, URL, MODEL = "REPOSITORY", "URL", "MODEL"
+"""Stand in a printed command for the program's repository, its server and a reflection model that are not known."""
 
-SPLITS = ("trainset", "valset", "testset")
+REPEATED = (
+    *("fleet", "token_file", "allow_insecure", "trainset", "valset", "testset"),
+    *("reflection_lm", "reflection_lm_kwargs", *SandboxSettings.model_fields),
+)
+"""Recorded settings without which another run would not have the servers, rows and model of this one."""
+
 DECLINED = 1
 """Somebody was asked, and said no."""
 
@@ -127,22 +136,25 @@ def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
 
 
 def _instead(asked: _BranchesRequest) -> str:
-    """What would give the run, or another one, changes of code."""
-    seed, evolve = asked.record.seed, asked.run.config.get("evolve")
+    """The command that gives the run changes of code: it goes on, or another one begins with its servers and rows."""
+    seed, config = asked.record.seed, asked.run.config
+    evolve = config.get("evolve")
     code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
     if code and asked.run.status != "completed":
         return command("resume", asked.run.id, store=asked.store)
-    config = asked.run.config
-    rows = [word for split in SPLITS if config.get(split) for word in (f"--{split}", str(config[split]))]
-    limit = str(config.get("max_metric_calls") or ENOUGH)
-    server = _server(asked.run)
-    return command("optimize", server, "--evolve", "code", "--max-metric-calls", limit, *rows, store=asked.store)
+    defaults = RunConfig.model_construct().model_dump(mode="json")
+    given = {name: config[name] for name in REPEATED if config.get(name, defaults[name]) != defaults[name]}
+    given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in given.items()}
+    limit = config.get("max_metric_calls") or ENOUGH
+    started = flags.Typed(_servers(config), None, {"reflection_lm": MODEL, **given})
+    return started.command("optimize", evolve="code", max_metric_calls=limit, store=asked.store)
 
 
-def _server(run: StoredRun) -> str:
-    """The first server of the run, or `URL` if its record names none."""
-    urls = run.config.get("url") or ["URL"]
-    return urls if isinstance(urls, str) else str(urls[0])
+def _servers(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The URLs of a run's servers; `URL` if its record says nothing of where they are."""
+    urls = config.get("url") or ()
+    named = (urls,) if isinstance(urls, str) else tuple(map(str, urls))
+    return named or (() if config.get("repo") or config.get("fleet") else (URL,))
 
 
 def _repo_words(asked: _BranchesRequest) -> list[str]:
@@ -329,7 +341,11 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
         return None
     path = Path(asked.run.output) / BEST_CANDIDATE if asked.run.output else None
     if path is not None and path.is_file():
-        return shlex.join(["gepa-client", "mutate", _server(asked.run), "--texts", str(path)])
+        config = asked.run.config
+        server = next(iter(_servers(config)), URL)
+        access = ["--token-file", str(config["token_file"])] if config.get("token_file") else []
+        access += ["--allow-insecure"] if config.get("allow_insecure") else []
+        return shlex.join(["gepa-client", "mutate", server, "--texts", str(path), *access])
     return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from sandbox_runtime import CommandResult
 
 KINDS: tuple[SandboxKind, ...] = get_args(SandboxKind)
+MANY = 20
+"""Sandboxes in a printed command; fewer if they share the cores of this machine."""
+
 TIMED_OUT = 124
 """The exit status of a command in a sandbox that ran out of time, as `timeout` has it."""
 
@@ -126,7 +130,9 @@ def sandboxes(
         for each in listing.found:
             print_json(each.as_json(swept=sweep))
     else:
-        _show(listing.found, run, sweep=sweep)
+        named = {"--sandbox": sandbox, "--modal-app": modal_app}
+        again = [word for flag, value in named.items() if value is not None for word in (flag, value)]
+        _show(listing.found, run, again, sweep=sweep)
     for kind, why in listing.unreachable.items():
         fail(f"{kind}: {why}")
     if listing.unreachable:
@@ -178,7 +184,8 @@ def _publish(given: dict[str, Any]) -> None:
     except (SandboxError, OSError, ValueError) as error:
         refuse(str(error), PAUSED)
     typed = {name: value for name, value in given.items() if value is not None}
-    following = flags.Typed((), None, typed).command("optimize", sandboxes=20, max_metric_calls=ENOUGH)
+    count = MANY if settings.sandbox == "modal" else min(MANY, os.cpu_count() or 1)
+    following = flags.Typed((), None, typed).command("optimize", sandboxes=count, max_metric_calls=ENOUGH)
     say(console, f"the environment is ready\nnext: {safe(following)}")
 
 
@@ -217,11 +224,13 @@ def _has_modal() -> bool:
     return bool(os.environ.get("MODAL_TOKEN_ID")) or Path(config).expanduser().is_file()
 
 
-def _show(found: list[ListedSandbox], run: str | None, *, sweep: bool) -> None:
+def _show(found: list[ListedSandbox], run: str | None, again: Sequence[str], *, sweep: bool) -> None:
+    """Print the list and the next command; `again`: flags that a command about the same sandboxes needs."""
     console = make_console()
     if found:
         show_sandboxes(console, found, swept=sweep)
     else:
         say(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
-    following = "sandboxes --sweep" if not sweep and any(each.found.orphan for each in found) else "runs"
-    say(console, f"next: gepa-client {following}")
+    left = not sweep and any(each.found.orphan for each in found)
+    following = command("sandboxes", "--sweep", *again, store=None) if left else command("runs", store=None)
+    say(console, f"next: {safe(following)}")

@@ -15,15 +15,17 @@ CAPABILITIES = ("idempotency", "async", "cancel", "datasets", "commits", "mutati
 
 @dataclass
 class Evolving:
-    """Rows score 0 with the seed's code and 1 with the changed one; a mutation is made once `go_on` is set."""
+    """Rows score 0 with the code of `seed` and 1 with that of `changed`; a mutation is made once `go_on` is set."""
 
+    seed: str = SEED
+    changed: str = CHANGED
     script: Script = field(init=False)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     raises: Exception | None = None
 
     def __post_init__(self) -> None:
         self.script = Script(
-            seed={"rules": "red", GIT_BRANCH: git_branch("main", SEED), ADDED_COMPONENTS: "{}"},
+            seed={"rules": "red", GIT_BRANCH: git_branch("main", self.seed), ADDED_COMPONENTS: "{}"},
             datasets={"train": rows(9)},
             capabilities=CAPABILITIES,
             evaluate=self.scored,
@@ -32,17 +34,17 @@ class Evolving:
         self.go_on.set()
 
     def scored(self, row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        changed = commit_of(candidate) == CHANGED
+        changed = commit_of(candidate) == self.changed
         output = f"{row['text']} {'works' if changed else 'fails'}"
-        return {"status": "ok", "score": float(changed), "output": output, "seconds": 0.001}
+        return {"status": "ok", "score": float(changed), "output": output, "feedback": output, "seconds": 0.001}
 
     async def mutated(self, params: dict[str, Any]) -> dict[str, Any]:
         await self.go_on.wait()
         if self.raises is not None:
             raise self.raises
         return {
-            "candidate": params["candidate"] | {GIT_BRANCH: git_branch(BRANCH, CHANGED)},
-            "commit": CHANGED,
+            "candidate": params["candidate"] | {GIT_BRANCH: git_branch(BRANCH, self.changed)},
+            "commit": self.changed,
             "parent": commit_of(params["candidate"]),
             "branch": BRANCH,
             "diff": DIFF,

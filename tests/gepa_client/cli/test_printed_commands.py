@@ -2,19 +2,15 @@
 
 import contextlib
 import json
-import os
 import re
-import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from gepa_client.analysis.gepa_result import load_result
-from gepa_client.cli.app import build
 from gepa_client.errors import Interrupted, JournalError, StoreDamaged
 from gepa_client.evolution.branches import by_hand_name
 from gepa_client.journal.buffer import StoredTape
@@ -25,7 +21,7 @@ from gepa_client.journal.store_factory import open_store
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.evolving import Evolving
-from tests.gepa_client.conftest import Ran, environment
+from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.words import Script, rows, scored
@@ -35,53 +31,12 @@ Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
 
-PLACEHOLDER = re.compile(r"(?<![\w/.-])[A-Z]{3,}(?![\w/.-])")
 STORE = ("--store", "kept here.db")
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
-    for name in os.environ.keys() - environment().keys():
-        monkeypatch.delenv(name)
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: object, within: str = ".", stdin: str = "") -> Ran:
-        with contextlib.chdir(tmp_path / within):
-            words = [str(argument) for argument in arguments]
-            ended = CliRunner().invoke(
-                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
-            )
-        return Ran(ended.exit_code, ended.stdout, ended.stderr)
-
-    return run
-
-
-@pytest.fixture
-def types(cli: Cli, tmp_path: Path) -> Types:
-    """Runs the one command of a text that begins so; `words` take the place of placeholders."""
-
-    def run(text: str, beginning: str, *, within: str = ".", stdin: str = "", **words: str) -> Ran:
-        printed = {found.rstrip(" ,.)") for found in re.findall(rf"{re.escape(beginning)}[^`\n;]*", text)}
-        assert len(printed) == 1, (beginning, printed, text)
-        line = printed.pop()
-        for placeholder, word in words.items():
-            line = line.replace(placeholder, word)
-        assert not PLACEHOLDER.search(line.replace("ANOTHER CHANGE", "")), line
-        tool, *arguments = shlex.split(line)
-        assert shlex.join([tool, *arguments]) == line  # a shell would change nothing else in it
-        folder = tmp_path / within
-        if tool == "less":
-            return Ran(0, "".join((folder / name).read_text() for name in arguments), "")
-        if tool == "git":
-            return Ran(0, git(folder, *arguments), "")
-        assert tool == "gepa-client"
-        ended = cli(*arguments, within=within, stdin=stdin)
-        assert ended.status == 0, (line, ended.stdout, ended.stderr)
-        return ended
-
-    return run
+def cli(in_process: Cli) -> Cli:
+    return in_process
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
@@ -285,8 +240,6 @@ def test_of_the_makefile() -> None:
 REASONS = (
     "composes commands for others to print",
     "names a command, prints none to be run",
-    "needs sandboxes that others may own, or Modal",
-    "needs an agent or a model",
     "needs a set-up checkout",
 )
 """Why a place is run by no test."""

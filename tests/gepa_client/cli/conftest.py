@@ -1,0 +1,93 @@
+"""Commands in this process, as they are typed and as the product prints them."""
+
+import contextlib
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gepa_client.cli.app import build
+from tests.evolution.scenario import Reflection, changes
+from tests.gepa_client.conftest import Ran, environment
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.stored_code import git
+
+Cli = Callable[..., Ran]
+Types = Callable[..., Ran]
+
+PLACEHOLDER = re.compile(r"(?<![\w/.-])[A-Z]{3,}(?![\w/.-])")
+
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object, within: str = ".", stdin: str = "") -> Ran:
+        with contextlib.chdir(tmp_path / within):
+            words = [str(argument) for argument in arguments]
+            ended = CliRunner().invoke(
+                build(words[0]), words, input=stdin, catch_exceptions=False, prog_name="gepa-client"
+            )
+        return Ran(ended.exit_code, ended.stdout, ended.stderr)
+
+    return run
+
+
+@pytest.fixture
+def model(in_process: Cli, host: Host, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A reflection model that asks for a change of code, at the address that the environment gives; its name."""
+    asks = Reflection(changes("python", short=True))
+    url = host.serve(asks.complete, "/v1/chat/completions").removesuffix("/chat/completions")
+    monkeypatch.setenv("OPENAI_API_BASE", url)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    return "openai/scripted"
+
+
+@pytest.fixture
+def own_state(in_process: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Folders of state and temporary files that nobody else has; their paths are short, as sockets are in them."""
+    with tempfile.TemporaryDirectory(prefix="gepa-") as folder:
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"):
+            monkeypatch.setenv(name, folder)
+        monkeypatch.setenv("MODAL_CONFIG_PATH", f"{folder}/none")
+        monkeypatch.delenv("MODAL_TOKEN_ID", raising=False)
+        yield
+
+
+@pytest.fixture
+def types(in_process: Cli, tmp_path: Path) -> Types:
+    """Runs the one command of a text that begins so; `words` take the place of placeholders.
+
+    `label`: only lines that begin with it are looked at. `within`: the working directory, below the test's.
+    """
+
+    def run(text: str, beginning: str, *, label: str = "", within: str = ".", stdin: str = "", **words: str) -> Ran:
+        looked_at = "\n".join(line for line in text.splitlines() if line.startswith(label))
+        printed = {found.rstrip(" ,.)") for found in re.findall(rf"{re.escape(beginning)}[^`\n;]*", looked_at)}
+        assert len(printed) == 1, (beginning, printed, text)
+        line = printed.pop()
+        for placeholder, word in words.items():
+            line = line.replace(placeholder, word)
+        assert not PLACEHOLDER.search(line.replace("ANOTHER CHANGE", "")), line
+        tool, *arguments = shlex.split(line)
+        assert shlex.join([tool, *arguments]) == line  # a shell would change nothing else in it
+        folder = tmp_path / within
+        if tool == "less":
+            return Ran(0, "".join((folder / name).read_text() for name in arguments), "")
+        if tool == "git":
+            return Ran(0, git(folder, *arguments), "")
+        assert tool == "gepa-client"
+        ended = in_process(*arguments, within=within, stdin=stdin)
+        assert ended.status == 0, (line, ended.stdout, ended.stderr)
+        return ended
+
+    return run

@@ -1,0 +1,123 @@
+"""Commands that are printed about sandboxes, each run as printed, in the state in which it is printed."""
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gepa_client.sandboxing.session import pool_log
+from sandbox_runtime.pool import PoolEvent
+from tests.gepa_client.cli.sandboxed_program import PROGRAM
+from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, MENDS, TASK
+from tests.gepa_client.cli.test_sandboxes import left_behind
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.stored_code import git
+from tests.modal_cloud import Cloud, loopback_modal_beside
+
+Cli = Callable[..., Ran]
+Types = Callable[..., Ran]
+
+pytestmark = pytest.mark.usefixtures("own_state")
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+
+
+def committed(repository: Path) -> None:
+    """All that is in the folder, as a commit of `main`."""
+    git(repository, "init", "--quiet", "--initial-branch", "main")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message", "as it is")
+
+
+def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: str, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    shutil.copytree(EXAMPLE.parent / "python", program, ignore=shutil.ignore_patterns("__pycache__"))
+    sound = (program / "repeats.py").read_text()
+    (program / "repeats.py").write_text("import nothing_of_that_name\n")
+    committed(program)
+    (tmp_path / "rows.jsonl").write_text("".join(TASK.format(word) for word in "xyz"))
+    server = ("--repo", "program", "--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(MENDS)}")
+    of_run = ("--trainset", "rows.jsonl", "--reflection-lm", model, "--evolve", "code")
+    limits = ("--max-metric-calls", 12, "--target-score", 1, "--no-check")
+
+    left_behind("of a run that is gone")
+    no_check = in_process("check", *server, *of_run)
+    assert no_check.status == 2
+    assert "1 sandbox ended" in types(no_check.stdout, "gepa-client sandboxes").stdout
+    no_run = in_process("optimize", *server, *of_run, *limits)
+    assert no_run.status == 2
+
+    (program / "repeats.py").write_text(sound)
+    committed(program)
+    assert "next: gepa-client optimize" in types(no_check.stderr, "gepa-client check").stdout
+    done = types(no_run.stderr, "gepa-client optimize").stdout
+    assert "0.00 -> 1.00" in done
+    assert "is checked out" in types(done, "gepa-client branches", label="next").stdout
+
+    assert in_process("fork", "last", "--at", 0).status == 0
+    [next_line] = [line for line in in_process("branches", "last").stdout.splitlines() if line.startswith("next: ")]
+    program.rename(tmp_path / "elsewhere")
+    paused = in_process("resume", "last")
+    assert paused.status == 3, paused.stderr
+    (tmp_path / "elsewhere").rename(program)
+    again = "gepa-client resume"
+    assert next_line.partition(again)[2] in paused.stderr.partition(again)[2].splitlines()
+    assert "0.00 -> 1.00" in types(paused.stderr, again).stdout
+
+
+def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> None:
+    left_behind("one")
+    named = in_process("sandboxes", "--sandbox", "process")
+    swept = types(named.stdout, "gepa-client sandboxes").stdout
+    assert "1 sandbox ended, 0 left" in swept
+    assert "no runs" in types(swept, "gepa-client runs").stdout
+    left_behind("two")
+    not_freed = PoolEvent("not_freed", 0, 2, "2 did not end within 30 s")
+    notice = pool_log(not_freed)
+    assert notice is not None
+    assert "1 sandbox ended, 0 left" in types(notice.text, "gepa-client sandboxes").stdout
+    unknown = in_process("sandboxes", "exec", "nobody", "--", "true")
+    assert unknown.status == 2
+    none = types(unknown.stderr, "gepa-client sandboxes").stdout
+    assert "no runs" in types(none, "gepa-client runs").stdout
+
+
+@needs_bubblewrap
+def test_of_an_environment_that_was_built(in_process: Cli, types: Types, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "words.py").write_text(PROGRAM)
+    (program / "rows.jsonl").write_text("".join(json.dumps({"word": word}) + "\n" for word in "abcdef" * 50))
+    (program / "gepa.toml").write_text(
+        'program = "words.py"\nversion = "1"\nworkers = 1\n\n[datasets]\ntrain = "rows.jsonl"\n'
+    )
+    committed(program)
+    built = in_process("sandboxes", "--publish", "--repo", "program", "--sandbox", "bubblewrap")
+    assert built.status == 0, built.stderr
+    assert "completed: " in types(built.stdout, "gepa-client optimize").stdout
+
+
+@pytest.fixture
+def cloud(own_state: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """A Modal on loopback, where `gepa-client` finds it, without any image."""
+    with loopback_modal_beside() as cloud:
+        for name, value in cloud.env.items():
+            monkeypatch.setenv(name, value)
+        yield cloud
+
+
+@needs_bubblewrap
+@pytest.mark.usefixtures("cloud")
+def test_of_an_image_that_is_not_published(in_process: Cli, types: Types, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "words.py").write_text(PROGRAM)
+    committed(program)
+    no_image = in_process("check", "--repo", "program", "--sandbox", "modal", "--modal-app", "mine")
+    assert no_image.status == 2
+    command = "gepa-client sandboxes --publish"
+    assert "ready" in types(no_image.stderr, command, label="next").stdout
+    other = {"REPO": "program"}
+    assert "ready" in types(no_image.stderr.replace("next: ", "# "), f"{command} --repo REPO", **other).stdout
