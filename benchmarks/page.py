@@ -61,7 +61,7 @@ what is compared runs in turn, in one tree of processes, and is given as a ratio
 within a round. Everything speaks over loopback: a real network adds its own time to each call. No benchmark calls a
 model.
 
-Client and servers share the machine's cores, and whatever else it does takes its share from ours first: run this on
+Client and servers share the machine's cores, and any other load takes its share from both: run this on
 an idle one. The figures below are from:"""
 
 
@@ -146,7 +146,7 @@ larger of the two, {figures["bound_seconds"]:g} s, is the bound.
 {table(("", "over the bound"), rows)}
 
 What is computed is arithmetic without the cost of a call: the window starts the next in order whenever one ends
-(what it is above 1 is luck with the order, as nobody knows the lengths beforehand), chunks of 8 wait for the slowest
+(what it is above 1 is luck with the order, as the lengths are unknown beforehand), chunks of 8 wait for the slowest
 of each eight, waves of 64 for the slowest of each 64. With a heavier tail that luck alone is beyond the limit: the
 computed window is at {heavier}.
 """

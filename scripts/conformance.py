@@ -72,14 +72,14 @@ def missing(name: str) -> str | None:
     return None
 
 
-def _told(outcome: CheckOutcome) -> None:
+def _print_outcome(outcome: CheckOutcome) -> None:
     if outcome.verdict in (Verdict.FAILED, Verdict.WARNED):
         print(f"  {outcome.verdict.value}: {outcome.check.id}: {outcome.check.title}\n    {outcome.reason}", flush=True)
 
 
 def _run(name: str, endpoint: ServerEndpoint) -> ConformanceReport:
     print(f"{name}: {' '.join(SERVERS[name])}", flush=True)
-    report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_told))
+    report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_print_outcome))
     print(
         f"  {report.endpoint}: {report.last_line},"
         f" {report.count(Verdict.WARNED)} warned, {report.count(Verdict.SKIPPED)} do not apply",

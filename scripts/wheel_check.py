@@ -36,7 +36,7 @@ WITH_UV = {"PATH": f"{UV.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
-    """Run a command; returns what it said, or ends the check with it."""
+    """Run a command and return its output; a failure ends the check with it."""
     done = subprocess.run(  # noqa: S603  commands of this file
         [str(part) for part in command],
         env={**os.environ, **(env or {})},
@@ -88,7 +88,7 @@ def main() -> int:
         program = tickets / "python" / "tickets.py"
         with running_server([str(server / "gepa-server"), "--program", str(program)], cwd=folder) as endpoint:
             settings = ("--config", tickets / "run.toml", "--max-metric-calls", "400", "--output", folder / "run")
-            told = run(
+            optimized = run(
                 client / "gepa-client",
                 "optimize",
                 endpoint.url,
@@ -97,14 +97,14 @@ def main() -> int:
                 cwd=folder,
             )
         with running_server([str(server / "gepa-server"), "--conformance"], cwd=folder) as endpoint:
-            held = run(
+            checked = run(
                 client / "gepa-client",
                 *("conformance", endpoint.url, "--only", "core", "--only", "jsonrpc"),
                 env={"GEPA_TOKEN": endpoint.token},
                 cwd=folder,
             )
-    print(told.strip().splitlines()[-1])
-    print(held.strip().splitlines()[-1])
+    print(optimized.strip().splitlines()[-1])
+    print(checked.strip().splitlines()[-1])
     return 0
 
 
