@@ -139,7 +139,7 @@ def _long_tail(figures: Figures) -> str:
     rows = [("ours, measured (`vs_bound`)", f"{figures['vs_bound']:g}")]
     rows += [(f"{name}, computed", f"{over:g}") for name, over in figures["computed"].items()]
     return f"""
-{figures["examples"]:,} examples of log-normal length (sigma {figures["sigma"]:g}), 64 at once, recorded. Nobody can
+{figures["examples"]:,} examples of log-normal length (sigma {figures["sigma"]:g}), 64 at once, recorded. No run can
 take less than the longest example ({figures["longest_seconds"]:g} s), nor less than the sum shared by the slots; the
 larger of the two, {figures["bound_seconds"]:g} s, is the bound.
 
