@@ -38,6 +38,9 @@ TEXT = (
 )
 NOT_OURS = ("scripts/words", "clients/typescript/src/generated/", "clients/typescript/dist/")
 """The list and this script, which hold the words, and what is generated from other sources."""
+LISTED = 100
+"""Hits that a failing check prints; `--all` prints the others."""
+
 GAP = r"[\s#*/]+"
 """Between the words of a phrase: blanks, and the end of a line with what begins the next line of a comment."""
 
@@ -137,7 +140,10 @@ def check() -> int:
     found, grants = find(), allowed()
     counts = Counter(hit.folder for hit in found)
     over = sorted(folder for folder in counts if counts[folder] > grants.get(folder, 0))
-    show([hit for hit in found if hit.folder in over])
+    listed = [hit for hit in found if hit.folder in over]
+    show(listed[:LISTED])
+    if len(listed) > LISTED:
+        print(f"... and {len(listed) - LISTED} more: `python scripts/words.py --all {' '.join(over)}`")
     for folder in over:
         print(f"{folder}: {counts[folder]} words of scripts/words.txt, {grants.get(folder, 0)} allowed")
     left = sum(counts.values())
