@@ -10,7 +10,7 @@
     --temporary        give the command a folder for temporary files (`TMPDIR`), and remove it at the end
 
 The exit status is the command's: 128 + signal if a signal ended it, 126 or 127 if it cannot be run. When the command
-ends, on SIGTERM, SIGINT or SIGHUP, and when the owner ends, everything that came of the command is killed first. On
+ends, on SIGTERM, SIGINT or SIGHUP, and when the owner ends, all descendants of the command are killed first. On
 Linux orphans become children of this process (a subreaper, prctl(2)), so that none escapes, in whichever session it
 is; elsewhere the command's process group is killed. Standard library only, and few imports: it starts for each command.
 """
@@ -214,7 +214,7 @@ def _make_temporary() -> str:
 
 
 def _remove(folder: str) -> None:
-    """Remove a folder however deep it is and whatever its modes are."""
+    """Remove a folder of any depth and any modes."""
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         try:
             os.rmdir(folder)  # noqa: PTH106  as above; mostly it is empty

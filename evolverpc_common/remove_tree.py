@@ -10,12 +10,12 @@ _COMMANDS = (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf"))
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, however deep it is and whatever its modes are; do nothing if it does not exist. Blocks.
+    """Remove a folder of any depth and any modes; do nothing if it does not exist. Blocks.
 
     Links are not followed.
 
     Raises:
-        OSError: a part of it remains; the message says what, and why.
+        OSError: a part of it remains; the message names it, and the reason.
     """
     if folder.is_symlink():
         folder.unlink()

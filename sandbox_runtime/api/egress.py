@@ -68,7 +68,7 @@ def _is_network(host: str) -> bool:
     try:
         ipaddress.ip_network(host)
     except ValueError:
-        return "/" in host  # then `Allow` says what is wrong with it
+        return "/" in host  # then `Allow` raises the error
     return True
 
 

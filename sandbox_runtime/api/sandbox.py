@@ -1,7 +1,7 @@
 """The interfaces: a runtime starts sandboxes, a sandbox is used and closed; and their errors, as a tree.
 
 SandboxError
-├── RuntimeUnavailable   this runtime cannot be used here; the message says what is missing and how to get it
+├── RuntimeUnavailable   this runtime cannot be used here; the message names what is missing and how to get it
 ├── EgressNotEnforced    this backend cannot enforce the spec's egress; nothing was started
 ├── EnvironmentMissing   the recipe's environment is not ready, and `start` builds none
 ├── SandboxNotReady      it was started and did not become ready; everything of it is freed. `stage`, `log_tail`
@@ -45,7 +45,7 @@ EXEC_BYTES = 4 * 2**20
 
 
 class SandboxError(Exception):
-    """A failure of a sandbox; the text says what, where and what to do."""
+    """A failure of a sandbox; the text names what failed, where and what to do."""
 
 
 class RuntimeUnavailable(SandboxError):

@@ -93,7 +93,7 @@ class SandboxRecords:
         record = SandboxRecord(
             id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources or {})
         )
-        # Made under another name and renamed, so that nobody ever lists a folder without its record.
+        # Made under another name and renamed, so that no process lists a folder without its record.
         making = root / f".{id_}"
         try:
             making.mkdir(mode=0o700)
@@ -139,7 +139,7 @@ class SandboxRecords:
     def _read_all(self) -> Iterator[SandboxRecord]:
         if not self._root.exists():
             return
-        # Whoever may write there could have us kill and remove what is not a sandbox's.
+        # A user who may write there could make this process kill and remove what is not a sandbox's.
         entries = sorted(os.scandir(private_folder(self._root)), key=lambda entry: entry.name)
         for entry in entries:
             if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
@@ -214,7 +214,7 @@ def private_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder):
         raise PermissionError(
-            f"{folder} must be a folder of yours that nobody else may write to: remove it, or chmod 700"
+            f"{folder} must be a folder of yours that no other user may write to: remove it, or chmod 700"
         )
     return folder
 

@@ -92,7 +92,7 @@ _NO_SCRIPTS_HINT = (
     "\nthe address of the package index or proxy holds a password, which build scripts could read, so nothing is built "
     "from source: provide wheels, or an address without a password"
 )
-_TOLD_BYTES = 4096
+_TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class BuildFolder:
         for needed in (self.files, self.folder / _SCRATCH, *(self.files / name for name in folders)):
             needed.mkdir(parents=True, exist_ok=True)
         for folder in (self.folder.parent, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
-            folder.chmod(0o755)  # whatever the umask: a sandbox may have a user of its own
+            folder.chmod(0o755)  # for any umask: a sandbox may have a user of its own
 
     def has(self, *names: str) -> bool:
         """Return whether there are nested folders of these names, none of them a link. Blocks."""
@@ -175,7 +175,7 @@ class BuildFolder:
             raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
         if status != 0:
             hint = "" if self.may_build else _NO_SCRIPTS_HINT
-            end = output[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
+            end = output[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
             raise EnvironmentMissing(
                 f"the environment cannot be built: {name} exited with status {status}\n{end}{hint}"
             )

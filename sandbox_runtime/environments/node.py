@@ -187,7 +187,7 @@ async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaita
     try:
         allowed = version_ranges(wanted)
     except ValueError as error:
-        raise EnvironmentMissing(f"{wanted!r} does not say which Node is wanted: {error}") from None
+        raise EnvironmentMissing(f"{wanted!r} is not a version of Node: {error}") from None
     for program in dict.fromkeys(await asyncio.to_thread(lambda: [*_nodes_here()])):
         prefix = program.parents[1]
         status, text = await run_quietly([str(program), "--version"], Path("/"), {})

@@ -113,7 +113,7 @@ async def _interpreter(uv: str, wanted: str, site: BuildFolder) -> str:
     """Return a Python of this machine that is accepted, else one that uv fetches."""
     if not _REQUEST.fullmatch(wanted):
         raise EnvironmentMissing(
-            f"{wanted!r} does not say which Python is wanted: write a version, `3.12`, or a range, `>=3.10,<3.14`"
+            f"{wanted!r} is not a version of Python: write a version, `3.12`, or a range, `>=3.10,<3.14`"
         )
     find = [uv, "python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
     environ = _finding(os.environ)

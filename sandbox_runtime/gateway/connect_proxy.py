@@ -152,7 +152,7 @@ class ConnectProxy:
                 raise
             to.close()  # once what it still holds is sent, if that is soon
             asyncio.get_running_loop().call_later(LINGER_S, to.transport.abort)
-        except _ProxyError as answered:  # within the passage's work: it ends with the passage
+        except _ProxyError as answered:  # within the session's work: it ends with the session
             await _answer(reader, writer, answered)
 
     async def _connected(

@@ -12,7 +12,7 @@ from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
 from sandbox_runtime.gateway.events import shown
 from sandbox_runtime.gateway.http_frontend import failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
-from sandbox_runtime.gateway.request_parsing import FieldRefused, InvalidRequest, ModelRequest, parse_request
+from sandbox_runtime.gateway.request_parsing import FieldRefused, ModelRequest, UnusableRequest, parse_request
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.session import BODIES, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
@@ -138,7 +138,7 @@ class _HeldBytes:
     """Counts the bytes that are held for a sandbox while the block runs."""
 
     def __init__(self, session: SandboxGatewaySession) -> None:
-        self._passage = session
+        self._session = session
         self._bytes = 0
 
     def __enter__(self) -> "_HeldBytes":
@@ -147,11 +147,11 @@ class _HeldBytes:
     def more(self, count: int) -> int:
         """Add bytes, and return those of this request."""
         self._bytes += count
-        self._passage.held_bytes += count
+        self._session.held_bytes += count
         return self._bytes
 
     def __exit__(self, *_: object) -> None:
-        self._passage.held_bytes -= self._bytes
+        self._session.held_bytes -= self._bytes
 
 
 async def _body(request: web.BaseRequest, session: SandboxGatewaySession, held: _HeldBytes) -> bytes:
@@ -180,7 +180,7 @@ async def _body(request: web.BaseRequest, session: SandboxGatewaySession, held: 
 def _read(provider: Provider, path: str, content: bytes) -> ModelRequest:
     try:
         return parse_request(provider, path, content)
-    except InvalidRequest as error:
+    except UnusableRequest as error:
         response = failure(400, "invalid_request_error", str(error))
         raise _RequestRefused(response, path, None) from None
     except FieldRefused as error:

@@ -40,8 +40,8 @@ _NUMBERS = {
 """Fields that must be whole numbers, with their maximum."""
 
 
-class InvalidRequest(Exception):
-    """The request is not one that a provider could answer; the text says why."""
+class UnusableRequest(Exception):
+    """The request is not one that a provider could answer; the text has the reason."""
 
 
 class FieldRefused(Exception):
@@ -94,13 +94,13 @@ def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest
     """Parse a request's body.
 
     Raises:
-        InvalidRequest: it is not JSON, or names no model.
+        UnusableRequest: it is not JSON, or names no model.
         FieldRefused: it has a field that is not forwarded.
     """
     try:
         body = orjson.loads(content)
     except orjson.JSONDecodeError:
-        raise InvalidRequest("the body is not JSON") from None
+        raise UnusableRequest("the body is not JSON") from None
     model = _model(body)
     if refused := first_refused(path, body, frozenset(provider.extra_fields)):
         raise FieldRefused(
@@ -119,7 +119,7 @@ def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest
         # Written anew, for of a name that stands twice we read the last, and a provider might read the first.
         sent = orjson.dumps(body)
     except orjson.JSONEncodeError:
-        raise InvalidRequest("the body is nested too deeply") from None
+        raise UnusableRequest("the body is nested too deeply") from None
     return ModelRequest(
         *(path, model, streamed, added),
         limit=max((_whole(body.get(name)) for name in _LIMITS.get(path, ())), default=0),
@@ -134,20 +134,20 @@ def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest
 def _model(body: object) -> str:
     model = body.get("model") if isinstance(body, dict) else None
     if not isinstance(model, str) or not model:
-        raise InvalidRequest("the body names no `model`")
+        raise UnusableRequest("the body names no `model`")
     if len(model) > MODEL or not model.isprintable():
-        raise InvalidRequest(f"`model` must be at most {MODEL} printable characters")
+        raise UnusableRequest(f"`model` must be at most {MODEL} printable characters")
     if "@preset/" in model:  # OpenRouter's: the same as `preset`
-        raise InvalidRequest("a preset is not passed on: name one `model`")
+        raise UnusableRequest("a preset is not passed on: name one `model`")
     return model
 
 
 def _check(body: Mapping[str, Any]) -> None:
     for name, most in _NUMBERS.items():
         if not isinstance(number := body.get(name), int | None):  # what some read as a number, others do not
-            raise InvalidRequest(f"`{name}` must be a whole number")
+            raise UnusableRequest(f"`{name}` must be a whole number")
         if number is not None and number > most:
-            raise InvalidRequest(f"`{name}` must be at most {most}")
+            raise UnusableRequest(f"`{name}` must be at most {most}")
 
 
 def _answers(path: str, body: Mapping[str, Any]) -> int:

@@ -92,7 +92,7 @@ class SandboxGatewaySession:
         if self._closed:
             models.close()
             tunnel.close()
-            raise RuntimeError(f"the passage of {self.sandbox} is closed")
+            raise RuntimeError(f"the session of {self.sandbox} is closed")
         self._listeners += self._listen(self, models, tunnel)
 
     def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:

@@ -77,7 +77,7 @@ def endpoints_folder(root: Path | None = None) -> Iterator[Path]:
     making = folder.with_name(f".{folder.name}")
     making.mkdir(mode=0o700)
     (making / OWNER).write_text(ProcessIdentity.this_process().model_dump_json())
-    making.rename(folder)  # nobody ever finds one without its owner
+    making.rename(folder)  # so that no process finds one without its owner
     try:
         yield folder
     finally:

@@ -106,7 +106,7 @@ class SandboxPool:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # --- what others ask and say ------------------------------------------------------------------------------------
+    # --- public interface -------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> int:
@@ -117,7 +117,7 @@ class SandboxPool:
         """Wait until the first is ready.
 
         Raises:
-            PoolFailed: none ever was; its cause says why.
+            PoolFailed: none ever was; its cause has the reason.
         """
         if self._first is None:
             raise RuntimeError("the pool is not in its `async with` block")
@@ -359,7 +359,7 @@ def _how(ended: SandboxExit) -> str:
     words = {
         "exited": f"its server ended with status {ended.status}",
         "timed_out": "its lifetime was over",
-        "terminated": "somebody ended it",
+        "terminated": "it was ended from outside",
         "lost": "it is lost",
     }[ended.kind]
     return f"{words}: {ended.detail}" if ended.detail else words

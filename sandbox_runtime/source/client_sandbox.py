@@ -75,7 +75,7 @@ class _StartState:
     changes: bytes | None = None
 
 
-def _say(words: str) -> None:
+def _log_progress(words: str) -> None:
     logger.info("%s", words)
 
 
@@ -94,18 +94,18 @@ class ClientSandbox:
         *,
         name: str = "client",
         gateway_session: Callable[[str], GatewaySession] | None = None,
-        on_progress: Callable[[str], None] = _say,
+        on_progress: Callable[[str], None] = _log_progress,
     ) -> None:
         self._runtime = runtime
         self._source = source
         self._settings = settings or ClientSettings()
         self._name = name
-        self._way_out = gateway_session
+        self._open_session = gateway_session
         self._on_progress = on_progress
         self._commands = {name: PrebuiltCommand(name, script) for name, script in self._settings.commands.items()}
         self._made: _StartState | None = None
         self._sandbox: Sandbox | None = None
-        self._passage: GatewaySession | None = None
+        self._session: GatewaySession | None = None
         self._up = False
         self._closed = False
         self._turn = asyncio.Lock()
@@ -234,7 +234,7 @@ class ClientSandbox:
             except SandboxGone:
                 await self._cleared()
         made = await self._prepared()
-        self._passage = self._way_out(self._name) if self._way_out is not None else None
+        self._session = self._open_session(self._name) if self._open_session is not None else None
         try:
             self._sandbox = await self._runtime.start(self._spec(made))
             self._up = True
@@ -251,7 +251,7 @@ class ClientSandbox:
             logger.warning("%s: %s", self._name, error)
 
     async def _stopped(self) -> None:
-        session, self._passage = self._passage, None
+        session, self._session = self._session, None
         up, self._up = self._up, False
         try:
             if up:
@@ -268,7 +268,7 @@ class ClientSandbox:
             prepared=prepared,
             setup=(*self._setup(made), *(command.install_command() for command in self._commands.values())),
             egress=settings.egress,
-            gateway_session=self._passage,
+            gateway_session=self._session,
             env=settings.env,
             secrets=settings.secrets,
             labels=settings.labels,

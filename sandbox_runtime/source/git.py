@@ -92,7 +92,7 @@ TOKEN_USER = "x-access-token"  # noqa: S105  a user's name
 
 
 class CredentialsFailed(SandboxError):
-    """Credentials are configured and not available; the text says which, and what to do."""
+    """Credentials are configured and not available; the text names them, and what to do."""
 
 
 class GitCredentials(Protocol):

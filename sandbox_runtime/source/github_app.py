@@ -98,7 +98,7 @@ class GitHubApp:
         try:
             until = datetime.fromisoformat(self._read(answer, "expires_at", str)).timestamp()
         except ValueError:
-            raise CredentialsFailed(f"{self._app.api} does not say when the token for {owner}/{name} ends") from None
+            raise CredentialsFailed(f"{self._app.api} does not state when the token for {owner}/{name} ends") from None
         return _Token(self._read(answer, "token", str), until)
 
     def _signed(self) -> str:

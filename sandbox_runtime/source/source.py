@@ -98,7 +98,7 @@ class Source:
         """Return its commit, fetched and packed if needed. The ref is resolved once.
 
         Raises:
-            SandboxError: it is not available; the message says why, without secrets.
+            SandboxError: it is not available; the message has the reason, without secrets.
         """
         async with self._working:
             if self._checkout is None:

@@ -56,7 +56,7 @@ class BackendContext:
 
 
 _LAST_WORDS_S = 1.0
-_TOLD_BYTES = 4096
+_TAIL_BYTES = 4096
 
 
 class Container:
@@ -102,7 +102,7 @@ class Container:
                 pid = await self._machine.supervisor.start(self._number, [*descriptors, self._log_end])
             except SandboxError:
                 await self.gone()
-                await asyncio.sleep(0)  # what it said last may not be read yet
+                await asyncio.sleep(0)  # its last output may not be read yet
                 raise
         resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
         self.record = self._machine.records.update(self.record, resources.written())
@@ -143,7 +143,7 @@ class Container:
 
     def log_tail(self) -> str:
         """Return the end of its log, to be reported with an error."""
-        return self.log.content()[-_TOLD_BYTES:].decode("utf-8", "replace")
+        return self.log.content()[-_TAIL_BYTES:].decode("utf-8", "replace")
 
     def logged(self, stdin: int, *more: int) -> list[int]:
         """Return the descriptors of a command whose output goes to the log."""

@@ -27,7 +27,7 @@ def bubblewrap(trial_user: int | None) -> str:
     """Return the path of a bubblewrap that works here, tried as `trial_user` if one is given. Blocks.
 
     Raises:
-        RuntimeUnavailable: the message says what is missing, and how to get it.
+        RuntimeUnavailable: the message names what is missing, and how to get it.
     """
     if sys.platform != "linux":
         raise RuntimeUnavailable("bubblewrap needs Linux; here use --sandbox process (isolates nothing) or modal")

@@ -120,7 +120,7 @@ class SupervisorClient:
         """Start a container; return the pid of bubblewrap. `orders`: to start, to finish the mounts, and the log.
 
         Raises:
-            SandboxError: it cannot be started; the log says why. `gone` returns when nothing of it is left.
+            SandboxError: it cannot be started; the log has the reason. `gone` returns when nothing of it is left.
         """
         up: asyncio.Future[int] = self._loop.create_future()
         self._up[container], self._gone[container] = up, self._loop.create_future()

@@ -109,7 +109,7 @@ class ModalCommands:
             await _both(copied(process.stdout, sinks[0], log), copied(process.stderr, sinks[1], log))
             status = await process.wait.aio()
         finally:
-            # A command may end without having read its input, and then what became of that means nothing.
+            # A command may end without having read its input, and then the outcome of that does not matter.
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
         return None if status == -1 else status

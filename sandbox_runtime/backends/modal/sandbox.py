@@ -156,7 +156,7 @@ class ModalSandbox:
             status = await process.wait.aio()
             await asyncio.wait(output, timeout=RETRY_S)  # the last words
         except exception.Error as error:
-            logger.debug("main of %s is not heard of any more: %s", self.id, error)
+            logger.debug("the output of main of %s has ended: %s", self.id, error)
             return  # the sandbox itself is watched
         finally:
             for task in output:
@@ -183,7 +183,7 @@ class ModalSandbox:
             except (exception.Error, ConnectionError) as error:
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > LOST_S:
-                    self._settle(SandboxExit("lost", detail=f"Modal does not tell: {error}"))
+                    self._settle(SandboxExit("lost", detail=f"Modal reports errors only: {error}"))
                 await asyncio.sleep(RETRY_S)
 
     def _settle(self, ended: SandboxExit) -> None:

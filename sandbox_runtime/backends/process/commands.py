@@ -187,7 +187,7 @@ def _opened(stdin: bytes | Path) -> IO[bytes]:
     """Return all of the input as a file, so that no task has to feed it."""
     if isinstance(stdin, Path):
         return stdin.open("rb")
-    file = tempfile.TemporaryFile()  # noqa: SIM115  closed by whoever called
+    file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the caller
     file.write(stdin)
     file.seek(0)
     return file

@@ -17,7 +17,7 @@ MARK = "EVOLVERPC_SANDBOX"
 REAPER = process_reaper.__file__
 
 END_S = 30.0
-_TOLD_S = 25.0
+_TERMINATE_S = 25.0
 _FIRST_LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.05
 
@@ -36,7 +36,7 @@ def terminate_and_wait(launches: Collection[int]) -> None:
         waiting.register(launch, select.POLLIN)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(launch, signal.SIGTERM)
-    deadline = time.monotonic() + _TOLD_S
+    deadline = time.monotonic() + _TERMINATE_S
     while left and (rest := deadline - time.monotonic()) > 0:
         for launch, _ in waiting.poll(rest * 1000):
             waiting.unregister(launch)

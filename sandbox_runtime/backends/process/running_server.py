@@ -50,10 +50,10 @@ def running_server(
             ready = _ready_event(process, log, ready_s)
             url = ready.get("url")
             if not (isinstance(url, str) and url):
-                raise ServerFailed(f"{process.args!r} said that it is ready, but no url: a ready line has one")
+                raise ServerFailed(f"{process.args!r} printed a ready line without a url")
             token = ready.get("token") or environment.get("GEPA_TOKEN")
             if not token:
-                raise ServerFailed(f"{process.args!r} said no token, and none was given in GEPA_TOKEN")
+                raise ServerFailed(f"{process.args!r} printed no token, and none was given in GEPA_TOKEN")
             yield ProcessEndpoint(url=url, token=token, pid=process.pid)
         finally:
             _end(process)
@@ -79,7 +79,7 @@ def _became(process: "subprocess.Popen[bytes]", within_s: float, ready_s: float)
         return f"ended with status {process.wait(within_s)}"
     except subprocess.TimeoutExpired:
         return (
-            f"closed its stdout without saying that it is ready, and still ran after {ready_s:g} s: it must print its"
+            f"closed its stdout without a ready line, and still ran after {ready_s:g} s: it must print its"
             " ready line there, as GEPA_READY_JSON=1 asks"
         )
 
@@ -99,7 +99,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
     except ValueError:
-        return None  # a server may say other things before it is ready
+        return None  # a server may print other lines before it is ready
     return event if isinstance(event, dict) and event.get("event") == "ready" else None
 
 

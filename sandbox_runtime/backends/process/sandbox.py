@@ -170,7 +170,7 @@ class ProcessSandbox:
         path = self._record.sockets / "server"
         self._url = f"http+unix://{quote(str(path), safe='')}"
         listening = socket.socket(socket.AF_UNIX)
-        with listening:  # ours is closed at once: nobody waits in its backlog when the server has ended
+        with listening:  # ours is closed at once: no client waits in its backlog when the server has ended
             try:
                 listening.bind(str(path))
                 listening.listen(_BACKLOG)

@@ -85,7 +85,7 @@ async def test_a_node_that_cannot_be_had_is_told_with_what_to_do(
 ) -> None:
     with pytest.raises(EnvironmentMissing, match=r"(?s)no Node 98 on this machine.*put one on PATH.*uv exited"):
         await environments.ready(Recipe(node="98"), run=run, on_progress=print)
-    with pytest.raises(EnvironmentMissing, match="does not say which Node"):
+    with pytest.raises(EnvironmentMissing, match="is not a version of Node"):
         await environments.ready(Recipe(node="newest"), run=run, on_progress=print)
 
 

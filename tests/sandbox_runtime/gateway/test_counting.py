@@ -7,7 +7,7 @@ import pytest
 
 from evolverpc_common.model_prices import PriceTable, TokenCounts, bundled
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
-from sandbox_runtime.gateway.request_parsing import InvalidRequest, parse_request
+from sandbox_runtime.gateway.request_parsing import UnusableRequest, parse_request
 from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
 
 TABLE = {
@@ -181,7 +181,7 @@ def test_a_stream_whose_provider_counts_none_is_left_as_it_is() -> None:
     provider = configured("plain", "http://plain.example/v1", {}, counts_streams=False)
     asked = parse_request(provider, "/chat/completions", b'{"model": "m", "stream": true}')
     assert not asked.usage_added and b"stream_options" not in asked.sent
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(UnusableRequest):
         parse_request(provider, "/chat/completions", b'{"stream": true}')
 
 

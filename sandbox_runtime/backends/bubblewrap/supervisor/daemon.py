@@ -284,5 +284,5 @@ class SupervisorDaemon:
 
     def _send(self, message: dict[str, Any]) -> None:
         if not self._leaving:
-            with contextlib.suppress(ConnectionError):  # heard of by the next `_read_message`
+            with contextlib.suppress(ConnectionError):  # noticed by the next `_read_message`
                 self._wire.sendall(json.dumps(message).encode())
