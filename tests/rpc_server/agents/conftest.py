@@ -32,14 +32,14 @@ class Workplace:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
         self.environment = environment
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def task(self, prompt: str) -> AgentTask:
         return AgentTask(self.folder, prompt, self.environment)
 
     async def work(self, agent: Agent, prompt: str = "Make it louder.") -> AgentResult:
         async with asyncio.timeout(60):
-            return await agent.work(self.task(prompt), self.told.append)
+            return await agent.work(self.task(prompt), self.reported.append)
 
     def processes(self) -> dict[int, str]:
         """Every living process that came of the work here, with its command line."""

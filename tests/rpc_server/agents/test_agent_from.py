@@ -30,7 +30,7 @@ async def test_claude_with_its_model_tools_and_limits(workplace, model):
     assert [(asked.body["model"], asked.tools) for asked in model.asked] == [("claude-opus-4-1", ["Glob"])]
 
 
-def test_claude_without_its_sdk_says_what_to_install(monkeypatch):
+def test_claude_without_its_sdk_names_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", {"claude_agent_sdk": None}.__getitem__)
 
     with pytest.raises(SettingsError, match=r"pip install '\.\[agent\]' in the folder.*`agent_command`"):

@@ -31,14 +31,14 @@ def without_end(_: object) -> list[object]:
     return [use("Bash", command="true")]
 
 
-async def test_it_edits_tells_what_it_does_and_counts_what_it_costs(workplace, model):
+async def test_it_edits_and_reports_progress_and_usage(workplace, model):
     model.scripts.append(Script("Make it louder.", EDITS, input_tokens=1000, output_tokens=50))
 
     done = await workplace.work(claude())
 
     assert (workplace.folder / "app.py").read_text() == 'print("HELLO")\n'
     assert done.summary == "It is louder now.\n\nI changed one line."
-    assert workplace.told == [
+    assert workplace.reported == [
         "I look at it.",
         "Read app.py",
         "Edit app.py",
@@ -148,7 +148,7 @@ async def test_an_answer_of_the_api_that_is_an_error_is_a_failure_with_its_text(
         await workplace.work(claude())
 
 
-async def test_missing_credentials_are_a_failure_that_says_so(workplace, model):
+async def test_missing_credentials_are_a_failure_that_names_them(workplace, model):
     del workplace.environment["ANTHROPIC_API_KEY"]
 
     with pytest.raises(AgentFailed, match="Not logged in"):
@@ -187,7 +187,7 @@ async def test_an_agent_program_that_is_gone_before_it_is_asked_was_killed(workp
 async def test_a_killed_session_is_a_failure_with_what_it_cost_by_then(workplace, model, until):
     model.scripts.append(Script("Make it louder.", [EDITS[0], Silence()]))
     working = asyncio.create_task(workplace.work(claude()))
-    await until(lambda: "Read app.py" in workplace.told)
+    await until(lambda: "Read app.py" in workplace.reported)
 
     (pid,) = (pid for pid, command in workplace.processes().items() if "claude_session.py" in command.split()[2])
     os.kill(pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ async def test_the_prompt_is_on_its_stdin_and_the_folder_its_working_directory(w
     assert (workplace.folder / "app.py").read_text() == "print('HELLO')"
     assert done.summary == "changed app.py"
     assert done.usage == Usage()
-    assert workplace.told == ["changed app.py"]
+    assert workplace.reported == ["changed app.py"]
 
 
 async def test_it_gets_the_environment_of_the_task_and_nothing_of_the_servers(workplace, monkeypatch):
@@ -55,7 +55,7 @@ async def test_a_command_that_does_not_exist_is_a_failure(workplace):
     assert failed.value.log_tail == "cannot start nonesuch: No such file or directory\n"
 
 
-async def test_a_status_that_shells_use_for_commands_they_cannot_run_is_told_as_such(workplace):
+async def test_a_shells_status_for_commands_it_cannot_run_is_explained(workplace):
     for script, status in (("nonesuch", "127 (a command is not found)"), ("./app.py", "126 (a command cannot be")):
         with pytest.raises(AgentFailed, match=re.escape(f"sh exited with status {status}")):
             await workplace.work(agent(script))
@@ -85,8 +85,8 @@ async def test_output_without_end_ends_it(workplace, monkeypatch):
     with pytest.raises(AgentFailed, match="wrote more than"):
         await workplace.work(agent("yes for ever"))
 
-    assert len(workplace.told) < 2**20 / len("for ever\n") / 10  # of what comes at once only the end, however it comes
-    assert set(workplace.told) == {"for ever"}
+    assert len(workplace.reported) < 2**20 / len("for ever\n") / 10  # only the last lines of each chunk
+    assert set(workplace.reported) == {"for ever"}
 
 
 async def test_a_line_without_end_is_cut(workplace):
@@ -94,7 +94,7 @@ async def test_a_line_without_end_is_cut(workplace):
         agent(f"head -c {3 * commands_run.MAX_LINE_BYTES} /dev/zero | tr '\\0' x; echo; echo end")
     )
 
-    assert workplace.told == ["x" * MAX_PROGRESS, "end"]
+    assert workplace.reported == ["x" * MAX_PROGRESS, "end"]
     assert done.summary.endswith("x\nend")
     assert len(done.summary) <= MAX_SUMMARY
 
@@ -102,7 +102,7 @@ async def test_a_line_without_end_is_cut(workplace):
 async def test_output_that_is_not_utf8_or_would_move_a_terminal_is_made_harmless(workplace):
     done = await workplace.work(agent(r"printf 'caf\351 \033[31mred\033[0m \033]0;title\007\001 over\rdone\n'"))
 
-    assert workplace.told == ["caf� red over done"]
+    assert workplace.reported == ["caf� red over done"]
     assert done.summary == "caf� red  overdone"
 
 
@@ -110,7 +110,7 @@ async def test_a_last_line_needs_no_end(workplace):
     done = await workplace.work(agent("printf 'first\nlast'"))
 
     assert done.summary == "first\nlast"
-    assert workplace.told == ["first", "last"]
+    assert workplace.reported == ["first", "last"]
 
 
 async def test_its_deadline_is_a_failure_with_what_it_wrote_so_far(workplace):
@@ -145,7 +145,7 @@ async def test_temporary_files_go_however_deep_they_are(workplace):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_temporary_files_go_though_nobody_may_read_them(workplace):
+async def test_unreadable_temporary_files_are_removed(workplace):
     await workplace.work(agent("mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a/b $TMPDIR/a $TMPDIR"))
 
 

@@ -143,7 +143,7 @@ async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, un
         await until(lambda: not list(Path(workplace.environment["TMPDIR"]).iterdir()), 5.0)
 
 
-async def test_a_killed_keeper_takes_the_command_along(workplace, until):
+async def test_a_killed_reaper_takes_the_command_along(workplace, until):
     working = asyncio.create_task(workplace.work(CommandAgent(("sleep", "600"), timeout_s=60.0)))
     await until(lambda: "sleep 600 " in workplace.processes().values())
 

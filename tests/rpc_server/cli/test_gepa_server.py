@@ -77,8 +77,8 @@ async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
 async def failure(folder: Path, *arguments: str, **variables: str) -> tuple[int | None, str]:
     """Exit status and stderr of a command that cannot start."""
     async with started(folder, *arguments, **variables) as process:
-        _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
-        return process.returncode, told.decode()
+        _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
+        return process.returncode, reported.decode()
 
 
 async def call(event: dict[str, Any], method: str, params: dict[str, Any], token: str | None = None) -> Any:
@@ -145,7 +145,7 @@ async def test_people_get_one_line_when_it_is_ready(tmp_path: Path) -> None:
     assert re.fullmatch(pattern, line)
 
 
-async def test_a_given_token_is_used_said_by_nobody_and_unknown_to_the_program(tmp_path: Path) -> None:
+async def test_a_given_token_is_used_never_printed_and_unknown_to_the_program(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(
         "import os\nseed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return dict(os.environ)\n"
     )
@@ -164,14 +164,14 @@ async def test_everything_after_command_is_the_command(tmp_path: Path) -> None:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "--name"
 
 
-async def test_of_a_commands_own_rows_those_it_shares_are_served_and_the_others_told(tmp_path: Path) -> None:
+async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(STDIO)
     async with started(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
         found = await call(await ready(process), "discover", {})
         assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
         assert process.stderr is not None
-        told = (await asyncio.wait_for(process.stderr.readline(), WAIT_S)).decode()
-        assert told.startswith("gepa-server: split 'secret' is left out")
+        reported = (await asyncio.wait_for(process.stderr.readline(), WAIT_S)).decode()
+        assert reported.startswith("gepa-server: split 'secret' is left out")
 
 
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -209,13 +209,13 @@ async def test_an_infinite_deadline_is_none_from_end_to_end(tmp_path: Path, wher
 
 async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import no_such_module_here\n")
-    status, told = await failure(tmp_path, "--program", "app.py")
+    status, reported = await failure(tmp_path, "--program", "app.py")
     assert status == 2
-    assert told.startswith("gepa-server: the program cannot start")
-    assert "No module named 'no_such_module_here'" in told
-    assert 'app.py", line 1' in told
-    assert "interpreter: /" in told
-    assert "rpc_server" not in told
+    assert reported.startswith("gepa-server: the program cannot start")
+    assert "No module named 'no_such_module_here'" in reported
+    assert 'app.py", line 1' in reported
+    assert "interpreter: /" in reported
+    assert "rpc_server" not in reported
 
 
 @pytest.mark.parametrize(
@@ -227,28 +227,30 @@ async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: P
         (("--command", "no-such-program-here"), "no-such-program-here"),
     ],
 )
-async def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+async def test_a_program_that_cannot_be_served_is_reported_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], part: str
+) -> None:
     (tmp_path / "app.py").write_text(PLAIN)
-    status, told = await failure(tmp_path, *arguments)
+    status, reported = await failure(tmp_path, *arguments)
     assert status == 2
-    assert told.startswith("gepa-server: ")
-    assert part in told
-    assert "Traceback" not in told
+    assert reported.startswith("gepa-server: ")
+    assert part in reported
+    assert "Traceback" not in reported
 
 
 async def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "gepa.toml").write_text('progam = "app.py"')
-    status, told = await failure(tmp_path, "--json")
+    status, reported = await failure(tmp_path, "--json")
     assert status == 2
-    assert "unknown key `progam`; did you mean `program`?" in told
+    assert "unknown key `progam`; did you mean `program`?" in reported
 
 
-async def test_a_taken_port_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_taken_port_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import time\ntime.sleep(60)\n" + PLAIN)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        status, told = await failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
+        status, reported = await failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
     assert status == 2
-    assert "cannot listen" in told
+    assert "cannot listen" in reported
 
 
 async def test_sigterm_lets_a_running_call_finish(tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ async def test_sigterm_lets_a_running_call_finish(tmp_path: Path) -> None:
         assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
 
 
-async def test_sigint_ends_promptly_whatever_runs(tmp_path: Path) -> None:
+async def test_sigint_ends_promptly_while_calls_run(tmp_path: Path) -> None:
     async with started(tmp_path, "--conformance", "--json") as process:
         event = await ready(process)
         seed = (await call(event, "discover", {}))["program"]["seed_candidate"]
@@ -292,8 +294,8 @@ async def test_modules_of_the_same_names_in_the_working_directory_do_no_harm(tmp
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(main), "--version", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
     )
-    told, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
-    assert (process.returncode, told.decode().split()[0]) == (0, "gepa-server")
+    reported, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert (process.returncode, reported.decode().split()[0]) == (0, "gepa-server")
 
 
 async def test_a_package_of_ours_found_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ async def test_a_package_of_ours_found_elsewhere_is_refused(tmp_path: Path) -> N
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-c", code, "--version", stderr=asyncio.subprocess.PIPE
     )
-    _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
+    _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode == 2
-    assert "`gepa_client`" in told.decode()
-    assert str(tmp_path) in told.decode()
+    assert "`gepa_client`" in reported.decode()
+    assert str(tmp_path) in reported.decode()

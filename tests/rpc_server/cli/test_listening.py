@@ -103,8 +103,8 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
     (tmp_path / "tells.py").write_text(TELLS)
     path = tmp_path / "a socket"
     with listening_socket(path) as sock:
-        said = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
-        async with started(tmp_path, "--program", "tells.py", sock=sock, **said) as process:
+        printed = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
+        async with started(tmp_path, "--program", "tells.py", sock=sock, **printed) as process:
 
             def connector() -> aiohttp.UnixConnector:
                 return aiohttp.UnixConnector(str(path))
@@ -169,16 +169,14 @@ async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_confi
 
 async def test_an_inherited_tcp_socket_is_served_at_its_address(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        said = {"GEPA_LISTEN": f"fd:{sock.fileno()}"}
-        async with started(tmp_path, "--conformance", sock=sock, **said) as process:
+        printed = {"GEPA_LISTEN": f"fd:{sock.fileno()}"}
+        async with started(tmp_path, "--conformance", sock=sock, **printed) as process:
             url = await url_of(process)
             assert url == f"http://127.0.0.1:{sock.getsockname()[1]}/rpc"
             assert (await asked(url, "discover", {}, Authorization="Bearer t"))[0] == 200
 
 
-async def test_the_token_in_a_header_of_its_own_alone_counts_where_that_is_there(
-    tmp_path: Path, unused_tcp_port: int
-) -> None:
+async def test_the_tokens_own_header_alone_counts_if_it_is_present(tmp_path: Path, unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     (tmp_path / "gepa.toml").write_text('host = "192.0.2.1"\nport = 1\nprogram = "tells.py"')
     (tmp_path / "tells.py").write_text(TELLS)
@@ -197,7 +195,7 @@ async def test_the_token_in_a_header_of_its_own_alone_counts_where_that_is_there
 
 
 @pytest.mark.parametrize(
-    ("flags", "where", "told"),
+    ("flags", "where", "reported"),
     [
         ({"port": 1}, "fd:3", "GEPA_LISTEN is set, and --port given"),
         ({"host": "x", "port": 1}, "127.0.0.1:0", "--host and --port given"),
@@ -209,8 +207,8 @@ async def test_the_token_in_a_header_of_its_own_alone_counts_where_that_is_there
         ({}, "", "HOST:PORT"),
     ],
 )
-def test_what_says_nowhere_or_says_it_twice_is_refused(flags: dict[str, Any], where: str, told: str) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_an_invalid_or_contradicted_listen_address_is_refused(flags: dict[str, Any], where: str, reported: str) -> None:
+    with pytest.raises(SettingsError, match=reported):
         apply_listen_address(Settings(program="x"), {"GEPA_LISTEN": where}, flags)
 
 
@@ -219,7 +217,7 @@ def test_a_socket_that_does_not_listen_is_refused() -> None:
         apply_listen_address(Settings(program="x"), {"GEPA_LISTEN": f"fd:{os.dup(sock.fileno())}"}, {})
 
 
-def test_without_the_variables_all_is_as_the_settings_say() -> None:
+def test_without_the_variables_the_settings_hold() -> None:
     environment = {"OTHER": "x"}
     settings = Settings(program="x", host="h", allowed_hosts=("a",))
     assert apply_listen_address(settings, environment, {"host": "h"}) == (settings, None)
@@ -234,7 +232,7 @@ def test_an_address_in_brackets_is_one_of_ipv6() -> None:
 
 
 async def test_importing_the_command_starts_nothing() -> None:
-    told = (
+    reported = (
         "import os, threading, asyncio, rpc_server.cli.serve\n"
         "assert threading.active_count() == 1\n"
         "assert asyncio._get_running_loop() is None\n"
@@ -246,8 +244,8 @@ async def test_importing_the_command_starts_nothing() -> None:
         "main()\n"
     )
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-c", told), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *(sys.executable, "-I", "-c", reported), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
-    assert process.returncode == 0, said
-    assert said.startswith(b"gepa-server ")
+    printed, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert process.returncode == 0, printed
+    assert printed.startswith(b"gepa-server ")

@@ -19,13 +19,13 @@ async def failure_of(folder: Path, *command: str) -> ProgramFailed:
     return failed.value
 
 
-async def test_a_status_is_told_with_what_was_written(tmp_path: Path) -> None:
+async def test_a_status_is_reported_with_the_output(tmp_path: Path) -> None:
     failed = await failure_of(tmp_path, "sh", "-c", "echo built half; exit 3")
     assert failed.message == "'sh' exited with status 3"
     assert failed.details["log_tail"] == "built half\n"
 
 
-async def test_output_without_end_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_output_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "MAX_OUTPUT_BYTES", 2**20)
     failed = await failure_of(tmp_path, "yes")
     assert failed.message == "'yes' wrote more than 1048576 bytes of output"

@@ -9,7 +9,7 @@ def row(number):
     return {"word": f"word{number}", "code": "abcd"}
 
 
-async def test_descriptions_and_demos_are_components_that_change_what_the_model_is_told(opened):
+async def test_descriptions_and_demos_are_components_that_change_the_prompt(opened):
     async with opened(field_descriptions=True, demos=True) as running:
         assert running.seed == {
             "look": "Look the word up.",

@@ -28,7 +28,7 @@ async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
     assert not codes.program.limits.whole_batches
 
 
-async def test_a_candidates_instructions_are_what_the_model_is_told(codes):
+async def test_a_candidates_instructions_are_in_the_prompt(codes):
     assert (await codes.one(row(2)))["score"] == 0.0
     known = {"look": "word2 is afb3", "tell": "word2 is afb3"}
     result = await codes.one(row(2), **known)
@@ -69,14 +69,14 @@ async def test_an_answer_that_does_not_parse_is_the_programs_failure_and_keeps_i
     assert answer["dataset"]["look"][2]["Feedback"].startswith("word2 is abcd")
 
 
-async def test_answers_that_do_not_parse_are_not_reflected_on_unless_told_as_in_dspy(codes):
+async def test_answers_that_do_not_parse_are_reflected_on_only_if_set_as_in_dspy(codes):
     results = await codes.evaluate(row(7), row(2), capture_traces=True)
     assert all(result["trajectory_ref"] for result in results)
     answer = await codes.reflect(results, "look")
     assert [record["Feedback"][:13] for record in answer["dataset"]["look"]] == ["word2 is abcd"]
 
 
-async def test_what_a_program_raises_is_its_failure_and_what_dspy_says_of_the_provider_is_nobodys(opened):
+async def test_a_programs_errors_are_its_failures_and_a_providers_are_infrastructure_failures(opened):
     async with opened("variants.Crashing") as running:
         crashed, limited = await running.evaluate(row(4), row(5), capture_traces=True)
         assert (crashed["status"], crashed["error"]["type"]) == ("program_error", "ValueError")
@@ -120,7 +120,7 @@ async def test_a_forward_that_takes_anything_gets_what_predictors_take_and_none_
         assert "object object" in shown["repr"]
 
 
-async def test_the_choice_among_calls_goes_on_after_the_process_is_replaced(opened):
+async def test_the_choice_among_calls_continues_after_the_process_is_replaced(opened):
     settings = {"program": "variants.Slow", "example_timeout_s": 1.0}
     async with opened(**settings) as whole, opened(**settings) as broken:
         for running in (whole, broken):

@@ -53,7 +53,7 @@ async def test_without_a_path_it_is_program_json_which_no_other_file_is_lost_to(
         assert path.read_text() == '{"mine": true}'
 
 
-async def test_a_saved_program_that_does_not_fit_is_told_by_its_path(opened, project):
+async def test_a_saved_program_that_does_not_fit_is_named_by_its_path(opened, project):
     (project / "old.json").write_text('{"metadata": {"dependency_versions": {}}}')
     with pytest.raises(ProgramFailed, match=r"old\.json cannot be loaded into the program: KeyError: 'look'") as failed:
         async with opened(saved_program_json_path="old.json"):

@@ -45,13 +45,13 @@ async def test_without_the_right_token_nothing_is_answered(server: Any, header: 
     await server.still_works()
 
 
-async def test_a_refusal_for_want_of_a_token_says_which_kind_is_wanted(server: Any) -> None:
+async def test_a_refusal_without_a_token_names_the_scheme(server: Any) -> None:
     async with server.session.post(server.url + "/rpc", json=GOOD) as response:
         assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil:1", ""])
-async def test_a_foreign_host_is_refused_whatever_the_token(server: Any, host: str) -> None:
+async def test_a_foreign_host_is_refused_with_any_token(server: Any, host: str) -> None:
     for authorization in (f"Bearer {server.token}", None):
         status, answer = await server.post(GOOD, headers={"Host": host, "Authorization": authorization})
         assert (status, code(answer)) == (403, errors.Unauthorized.code)
@@ -198,7 +198,7 @@ async def test_an_unknown_method_is_named(server: Any) -> None:
     await server.still_works()
 
 
-async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(start: Any) -> None:
+async def test_a_body_declared_too_large_is_refused_before_it_is_sent(start: Any) -> None:
     server = await start(max_request_bytes=2000)
     head = (
         f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
@@ -240,7 +240,7 @@ async def test_a_body_of_exactly_the_limit_is_taken(start: Any) -> None:
     assert (await server.post(body + b" " * (4097 - len(body))))[0] == 413
 
 
-async def test_a_client_that_asks_before_sending_is_told_to_go_on_only_when_welcome(server: Any) -> None:
+async def test_a_client_that_expects_100_continue_gets_it_only_if_accepted(server: Any) -> None:
     body = orjson.dumps(GOOD)
 
     def head(token: str) -> bytes:
@@ -254,7 +254,7 @@ async def test_a_client_that_asks_before_sending_is_told_to_go_on_only_when_welc
     assert welcome.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
 
 
-async def test_a_truncated_body_hurts_nobody(server: Any) -> None:
+async def test_a_truncated_body_affects_no_other_call(server: Any) -> None:
     head = (
         f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -321,7 +321,7 @@ async def test_a_broken_chunked_body_is_a_bad_request(server: Any) -> None:
     ],
     ids=repr,
 )
-async def test_a_wrong_field_is_told_by_its_path(server: Any, params: dict[str, Any], path: str) -> None:
+async def test_a_wrong_field_is_named_by_its_path(server: Any, params: dict[str, Any], path: str) -> None:
     status, answer = await server.post(request(**params))
     assert (status, code(answer)) == (200, errors.InvalidParams.code)
     data = answer["error"]["data"]
@@ -344,15 +344,15 @@ async def test_an_unknown_version_is_answered_with_those_supported(server: Any) 
     await server.still_works()
 
 
-async def test_many_faults_at_once_are_told_in_part(server: Any) -> None:
-    for count, told in ((900, 20), (5000, 1)):
+async def test_of_many_faults_the_first_are_reported(server: Any) -> None:
+    for count, reported in ((900, 20), (5000, 1)):
         unknown = {f"field{number}": 1 for number in range(count)}
         with pytest.raises(errors.InvalidParams) as caught:
             await server.call("evaluate", {"candidate": server.seed, "batch": [], **unknown})
-        assert len(caught.value.details["errors"]) == told
+        assert len(caught.value.details["errors"]) == reported
 
 
-async def test_of_a_list_the_first_faulty_member_alone_is_told(server: Any) -> None:
+async def test_of_a_list_the_first_faulty_member_alone_is_reported(server: Any) -> None:
     with pytest.raises(errors.InvalidParams) as caught:
         await server.call("evaluate", {"candidate": server.seed, "batch": [{"id": "0", "data": 1}, *[5] * 900]})
     assert [one["path"] for one in caught.value.details["errors"]] == ["batch[1]"]
@@ -404,7 +404,7 @@ async def test_data_nested_five_hundred_deep_comes_back_whole(server: Any) -> No
     assert answer["result"]["results"][0]["output"] == deep
 
 
-async def test_a_defect_of_the_server_is_logged_and_never_told(server: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_of_the_server_is_logged_and_never_sent(server: Any, caplog: pytest.LogCaptureFixture) -> None:
     for data in ({"raise": "the secret text"}, {"raise": "the secret text", "n": 1}):
         with pytest.raises(errors.InternalError) as caught:
             await server.evaluate(data)
@@ -445,7 +445,7 @@ async def test_what_is_not_even_http_is_refused_without_a_word_of_it(server: Any
     await server.still_works()
 
 
-async def test_health_needs_no_token_and_says_nothing_else(server: Any) -> None:
+async def test_health_needs_no_token_and_reports_nothing_else(server: Any) -> None:
     assert await server.post(None, path="/health", verb="GET", headers={"Authorization": None}) == (
         200,
         {"status": "ok"},

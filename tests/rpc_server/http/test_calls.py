@@ -176,7 +176,7 @@ async def test_a_call_cancelled_before_its_first_step_leaves_no_trace_in_the_loa
     await asyncio.wait_for(server.service.drain(), 10)
 
 
-async def test_a_call_nobody_asks_for_is_abandoned(start: Any) -> None:
+async def test_a_call_without_requests_is_abandoned(start: Any) -> None:
     server = await start(abandon_after_s=0.05)
     await running(server, "done", WAITING, call_id="c")
     async with asyncio.timeout(10):
@@ -185,7 +185,7 @@ async def test_a_call_nobody_asks_for_is_abandoned(start: Any) -> None:
     assert [result["status"] for result in answer["results"]] == ["ok", "cancelled"]
 
 
-async def test_a_call_somebody_waits_for_is_not_abandoned(start: Any) -> None:
+async def test_a_call_that_a_client_waits_for_is_not_abandoned(start: Any) -> None:
     server = await start(abandon_after_s=0.05)
     await running(server, WAITING, call_id="c")
     answer = await server.call("get_result", {"call_id": "c", "wait_s": 0.4})
@@ -195,7 +195,7 @@ async def test_a_call_somebody_waits_for_is_not_abandoned(start: Any) -> None:
     assert "results" in await server.call("get_result", {"call_id": "c", "wait_s": 10})
 
 
-async def test_an_answer_is_let_go_when_nobody_asked_for_long(start: Any) -> None:
+async def test_a_result_is_evicted_after_a_while_without_requests(start: Any) -> None:
     server = await start(keep_answers_s=0.05)
     await server.evaluate("a", call_id="c")
     await asyncio.sleep(0.1)  # the time that passes is what is tested
@@ -218,7 +218,7 @@ async def test_answers_longest_unasked_are_let_go_when_they_grow_too_large(start
         assert "results" in await server.call("get_result", {"call_id": kept})
 
 
-async def test_the_newest_answer_is_kept_whatever_its_size(start: Any) -> None:
+async def test_the_newest_result_is_kept_at_any_size(start: Any) -> None:
     server = await start(max_answer_bytes=0)
     await running(server, WAITING, call_id="c")
     server.program.gate("gate").set()

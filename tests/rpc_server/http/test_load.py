@@ -115,7 +115,7 @@ async def test_draining_does_not_wait_for_an_answer_that_was_ready_when_it_was_c
     await asyncio.wait_for(draining, 10)
 
 
-async def test_draining_ends_after_drain_s_whatever_still_runs(start: Any) -> None:
+async def test_draining_ends_after_drain_s_while_calls_run(start: Any) -> None:
     server = await start(drain_s=0.05)
     asked = await occupied(server, 1)
     await asyncio.wait_for(server.service.drain(), 10)

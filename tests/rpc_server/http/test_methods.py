@@ -164,7 +164,7 @@ async def test_a_programs_answer_that_breaks_the_contract_is_its_failure(
     await server.still_works()
 
 
-async def test_a_programs_failure_is_told_as_it_is(server: Any) -> None:
+async def test_a_programs_failure_is_returned_unchanged(server: Any) -> None:
     server.program.answers["make_reflective_dataset"] = errors.ProgramFailed("it broke", stage="x", log_tail="the end")
     with pytest.raises(errors.ProgramFailed) as caught:
         await server.call("make_reflective_dataset", reflective(server))

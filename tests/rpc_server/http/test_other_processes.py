@@ -55,8 +55,8 @@ def asking(endpoint: ServerEndpoint, method: str, params: dict[str, Any]) -> "su
 def asked(endpoint: ServerEndpoint, method: str, params: dict[str, Any]) -> Any:
     """The result, for a process of its own."""
     with asking(endpoint, method, params) as process:
-        said, _ = process.communicate(timeout=30)
-    return json.loads(said)["result"]
+        printed, _ = process.communicate(timeout=30)
+    return json.loads(printed)["result"]
 
 
 def evaluation(data: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_a_finished_answer_is_collected_by_another_process(endpoint: ServerEndpo
     assert lines(tmp_path / "ran") == ["a"]
 
 
-def test_what_a_killed_process_asked_for_goes_on_and_is_collected(endpoint: ServerEndpoint, tmp_path: Path) -> None:
+def test_a_call_of_a_killed_client_continues_and_is_collected(endpoint: ServerEndpoint, tmp_path: Path) -> None:
     params = evaluation({"name": "a", "until": "go"})
     with asking(endpoint, "evaluate", params) as first:
         end = time.monotonic() + 30
@@ -85,8 +85,8 @@ def test_what_a_killed_process_asked_for_goes_on_and_is_collected(endpoint: Serv
         first.kill()
     with asking(endpoint, "evaluate", params) as second:
         (tmp_path / "go").touch()
-        said, _ = second.communicate(timeout=30)
-    assert json.loads(said)["result"]["results"][0]["status"] == "ok"
+        printed, _ = second.communicate(timeout=30)
+    assert json.loads(printed)["result"]["results"][0]["status"] == "ok"
     assert lines(tmp_path / "ran") == ["a"]
 
 

@@ -106,7 +106,7 @@ class TestAProgramThatKeepsItsOwn:
             await reflect(server, {**result, "trajectory_ref": "elsewhere/7"})
         assert caught.value.details["refs"] == ["elsewhere/7"]
 
-    async def test_what_it_says_has_expired_is_told_in_the_clients_terms(self, start: Any, fake_program: Any) -> None:
+    async def test_expired_trajectories_are_named_by_the_clients_refs(self, start: Any, fake_program: Any) -> None:
         server = await start(fake_program("refs"))
         (result,) = await server.evaluate({"ref": "7"}, capture_traces=True)
         server.program.answers["make_reflective_dataset"] = errors.TrajectoryExpired(refs=["7"])

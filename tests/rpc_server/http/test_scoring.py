@@ -75,7 +75,7 @@ async def test_the_same_call_asked_twice_is_scored_once(scorer: Any) -> None:
     assert len(scorer.program.calls) == 1
 
 
-async def test_a_call_that_scores_tells_its_progress_and_can_be_cancelled(scorer: Any) -> None:
+async def test_a_scoring_call_reports_progress_and_can_be_cancelled(scorer: Any) -> None:
     waiting = params(ROLLOUT, {**ROLLOUT, "status": "infra_error"}, data={"wait": "gate"})
     pending = await scorer.call("score", waiting, call_id="c", wait_s=0)
     assert pending == {"pending": {"call_id": "c", "progress": {"done": 1, "total": 2}}}

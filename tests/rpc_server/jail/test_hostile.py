@@ -169,11 +169,11 @@ async def test_a_jail_is_made_as_well_as_possible_where_only_bubblewrap_may_make
     asked = ("/bin/echo", "--size", "1", "--tmpfs", "/tmp")  # noqa: S108
     alone = ("bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
     launch = (sys.executable, "-I", "-S", str(ROOT / "rpc_server" / "jail" / "jail_tmp.py"), "50", "--", *asked)
-    told = []
+    reported = []
     for command in ((*alone, *launch), launch):
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        told.append((await process.communicate())[0])
-    assert told == [b"--size 1 --tmpfs /tmp\n", b"--bind /dev/shm/tmp /tmp\n"]
+        reported.append((await process.communicate())[0])
+    assert reported == [b"--size 1 --tmpfs /tmp\n", b"--bind /dev/shm/tmp /tmp\n"]
 
 
 async def test_a_descriptor_of_the_servers_is_none_of_its_own(server: Server) -> None:

@@ -87,9 +87,9 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
         made = await server.call("apply_mutation", candidate=seed, mutation=mutation)
     assert made["files"] == ["new.txt"]
     assert made["summary"].count("WROTE") == escapes
-    told = capfd.readouterr().err
-    assert ("run in a jail that can write only to" in told) == (escapes == 0)
-    assert ("run with all rights of your user" in told) == (escapes > 0)
+    reported = capfd.readouterr().err
+    assert ("run in a jail that can write only to" in reported) == (escapes == 0)
+    assert ("run with all rights of your user" in reported) == (escapes > 0)
 
 
 async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
-async def test_a_node_program_is_served_and_its_death_is_told(tmp_path: Path) -> None:
+async def test_a_node_program_is_served_and_its_death_is_reported(tmp_path: Path) -> None:
     program = ROOT / "tests" / "rpc_server" / "programs" / "data" / "misbehaves.mjs"
     command = ("--workers", "2", "--example-timeout-s", "20", "--command", "node", str(program), str(PACKAGE))
     async with serving(tmp_path, *command) as running:
@@ -132,23 +132,24 @@ async def test_a_server_that_jails_keeps_to_itself(server: Server) -> None:
     process = await asyncio.create_subprocess_exec(
         *powerless, "sh", "-c", f"head -c 1 /proc/self/environ >&2; {reader}", stdout=PIPE, stderr=PIPE
     )
-    read, told = await process.communicate()
+    read, reported = await process.communicate()
     assert read == b""
-    assert b"Permission denied" in told
+    assert b"Permission denied" in reported
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"), [({"PATH": "/nonexistent"}, "bubblewrap"), ({"PATH": "{fake}"}, "no such luck; allow user")]
+    ("variables", "reported"),
+    [({"PATH": "/nonexistent"}, "bubblewrap"), ({"PATH": "{fake}"}, "no such luck; allow user")],
 )
-async def test_where_there_can_be_no_jail_the_server_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str], told: str
+async def test_without_a_possible_jail_the_server_states_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str], reported: str
 ) -> None:
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho no such luck >&2; exit 1\n")
     fake.chmod(0o755)
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(fake=tmp_path))
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=reported):
         await check_jail(create_jails())
 
 
@@ -159,5 +160,5 @@ async def test_a_root_around_the_repository_is_refused(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-m", "rpc_server", "--jail"), cwd=repository, stderr=PIPE, stdout=PIPE
     )
-    _, said = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, b"`root` is" in said) == (2, True), said
+    _, printed = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, b"`root` is" in printed) == (2, True), printed

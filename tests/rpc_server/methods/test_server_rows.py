@@ -12,7 +12,7 @@ def written(folder: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
-def test_the_digest_tells_rows_apart_and_not_formats(tmp_path: Path) -> None:
+def test_the_digest_depends_on_rows_and_not_on_formats(tmp_path: Path) -> None:
     files = {
         "same": written(tmp_path, "a.csv", "q,a\n1,x\n2,y"),
         "as": written(tmp_path, "a.jsonl", '{"a": "x", "q": "1"}\n{"q": "2", "a": "y"}'),

@@ -67,7 +67,7 @@ class Served:
 
     async def reached(self, stage: str) -> None:
         """Wait until some progress was told that has these words in it."""
-        while not any(stage in told for told in self._told):
+        while not any(stage in reported for reported in self._told):
             self._heard.clear()
             await self._heard.wait()
 

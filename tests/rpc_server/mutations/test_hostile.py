@@ -54,8 +54,8 @@ async def test_there_are_many_cases() -> None:
 
 async def _comes_to(server: Served, case: Case, kind: str, **mutation: str) -> None:
     before, branches = server.project.digest(), server.project.branches()
-    outcome, told = await server.outcome(kind, **mutation)
-    assert outcome == case.outcome, told
+    outcome, reported = await server.outcome(kind, **mutation)
+    assert outcome == case.outcome, reported
     assert server.project.digest() == before
     assert server.left() == []
     assert len(server.project.branches()) == len(branches) + (2 if case.outcome == APPLIED else 0)

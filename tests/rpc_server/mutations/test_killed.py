@@ -109,11 +109,11 @@ def server(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_told(server: Served) -> None:
+def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_reported(server: Served) -> None:
     with running_server(server.argv(), env=server.env) as endpoint:
-        told = ask(endpoint, "discover")
-        assert {"mutations", "commits"} <= set(told["capabilities"])
-        seed = told["program"]["seed_candidate"]
+        reported = ask(endpoint, "discover")
+        assert {"mutations", "commits"} <= set(reported["capabilities"])
+        seed = reported["program"]["seed_candidate"]
         name = {"run": "r", "number": 1}
         params = {"candidate": seed, "mutation": {"kind": "patch", "diff": greets("bye")}, "name": name}
         made = ask(endpoint, "apply_mutation", params)

@@ -80,7 +80,7 @@ async def test_an_agent_resolves_conflicts(project: Project) -> None:
     assert '"notes/one.txt"' in (project.folder.parent / "prompt").read_text()
 
 
-async def test_the_agent_is_told_what_each_line_was_made_for(project: Project) -> None:
+async def test_the_agents_prompt_names_the_purpose_of_each_line(project: Project) -> None:
     write = r"""p=$(cat); text=$(printf '%s' "$p" | sed -n '/^<change-request-/{n;p}'); """
     agent = ("sh", "-c", write + r"""if [ -n "$text" ]; then echo "$text" > notes/one.txt; else """
              r"""printf '%s' "$p" > "$BESIDE/prompt"; echo both > notes/one.txt; fi""")  # fmt: skip
@@ -88,9 +88,9 @@ async def test_the_agent_is_told_what_each_line_was_made_for(project: Project) -
         ours = await server.change("first wish")
         theirs = await server.change("second wish")
         await server.apply("merge", candidate=ours.candidate, other=theirs.candidate)
-    told = (project.folder.parent / "prompt").read_text()
-    assert re.search(r"<our-requests-.*\n- first wish\n", told)
-    assert re.search(r"<their-requests-.*\n- second wish\n", told)
+    reported = (project.folder.parent / "prompt").read_text()
+    assert re.search(r"<our-requests-.*\n- first wish\n", reported)
+    assert re.search(r"<their-requests-.*\n- second wish\n", reported)
 
 
 @pytest.mark.parametrize("script", [":", "sed -i '/^=======$/d' notes/one.txt", "git add -A; git commit -qm done"])
@@ -98,8 +98,8 @@ async def test_conflict_markers_that_are_left_reject(project: Project, script: s
     async with served(project, agent_command=("sh", "-c", f"cat >/dev/null; {script}")) as server:
         ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
         before = project.branches()
-        told = await server.rejected("merge", candidate=ours, other=theirs)
-        assert (told["stage"], "notes/one.txt" in told["reason"]) == ("edit", True)
+        reported = await server.rejected("merge", candidate=ours, other=theirs)
+        assert (reported["stage"], "notes/one.txt" in reported["reason"]) == ("edit", True)
         assert (project.branches(), server.left()) == (before, [])
 
 

@@ -46,9 +46,9 @@ async def started(project: Project, *arguments: str, **variables: str) -> AsyncI
 async def refusal(project: Project, *arguments: str, **variables: str) -> str:
     """What is told by a server that does not start for its settings."""
     async with started(project, *arguments, **variables) as process:
-        _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
-        assert process.returncode == 2, told.decode()
-        return told.decode()
+        _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
+        assert process.returncode == 2, reported.decode()
+        return reported.decode()
 
 
 async def told_until_ready(project: Project, *arguments: str, **variables: str) -> str:
@@ -57,9 +57,9 @@ async def told_until_ready(project: Project, *arguments: str, **variables: str) 
         assert process.stdout is not None
         assert await asyncio.wait_for(process.stdout.readline(), WAIT_S)
         process.send_signal(signal.SIGTERM)
-        _, told = await asyncio.wait_for(process.communicate(), WAIT_S)
+        _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
         assert process.returncode == 0
-        return told.decode()
+        return reported.decode()
 
 
 CHECKS = {
@@ -71,17 +71,18 @@ CHECKS = {
 
 @pytest.mark.parametrize("check", CHECKS)
 async def test_a_check_that_the_code_as_it_is_does_not_pass_is_refused(project: Project, check: str) -> None:
-    told = await refusal(project, *AGENT, "--check-command", check)
-    assert [part for part in CHECKS[check] if part not in told] == [], told
+    reported = await refusal(project, *AGENT, "--check-command", check)
+    assert [part for part in CHECKS[check] if part not in reported] == [], reported
     assert list((project.folder.parent / "state/servers").iterdir()) == []
 
 
 async def test_a_check_that_passes_is_run_on_what_is_committed(project: Project) -> None:
-    told = await told_until_ready(project, *AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
+    reported = await told_until_ready(project, *AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
     assert (
-        f"candidates start from main@{project.first[:12]} of {project.folder}; left out, as untracked: 1 files" in told
+        f"candidates start from main@{project.first[:12]} of {project.folder}; left out, as untracked: 1 files"
+        in reported
     )
-    assert "clients may have true change the code" in told
+    assert "clients may have true change the code" in reported
 
 
 @pytest.mark.parametrize(("ending", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -124,17 +125,19 @@ async def test_claude_without_a_key_is_warned_of(project: Project) -> None:
     assert "warning" not in await told_until_ready(project, ANTHROPIC_API_KEY="of no use")
 
 
-async def test_where_there_is_no_bubblewrap_the_server_names_what_is_not_kept_from_agents(project: Project) -> None:
+async def test_without_bubblewrap_the_server_names_what_agents_can_reach(project: Project) -> None:
     (commands := project.beside / "bin").mkdir()
     for name in ("git", "true", "env", "sh"):
         (commands / name).symlink_to(str(shutil.which(name)))
-    told = await told_until_ready(project, *AGENT, PATH=str(commands))
-    assert "can change .git/hooks, .git/config, your working tree and your home folder" in told
-    assert "There is no jail: `jail` needs bubblewrap, and no bwrap is on PATH" in told
+    reported = await told_until_ready(project, *AGENT, PATH=str(commands))
+    assert "can change .git/hooks, .git/config, your working tree and your home folder" in reported
+    assert "There is no jail: `jail` needs bubblewrap, and no bwrap is on PATH" in reported
     assert "`jail` needs bubblewrap" in await refusal(project, *AGENT, "--jail", PATH=str(commands))
 
 
-async def test_a_program_that_is_not_committed_is_told_as_such(project: Project) -> None:
+async def test_a_program_that_is_not_committed_is_reported_as_such(project: Project) -> None:
     (project.folder / "app2.py").write_text((project.folder / "app.py").read_text())
-    told = await refusal(project, *AGENT, "--program", "app2.py")
-    assert "there is no file app2.py; app2.py is not committed, and candidates run from commits: git add app2" in told
+    reported = await refusal(project, *AGENT, "--program", "app2.py")
+    assert (
+        "there is no file app2.py; app2.py is not committed, and candidates run from commits: git add app2" in reported
+    )

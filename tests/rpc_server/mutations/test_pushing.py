@@ -67,8 +67,8 @@ async def test_a_remote_that_refuses_rejects_the_mutation(project: Project, remo
     hook = _hook(remote, "echo no mutants here >&2; exit 1")
     before = project.digest()
     async with served(project, push="origin") as server:
-        told = await server.rejected("patch", diff=greets("bye"), name="r/1")
-        assert (told["stage"], "origin" in told["reason"]) == ("push", True)
+        reported = await server.rejected("patch", diff=greets("bye"), name="r/1")
+        assert (reported["stage"], "origin" in reported["reason"]) == ("push", True)
         assert (project.branches(), project.digest(), server.left()) == ({}, before, [])
         hook.unlink()
         await server.apply("patch", diff=greets("bye"), name="r/1")
@@ -119,8 +119,8 @@ async def test_a_remote_that_does_not_answer_rejects_the_mutation(
     monkeypatch.setattr("rpc_server.worktrees.repository._PUSH_TIMEOUT_S", 0.5)
     _hook(remote, f"echo $$ > {tmp_path}/pid; exec sleep 300")
     async with served(project, push="origin") as server:
-        told = await server.rejected("patch", diff=greets("bye"), name="r/1")
-    assert (told["stage"], "not done in 0.5 s" in told["reason"]) == ("push", True)
+        reported = await server.rejected("patch", diff=greets("bye"), name="r/1")
+    assert (reported["stage"], "not done in 0.5 s" in reported["reason"]) == ("push", True)
     assert (_there(project, remote), project.branches()) == ("", {})
     assert not _runs(tmp_path / "pid")
 
@@ -141,7 +141,7 @@ async def test_what_is_done_stays_where_it_cannot_be_pushed_again(
 
 
 @pytest.mark.parametrize("whose", ["nobody's", "the environment's", "the configuration's"])
-async def test_ssh_asks_nobody_unless_the_user_says_how_it_is_run(
+async def test_ssh_never_prompts_unless_the_user_configures_its_command(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     (programs := tmp_path / "bin").mkdir()
@@ -156,5 +156,5 @@ async def test_ssh_asks_nobody_unless_the_user_says_how_it_is_run(
     project.git("remote", "set-url", "origin", "ssh://nowhere.invalid/x.git")
     async with served(project, push="origin") as server:
         assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "push"
-    said = (tmp_path / "said").read_text()
-    assert ("BatchMode=yes" in said, "Theirs=yes" in said) == (whose == "nobody's", whose != "nobody's")
+    printed = (tmp_path / "said").read_text()
+    assert ("BatchMode=yes" in printed, "Theirs=yes" in printed) == (whose == "nobody's", whose != "nobody's")

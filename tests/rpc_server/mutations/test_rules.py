@@ -39,7 +39,7 @@ def test_a_glob_means_paths_from_the_top(glob: str, meant: str, others: str) -> 
     assert [path for path in others.split() if globs.matching(path) is not None] == []
 
 
-def test_the_glob_that_matched_is_told() -> None:
+def test_the_glob_that_matched_is_named() -> None:
     assert Globs(["a", "b/*"]).matching("b/x") == "b/*"
 
 

@@ -59,7 +59,7 @@ def test_files_that_cannot_be_cleared_are_not_taken_back(draft: StagedChange, mo
         lent.collect(LIMIT, [])
 
 
-def test_a_draft_that_cannot_be_removed_is_told_and_left(
+def test_a_staged_change_that_cannot_be_removed_is_logged_and_left(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuses(_: Path) -> None:

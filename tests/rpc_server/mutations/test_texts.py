@@ -64,36 +64,36 @@ async def _rejected(tmp_path: Path, program: str, texts: dict[str, str], **setti
     project = Project(tmp_path, {"app.py": program, "kept.json": KEPT})
     before = project.digest()
     async with served(project, **settings) as server:
-        told = await server.rejected("texts", texts=texts)
+        reported = await server.rejected("texts", texts=texts)
         assert server.left() == []
     assert (project.digest(), project.branches()) == (before, {})
-    return told
+    return reported
 
 
-async def test_a_program_that_does_not_say_where_is_told_what_to_do(tmp_path: Path) -> None:
-    told = await _rejected(tmp_path, READS, {"a": "x"})
-    assert (told["stage"], "write_texts" in told["reason"]) == ("edit", True)
+async def test_a_program_without_a_place_for_texts_gets_advice(tmp_path: Path) -> None:
+    reported = await _rejected(tmp_path, READS, {"a": "x"})
+    assert (reported["stage"], "write_texts" in reported["reason"]) == ("edit", True)
 
 
 async def test_texts_of_unknown_components_are_refused(tmp_path: Path) -> None:
     for name in ("c", "git_branch", "added_components"):
-        told = await _rejected(tmp_path / name, READS, {name: "x"}, seed_candidate=Path("kept.json"))
-        assert (told["stage"], name in told["reason"]) == ("edit", True)
+        reported = await _rejected(tmp_path / name, READS, {name: "x"}, seed_candidate=Path("kept.json"))
+        assert (reported["stage"], name in reported["reason"]) == ("edit", True)
 
 
 async def test_the_same_texts_are_no_change(tmp_path: Path) -> None:
-    told = await _rejected(tmp_path, READS, {"a": "one"}, seed_candidate=Path("kept.json"))
-    assert told["stage"] == "empty"
+    reported = await _rejected(tmp_path, READS, {"a": "one"}, seed_candidate=Path("kept.json"))
+    assert reported["stage"] == "empty"
 
 
-async def test_a_program_that_fails_to_write_is_told(tmp_path: Path) -> None:
-    told = await _rejected(tmp_path, WRITES.replace("KEPT.write_text", "KEPT.no_such") % "[]", {"a": "x"})
-    assert (told["stage"], "no_such" in told["reason"]) == ("edit", True)
+async def test_a_program_that_fails_to_write_is_rejected_with_its_error(tmp_path: Path) -> None:
+    reported = await _rejected(tmp_path, WRITES.replace("KEPT.write_text", "KEPT.no_such") % "[]", {"a": "x"})
+    assert (reported["stage"], "no_such" in reported["reason"]) == ("edit", True)
 
 
 async def test_a_file_outside_of_the_repository_is_not_taken(tmp_path: Path) -> None:
     for number, place in enumerate(
         ('["/etc/hostname"]', '["../../../beside/canary.txt"]', '["missing"]', '[".git/HEAD"]')
     ):
-        told = await _rejected(tmp_path / str(number), WRITES % place, {"a": "x"})
-        assert told["stage"] in ("edit", "paths")
+        reported = await _rejected(tmp_path / str(number), WRITES % place, {"a": "x"})
+        assert reported["stage"] in ("edit", "paths")

@@ -85,7 +85,7 @@ async def test_a_component_that_goes_keeps_its_key(server: Served) -> None:
     assert added_to(one.candidate) == {"tone": "kind"}
 
 
-async def test_a_component_that_comes_back_is_told_and_has_the_text_it_had(server: Served) -> None:
+async def test_a_component_that_comes_back_is_reported_with_its_earlier_text(server: Served) -> None:
     two = await server.apply("patch", diff=greets("hello", tone="kind"))
     back = changed("texts.py", 'TEXTS = {"greeting": "hello", "tone": "kind"}', GREETING)
     one = await server.apply("patch", candidate=two.candidate, diff=back)
@@ -94,7 +94,7 @@ async def test_a_component_that_comes_back_is_told_and_has_the_text_it_had(serve
     assert added_to(again.candidate) == {"tone": "kind"}
 
 
-async def test_the_commit_says_why_and_names_nobody_s_machine(server: Served) -> None:
+async def test_the_commit_states_its_reason_and_names_no_machine(server: Served) -> None:
     result = await server.change("echo x > notes/new.txt\necho All is well", name="r/3")
     message = server.project.git("log", "-1", "--format=%an <%ae>%n%B", result.commit)
     assert message.splitlines()[:2] == ["gepa-server <gepa-server@localhost>", "echo x > notes/new.txt"]
@@ -196,7 +196,7 @@ async def test_the_tree_of_a_new_commit_is_ready_without_another_start(server: S
         assert ready.seed == {"greeting": "bye"}
 
 
-async def test_a_commit_that_is_not_here_is_told(server: Served) -> None:
+async def test_a_missing_commit_is_reported(server: Served) -> None:
     elsewhere = {**server.seed, GIT_BRANCH: git_branch("main", "1" * 40)}
     for kind, given in (("patch", {"diff": greets("bye"), "candidate": elsewhere}), ("merge", {"other": elsewhere})):
         with pytest.raises(UnknownCandidate) as caught:
@@ -210,18 +210,22 @@ async def test_a_program_that_hangs_at_its_start_is_stopped(serve: Callable[...,
     assert (await server.rejected("patch", diff=hang))["stage"] == "start"
 
 
-async def test_why_a_program_does_not_start_is_told(server: Served) -> None:
-    told = await server.rejected("patch", diff=changed("texts.py", GREETING, "TEXTS = missing"))
-    assert (told["stage"], "missing" in told["reason"], "texts.py" in told["log_tail"]) == ("start", True, True)
-    assert "+TEXTS = missing" in told["diff"]
+async def test_the_reason_why_a_program_does_not_start_is_reported(server: Served) -> None:
+    reported = await server.rejected("patch", diff=changed("texts.py", GREETING, "TEXTS = missing"))
+    assert (reported["stage"], "missing" in reported["reason"], "texts.py" in reported["log_tail"]) == (
+        "start",
+        True,
+        True,
+    )
+    assert "+TEXTS = missing" in reported["diff"]
 
 
-async def test_a_check_that_fails_rejects_and_its_words_are_told(serve: Callable[..., Any]) -> None:
+async def test_a_failing_check_rejects_with_its_output(serve: Callable[..., Any]) -> None:
     check = ("python", "-c", "from texts import TEXTS; assert TEXTS['greeting'] != 'bad', 'too rude'")
     server = await serve(check_command=check)
     assert (await server.apply("patch", diff=greets("good"))).files == ["texts.py"]
-    told = await server.rejected("patch", diff=greets("bad"))
-    assert (told["stage"], "too rude" in told["log_tail"]) == ("check", True)
+    reported = await server.rejected("patch", diff=greets("bad"))
+    assert (reported["stage"], "too rude" in reported["log_tail"]) == ("check", True)
 
 
 async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable[..., Any], project: Project) -> None:
@@ -241,14 +245,14 @@ async def test_a_check_must_leave_the_files_as_they_are(serve: Callable[..., Any
         check_command=("sh", "-c", "touch app.py; echo x > x.log; grep -q fine notes/new.txt || rm app.py")
     )
     assert (await server.apply("patch", diff=added("notes/new.txt", "fine\n"))).files == ["notes/new.txt"]
-    told = await server.rejected("patch", diff=added("notes/new.txt"))
-    assert (told["stage"], "app.py" in told["reason"]) == ("check", True)
+    reported = await server.rejected("patch", diff=added("notes/new.txt"))
+    assert (reported["stage"], "app.py" in reported["reason"]) == ("check", True)
 
 
 async def test_a_build_that_fails_rejects(serve: Callable[..., Any]) -> None:
     server = await serve(build_command=("sh", "-c", "! grep -r unbuildable notes"))
-    told = await server.rejected("patch", diff=added("notes/new.txt", "unbuildable\n"))
-    assert (told["stage"], "unbuildable" in told["log_tail"]) == ("build", True)
+    reported = await server.rejected("patch", diff=added("notes/new.txt", "unbuildable\n"))
+    assert (reported["stage"], "unbuildable" in reported["log_tail"]) == ("build", True)
 
 
 async def test_an_agent_that_takes_too_long_is_ended(serve: Callable[..., Any]) -> None:
@@ -313,7 +317,7 @@ async def test_what_is_done_is_answered_however_late_it_is_cancelled(
         assert (await call).commit == server.project.git("rev-parse", "evolve/r/1")
 
 
-async def test_what_an_agent_cost_is_told_also_where_asking_again_may_help(
+async def test_an_agents_usage_is_reported_with_retryable_errors_too(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(*_: object) -> Instance:
@@ -325,7 +329,7 @@ async def test_what_an_agent_cost_is_told_also_where_asking_again_may_help(
     assert (caught.value.retryable, "usage" in caught.value.details) == (True, True)
 
 
-async def test_why_it_failed_is_told_also_where_the_branch_cannot_be_removed(
+async def test_the_failure_is_reported_even_if_the_branch_cannot_be_removed(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuses(*_: object) -> None:
@@ -424,14 +428,14 @@ async def test_a_history_that_was_cut_off_is_enough(tmp_path: Path, project: Pro
         assert cut.git("show", f"{result.commit}:notes/new.txt") == "The second"
 
 
-async def test_an_unknown_remote_is_told_at_the_start(project: Project) -> None:
+async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> None:
     with pytest.raises(SettingsError, match="push"):
         async with served(project, push="nowhere"):
             pass
 
 
 @pytest.mark.parametrize("version", ["git version 2.37.4", "git version 1.9", "git what"])
-async def test_a_git_that_is_too_old_is_told_at_the_start(
+async def test_a_git_that_is_too_old_is_reported_at_the_start(
     project: Project, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr("rpc_server.worktrees.repository_git.Git.line", _said(version))
@@ -463,10 +467,10 @@ def _lives(pid: Path) -> bool:
 def _said(version: str) -> Callable[..., str]:
     line = Git.line
 
-    def said(self: Git, *arguments: str, **options: Any) -> str:
+    def printed(self: Git, *arguments: str, **options: Any) -> str:
         return version if arguments == ("version",) else line(self, *arguments, **options)
 
-    return said
+    return printed
 
 
 KILLS_ITSELF = """
@@ -485,7 +489,7 @@ async def test_an_agent_that_is_killed_begins_again_once_from_untouched_files(se
     assert (tmp_path / "twice").read_text() == "begun\nbegun\n"
 
 
-async def test_a_traceback_is_told_as_seen_from_the_tree(server: Served) -> None:
+async def test_a_tracebacks_paths_are_relative_to_the_worktree(server: Served) -> None:
     details = await server.rejected("change_request", request="echo 'raise ValueError(1)' >> app.py")
     assert 'File "app.py", line' in details["log_tail"]
     assert str(server.program.instances.state.folder) not in str(details)

@@ -27,7 +27,7 @@ def reflection(results, rows, **more):
     }
 
 
-async def test_an_adapter_says_what_it_is(served):
+async def test_an_adapter_describes_itself(served):
     async with served("Adapter") as running:
         assert running.program.info.name == "Adapter"
         assert running.program.info.seed_candidate == SEED
@@ -99,7 +99,7 @@ async def test_trajectories_are_kept_up_to_so_many_bytes_whole_batches_oldest_fi
         assert expired.value.details["refs"] == [result["trajectory_ref"] for result in first]
 
 
-async def test_the_newest_batch_is_kept_whatever_it_weighs(served):
+async def test_the_newest_batch_is_kept_at_any_size(served):
     big = {"text": "x" * 400_000}
     async with served("Adapter", max_trace_bytes=0) as running:
         for _ in range(2):
@@ -145,7 +145,7 @@ async def test_the_deadline_of_a_batch_is_that_of_its_examples_together(served):
         assert (await running.one({"do": "pid"}))["output"] == pid
 
 
-async def test_calls_never_overlap_unless_the_adapter_bears_it(served):
+async def test_calls_overlap_only_if_the_adapter_is_thread_safe(served):
     async def most(running):
         await asyncio.gather(*(running.one({"do": "sleep", "seconds": 0.2}) for _ in range(4)))
         return (await running.one({"do": "most"}))["output"]
@@ -194,7 +194,7 @@ async def test_gepas_own_default_adapter_is_served_as_it_is(opened):
         ({"adapter": "adapters:Adapter", "seed_candidate": None}, "seed_candidate", "seed_candidate"),
     ],
 )
-async def test_an_adapter_that_cannot_be_had_is_told_why(opened, settings, stage, message):
+async def test_the_reason_why_an_adapter_cannot_be_created_is_reported(opened, settings, stage, message):
     with pytest.raises(ProgramFailed) as failed:
         async with opened(**{"seed_candidate": SEED, **settings}):
             pass

@@ -6,14 +6,14 @@ import time
 from protocol import Example
 
 
-async def cancelled(running, until, told, row, count):
+async def cancelled(running, until, reported, row, count):
     """Start `count` of the row and cancel when all that can run do; the results given until then."""
     given = {}
     batch = [Example(id=str(number), data=row) for number in range(count)]
     seed = running.program.info.seed_candidate
     call = running.program.evaluate(seed, batch, capture_traces=False, on_result=given.__setitem__)
     evaluation = asyncio.create_task(call)
-    await until(told)
+    await until(reported)
     evaluation.cancel()
     await asyncio.wait({evaluation}, timeout=5)
     assert evaluation.cancelled()
@@ -21,10 +21,12 @@ async def cancelled(running, until, told, row, count):
 
 
 async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_path, until):
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     async with opened("behaves.py", workers=2) as running:
-        row = {"do": "tell_and_sleep", "file": str(told), "seconds": 60}
-        given = await cancelled(running, until, lambda: told.exists() and len(told.read_text().split()) == 2, row, 5)
+        row = {"do": "tell_and_sleep", "file": str(reported), "seconds": 60}
+        given = await cancelled(
+            running, until, lambda: reported.exists() and len(reported.read_text().split()) == 2, row, 5
+        )
         assert given == {}
         started = time.monotonic()
         assert (await running.one({"output": "next"}))["output"] == "next"
@@ -41,22 +43,22 @@ async def test_async_functions_are_cancelled_in_place(opened, tmp_path, until):
         assert (await running.one({"do": "pid"}))["output"] == pid
 
 
-async def test_a_thread_that_nobody_waits_for_is_left_to_itself_while_its_neighbours_run(opened, tmp_path, until):
-    told = tmp_path / "told"
+async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, tmp_path, until):
+    reported = tmp_path / "told"
     async with opened("behaves.py", workers=1, threads=2) as running:
         neighbour = asyncio.create_task(running.one({"do": "sleep", "seconds": 0.6}))
-        row = {"do": "tell_and_sleep", "file": str(told), "seconds": 60}
-        await cancelled(running, until, told.exists, row, 1)
+        row = {"do": "tell_and_sleep", "file": str(reported), "seconds": 60}
+        await cancelled(running, until, reported.exists, row, 1)
         assert (await running.one({"output": "beside"}))["output"] == "beside"
         assert (await neighbour)["output"] == "slept"
         assert (await running.one({"output": "after"}))["output"] == "after"
 
 
 async def test_a_cancelled_call_leaves_nothing_behind_in_the_queue(opened, tmp_path, until):
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     async with opened("behaves.py", workers=1) as running:
-        row = {"do": "tell_and_sleep", "file": str(told), "seconds": 60}
-        await cancelled(running, until, told.exists, row, 50)
+        row = {"do": "tell_and_sleep", "file": str(reported), "seconds": 60}
+        await cancelled(running, until, reported.exists, row, 50)
         results = await running.evaluate(*[{"output": number} for number in range(10)])
         assert [result["output"] for result in results] == list(range(10))
-        assert len(told.read_text().split()) == 1
+        assert len(reported.read_text().split()) == 1

@@ -27,7 +27,7 @@ async def program(opened):
         assert (await running.one({"output": "still here"}))["output"] == "still here"
 
 
-async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(opened):
+async def test_each_process_has_its_own_concurrency_and_the_settings_bound_the_total(opened):
     async with opened(command=COMMAND, workers=2) as running:
         assert running.program.limits.max_concurrency == 8
         assert running.program.info.name == "stdio"
@@ -36,7 +36,7 @@ async def test_each_process_takes_what_it_says_and_the_settings_bound_the_total(
         assert running.program.info.name == "mine"
 
 
-async def test_of_the_limits_that_a_command_and_the_settings_say_the_smaller_hold(opened):
+async def test_the_smaller_of_a_commands_and_the_settings_limits_hold(opened):
     settings = {"workers": 1, "example_timeout_s": 20}
     async with opened(command=COMMAND, max_batch_size=9, **settings) as running:
         limits = running.program.limits
@@ -82,7 +82,7 @@ async def test_more_than_a_command_reads_is_not_sent_to_it(program):
         ({"do": "raw", "text": '{"status":"ok","score":1,"output":1%s,"seconds":0}' % ("0" * 5000)}, "cannot be read"),
     ],
 )
-async def test_a_result_that_breaks_the_contract_is_invalid_and_says_why(program, row, message):
+async def test_a_result_that_breaks_the_contract_is_invalid_with_a_reason(program, row, message):
     result = await program.one(row)
     assert result["status"] == "program_error"
     assert result["error"]["type"] == "invalid_result"
@@ -125,7 +125,7 @@ async def test_a_failing_result_without_an_error_gets_one_with_the_log(program):
     assert result["error"]["type"] == "program_error"
 
 
-async def test_a_retryable_error_answer_is_nobodys_fault_and_any_other_fails_the_call(program):
+async def test_a_retryable_error_is_an_infrastructure_failure_and_any_other_fails_the_call(program):
     internal = {"code": -32603, "message": "Internal error"}
     assert (await program.one({"do": "error", "error": internal}))["status"] == "infra_error"
     failed = {"code": -32025, "message": "no model", "data": {"retryable": False, "stage": "load"}}
@@ -267,7 +267,7 @@ async def test_rows_that_a_command_does_not_share_are_left_out(opened):
 @pytest.mark.parametrize(
     ("manner", "message"), [("few", "has 2 rows instead of the 3 announced"), ("texts", "not a JSON object")]
 )
-async def test_a_command_that_does_not_give_the_rows_it_said_is_refused(opened, manner, message):
+async def test_a_command_that_does_not_list_the_announced_rows_is_refused(opened, manner, message):
     async with opened(command=(*COMMAND, "datasets", manner)) as running:
         with pytest.raises(ProgramFailed, match=message) as failed:
             await program_rows(running.program)

@@ -16,15 +16,15 @@ def pids_in(path):
 
 
 async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp_path, until):
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     async with opened("behaves.py", workers=1) as running:
-        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(told), "seconds": 1}))
-        (pid,) = await until(lambda: pids_in(told))
+        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(reported), "seconds": 1}))
+        (pid,) = await until(lambda: pids_in(reported))
         os.kill(pid, signal.SIGKILL)
         result = await evaluation
         assert result["status"] == "ok"
         assert result["output"] == "slept"
-        first, second = pids_in(told)
+        first, second = pids_in(reported)
         assert first != second
 
 
@@ -71,11 +71,11 @@ async def test_calls_take_turns(opened):
 
 
 async def test_the_warm_parent_is_started_again_when_it_was_killed(opened, tmp_path, until):
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     async with opened("behaves.py", workers=1) as running:
         pid = (await running.one({"do": "python", "python": "os.getppid()"}))["output"]
-        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(told), "seconds": 0.5}))
-        await until(lambda: pids_in(told))
+        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(reported), "seconds": 0.5}))
+        await until(lambda: pids_in(reported))
         os.kill(pid, signal.SIGKILL)
         assert (await evaluation)["output"] == "slept"
         assert (await running.one({"do": "python", "python": "os.getppid()"}))["output"] != pid
@@ -89,7 +89,7 @@ async def test_only_the_example_that_kills_the_warm_parent_is_blamed_for_it(open
         assert results[1]["error"]["type"] == results[4]["error"]["type"] == "process_died"
 
 
-async def test_the_suspects_of_a_shared_process_are_told_apart(opened, tmp_path):
+async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_path):
     """With threads, a death takes the neighbours along: only the one that kills again alone is blamed."""
     async with opened("behaves.py", workers=1, threads=4) as running:
         rows = [{"do": "sleep", "seconds": 0.3}, {"do": "exit"}, {"do": "sleep", "seconds": 0.3}]
@@ -171,11 +171,11 @@ async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(o
 
 
 async def test_close_ends_processes_that_are_busy_and_can_be_called_twice(opened, tmp_path, until):
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     async with opened("behaves.py", workers=2) as running:
-        rows = [{"do": "tell_and_sleep", "file": str(told), "seconds": 60}, {"do": "spin_in_c"}]
+        rows = [{"do": "tell_and_sleep", "file": str(reported), "seconds": 60}, {"do": "spin_in_c"}]
         evaluation = asyncio.create_task(running.evaluate(*rows))
-        await until(lambda: pids_in(told))
+        await until(lambda: pids_in(reported))
         started = time.monotonic()
         await running.program.close()
         await running.program.close()

@@ -154,5 +154,5 @@ async def test_a_word_that_can_be_no_file_is_a_word(folder):
     assert await digest(folder, command=(*COMMAND, "x" * 5000, "a=", "")) is not None
 
 
-async def test_what_a_command_says_of_itself_is_taken(folder):
+async def test_a_commands_description_of_itself_is_used(folder):
     assert await digest(folder, command=(*COMMAND, "digested")) == "its own"

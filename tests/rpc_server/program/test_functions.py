@@ -24,7 +24,7 @@ async def test_a_dotted_module_is_found_from_the_root(opened):
         assert (await running.one({"question": "?"}))["status"] == "rollout"
 
 
-async def test_a_program_tells_all_it_offers(opened):
+async def test_a_program_describes_all_its_capabilities(opened):
     async with opened("full.py") as running:
         info = running.program.info
         assert info.version == "2.5"
@@ -109,7 +109,7 @@ async def test_an_exception_in_a_method_is_program_failed_with_stage_and_traceba
         assert (await running.one({"output": "x"}))["status"] == "ok"
 
 
-async def test_the_default_reflective_dataset_tells_inputs_outputs_and_feedback(opened):
+async def test_the_default_reflective_dataset_holds_inputs_outputs_and_feedback(opened):
     async with opened("plain.py") as running:
         rows = [{"question": "a"}, {"question": "b", "fail": True}]
         results = await running.evaluate(*rows, capture_traces=True)

@@ -252,7 +252,7 @@ async def test_killing_the_warm_parent_again_and_again_ends_as_the_examples_fail
         ("ValueError()", "program_error"),
     ],
 )
-async def test_a_providers_outage_is_nobodys_fault(program, error, status):
+async def test_a_providers_outage_is_an_infrastructure_failure(program, error, status):
     result = await program.one({"do": "raise", "error": error})
     assert result["status"] == status
     assert result["error"]["type"] == error.partition("(")[0]

@@ -38,7 +38,7 @@ async def test_what_the_scoring_cost_and_how_long_it_took_comes_back(opened):
         assert scored["seconds"] < 9.0
 
 
-async def test_a_program_that_runs_and_scores_tells_the_sum_of_both_costs(opened):
+async def test_a_program_that_runs_and_scores_reports_the_sum_of_both_usages(opened):
     async with opened("metered.py") as running:
         for output, status in (("good", "ok"), ("bad", "program_error")):
             result = await running.one({"output": output})

@@ -36,7 +36,7 @@ PROGRAM = (
 )
 
 
-async def test_a_failure_of_a_provider_or_the_network_is_told_from_one_of_the_program(opened):
+async def test_failures_of_providers_and_networks_are_distinguished_from_the_programs(opened):
     async with opened("fails.py", workers=1) as running:
         results = await running.evaluate(*INFRASTRUCTURE, *PROGRAM)
     found = dict(zip((*INFRASTRUCTURE, *PROGRAM), (result["status"] for result in results), strict=True))

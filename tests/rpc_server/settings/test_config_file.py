@@ -115,9 +115,7 @@ def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
         ('python = "python3"', ["program", "adapter"], ["command"]),
     ],
 )
-def test_a_setting_that_would_not_be_heeded_is_refused(
-    tmp_path: Path, setting: str, good: list[str], bad: list[str]
-) -> None:
+def test_a_setting_without_effect_is_refused(tmp_path: Path, setting: str, good: list[str], bad: list[str]) -> None:
     programs = {"program": 'program = "a"', "adapter": 'adapter = "a:B"', "command": 'command = ["a"]'}
     for kind in good:
         (tmp_path / "gepa.toml").write_text(f"{programs[kind]}\n{setting}")
@@ -125,13 +123,13 @@ def test_a_setting_that_would_not_be_heeded_is_refused(
     for kind in bad:
         message = wrong(tmp_path, f"{programs[kind]}\n{setting}")
         name = setting.split(" ", maxsplit=1)[0]
-        said = re.search(f"`{name}` is for (.*), not for `{kind}`", message)
-        assert said is not None, message
-        assert {*good} <= {*re.findall(r"`(\w+)`", said[1])} == {*_FOR[name]}
+        printed = re.search(f"`{name}` is for (.*), not for `{kind}`", message)
+        assert printed is not None, message
+        assert {*good} <= {*re.findall(r"`(\w+)`", printed[1])} == {*_FOR[name]}
         assert str(tmp_path / "gepa.toml") in message
 
 
-def test_a_program_given_by_flag_takes_nothing_that_was_said_of_the_files_own_alone(tmp_path: Path) -> None:
+def test_a_program_given_by_flag_takes_no_settings_of_the_files_own_program(tmp_path: Path) -> None:
     (tmp_path / "gepa.toml").write_text('adapter = "a:B"\nadapter_args = { a = 1 }\nport = 1')
     settings = load_settings(flags={"program": "app"}, folder=tmp_path)
     assert (settings.program, settings.adapter_args, settings.port) == ("app", {}, 1)
@@ -165,7 +163,7 @@ def test_everything_after_command_belongs_to_it(given: list[str], expected: list
     assert with_one_command(given) == expected
 
 
-def test_flags_are_read_as_a_file_would_say_them() -> None:
+def test_flags_are_read_as_in_a_file() -> None:
     given = {
         "command": "node 'my p.js'",
         "datasets": ["train=a=b.jsonl", "val=v.csv"],

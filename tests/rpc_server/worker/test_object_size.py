@@ -45,5 +45,5 @@ def test_counting_stops_when_it_is_enough():
     assert object_size(["x" * 1000 + str(number) for number in range(1000)], 10_000) < 12_000
 
 
-def test_an_object_that_cannot_tell_its_size_is_counted_all_the_same():
+def test_an_object_with_a_failing_sizeof_is_counted_all_the_same():
     assert object_size([Rude()], MANY) > 0

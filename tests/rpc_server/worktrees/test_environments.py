@@ -99,7 +99,7 @@ async def test_an_environment_is_swept_once_it_was_unused_for_long(project: Proj
     assert [folder.exists() for folder in folders] == [True, False]
 
 
-async def test_what_cannot_be_installed_here_is_nobodys_score(project: Project, opened: Open, wheels: Path) -> None:
+async def test_a_failed_installation_is_no_score(project: Project, opened: Open, wheels: Path) -> None:
     impossible = second(project, {"requirements.txt": "tinydep==9\n"})
     here = await opened(project)
     with pytest.raises(ProgramFailed) as failed:

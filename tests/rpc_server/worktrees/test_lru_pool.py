@@ -56,7 +56,7 @@ class Workshop:
                 await asyncio.sleep(0)
 
 
-async def test_what_is_there_is_lent_again_and_the_longest_unused_makes_room() -> None:
+async def test_a_resource_is_reused_and_the_least_recently_used_makes_room() -> None:
     shop = Workshop(2)
     await shop.use("a", "b", "a", "c", "a", "b")
     assert shop.log == ["+a", "+b", "-b", "+c", "-c", "+b"]
@@ -68,7 +68,7 @@ async def test_many_who_want_one_thing_have_it_made_once() -> None:
     assert shop.log == ["+a"]
 
 
-async def test_what_is_being_put_away_counts_until_it_is_gone() -> None:
+async def test_a_resource_counts_until_it_is_closed() -> None:
     shop = Workshop(1)
     await shop.use("a")
     shop.hold.clear()
@@ -79,7 +79,7 @@ async def test_what_is_being_put_away_counts_until_it_is_gone() -> None:
     assert shop.log == ["+a", "-a", "+b"]
 
 
-async def test_what_is_asked_for_while_it_is_put_away_is_made_anew() -> None:
+async def test_a_resource_requested_while_it_closes_is_created_again() -> None:
     shop = Workshop(1)
     await shop.use("a")
     shop.hold.clear()
@@ -91,7 +91,7 @@ async def test_what_is_asked_for_while_it_is_put_away_is_made_anew() -> None:
     assert shop.log[3:] == ["-b", "+a"]
 
 
-async def test_where_all_are_in_use_one_waits_and_nothing_is_put_away() -> None:
+async def test_if_all_are_in_use_a_request_waits_and_nothing_is_evicted() -> None:
     shop = Workshop(2)
     async with AsyncExitStack() as stack:
         for name in "ab":
@@ -177,14 +177,14 @@ async def test_what_there_is_already_is_not_kept_twice() -> None:
     assert shop.log == ["+a", "-another a"]
 
 
-async def test_keeping_waits_for_nobody() -> None:
+async def test_adding_waits_for_no_user() -> None:
     shop = Workshop(1)
     async with shop.pool.acquire("a"):
         await asyncio.wait_for(shop.pool.add("b", "b"), WAIT_S)
         assert shop.log == ["+a", "-b"]
 
 
-async def test_closing_unmakes_everything_and_tells_those_who_wait() -> None:
+async def test_closing_the_pool_closes_everything_and_wakes_waiting_tasks() -> None:
     shop = Workshop(2)
     await shop.use("a")
     shop.gate.clear()
@@ -203,7 +203,7 @@ async def test_closing_unmakes_everything_and_tells_those_who_wait() -> None:
     assert shop.log[-1] == "-d"
 
 
-async def test_the_bound_holds_whatever_is_asked_for_in_whatever_order() -> None:
+async def test_the_bound_holds_for_any_order_of_requests() -> None:
     alive: set[str] = set()
     most = 0
 

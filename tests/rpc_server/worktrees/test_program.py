@@ -13,7 +13,7 @@ from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.opened import FILES, Open, second
 
 
-async def test_the_seed_says_which_commit_is_checked_out(project: Project, opened: Open) -> None:
+async def test_the_seed_names_the_checked_out_commit(project: Project, opened: Open) -> None:
     project.git("checkout", "--quiet", "-b", "feature@2")
     here = await opened(project)
     assert here.seed == {
@@ -58,7 +58,7 @@ async def test_a_commit_is_given_the_texts_of_the_components_it_has(project: Pro
     }
 
 
-async def test_an_unknown_commit_is_told_even_where_there_is_nothing_to_run(project: Project, opened: Open) -> None:
+async def test_an_unknown_commit_is_reported_even_if_nothing_is_to_run(project: Project, opened: Open) -> None:
     here = await opened(project)
     missing = here.at("d" * 40)
     with pytest.raises(UnknownCandidate) as refused:
@@ -85,7 +85,7 @@ async def test_a_commit_that_cannot_run_has_that_as_its_result_and_is_tried_once
         await here.records(here.at(broken), [])
 
 
-async def test_a_start_that_took_too_long_is_nobodys_score_and_is_tried_again(
+async def test_a_start_that_took_too_long_is_no_score_and_is_tried_again(
     project: Project, opened: Open, tmp_path: Path
 ) -> None:
     quick = tmp_path / "quick"
@@ -111,7 +111,7 @@ async def test_a_program_may_not_use_the_names_that_mean_code(project: Project, 
     assert "'git_branch' of its own" in result["error"]["message"]
 
 
-async def test_the_least_recently_used_tree_is_put_away_and_rebuilt(project: Project, opened: Open) -> None:
+async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: Project, opened: Open) -> None:
     commits = [second(project, {"helper.py": f"ANSWER = {number}\n"}) for number in range(2, 5)]
     here = await opened(project, max_trees=2)
     for answer, commit in (*enumerate(commits, 2), *enumerate(commits, 2)):
@@ -217,7 +217,7 @@ async def test_records_that_are_none_are_the_programs_failure(tmp_path: Path, op
     assert failed.value.details["stage"] == "make_reflective_dataset"
 
 
-async def test_trajectories_of_a_tree_that_was_put_away_have_expired(tmp_path: Path, opened: Open) -> None:
+async def test_trajectories_of_an_evicted_instance_have_expired(tmp_path: Path, opened: Open) -> None:
     project = Project(tmp_path, {"p.py": REFS})
     other = second(project, {"other.py": ""})
     here = await opened(project, command=(sys.executable, "p.py"), workers=None, max_trees=1)
@@ -239,7 +239,7 @@ async def test_records_about_the_code_are_those_of_all_components_once(project: 
     assert answer["dataset"]["added_components"] == []
 
 
-async def test_a_server_bears_what_one_commit_does_unless_more_is_said_for_all_of_them(
+async def test_a_server_has_the_limits_of_one_commit_unless_the_settings_allow_more(
     project: Project, opened: Open
 ) -> None:
     assert (await opened(project, workers=3)).program.limits.max_concurrency == 3

@@ -188,19 +188,19 @@ def bare(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "printed"),
     [(nothing, "git init, git add, git commit"), (no_commit, "no commit yet"), (bare, "bare repository")],
 )
-def test_without_a_commit_to_start_from_it_is_told_what_to_do(
-    tmp_path: Path, make: Callable[[Path], None], said: str
+def test_without_a_first_commit_the_error_names_the_next_step(
+    tmp_path: Path, make: Callable[[Path], None], printed: str
 ) -> None:
     make(tmp_path / "folder")
-    with pytest.raises(NoRepository, match=said):
+    with pytest.raises(NoRepository, match=printed):
         UserRepository(tmp_path / "folder").head()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
-def test_another_users_repository_is_refused_with_what_git_says_to_do(
+def test_another_users_repository_is_refused_with_gits_advice(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SUDO_UID", raising=False)
@@ -291,7 +291,7 @@ def test_an_answer_that_outlived_its_branch_is_not_the_next_one_s(project: Proje
     assert (repository.branch(BRANCH), repository.answer(BRANCH)) == (commit, None)
 
 
-def test_what_git_cannot_tell_is_not_taken_for_what_is_not_there(project: Project) -> None:
+def test_a_failure_of_git_is_not_taken_for_a_missing_object(project: Project) -> None:
     repository = UserRepository(project.folder)
     assert repository.branch(BRANCH) is None
     (project.folder / ".git/config").write_text("[rubbish")
@@ -334,7 +334,7 @@ HEADS = "# v2 git bundle\n{} refs/heads/evolve/run/1\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     [
         (b"", "not a git bundle"),
         (b"rubbish\n\nPACK", "not a git bundle"),
@@ -347,9 +347,9 @@ HEADS = "# v2 git bundle\n{} refs/heads/evolve/run/1\n"
         (b"# v2 git bundle\n" + b"d" * 40 + b" refs/heads/evolve/run/1\n\nPACK", "eof|EOF"),
     ],
 )
-def test_what_is_no_bundle_of_a_mutation_is_refused(project: Project, content: bytes, said: str) -> None:
+def test_what_is_no_bundle_of_a_mutation_is_refused(project: Project, content: bytes, printed: str) -> None:
     before = project.digest()
-    with pytest.raises(GitError, match=said):
+    with pytest.raises(GitError, match=printed):
         UserRepository(project.folder).import_bundle(content)
     assert (project.branches(), project.digest()) == ({}, before)
 

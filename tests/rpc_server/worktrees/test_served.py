@@ -84,7 +84,7 @@ def test_servers_of_one_repository_live_side_by_side(project: Project, tmp_path:
             assert results[0]["status"] == "ok"
 
 
-def test_what_is_not_committed_is_said_at_the_start(project: Project, tmp_path: Path) -> None:
+def test_uncommitted_changes_are_announced_at_the_start(project: Project, tmp_path: Path) -> None:
     (project.folder / "helper.py").write_text("ANSWER = 5\n")
     command = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--python", sys.executable]
     with subprocess.Popen(

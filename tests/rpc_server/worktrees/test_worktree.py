@@ -134,16 +134,16 @@ async def test_the_root_must_be_in_the_commit(tmp_path: Path, opened: Open) -> N
 
 
 @pytest.mark.parametrize(
-    ("link", "said"), [("app.py", "every tree has it"), ("../x", "not a path below"), ("nowhere", "there is no")]
+    ("link", "printed"), [("app.py", "every tree has it"), ("../x", "not a path below"), ("nowhere", "there is no")]
 )
 async def test_links_that_cannot_be_made_are_refused_at_the_start(
-    project: Project, opened: Open, link: str, said: str
+    project: Project, opened: Open, link: str, printed: str
 ) -> None:
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=printed):
         await opened(project, links=(link,))
 
 
-async def test_a_seed_that_cannot_start_is_told_and_nothing_is_left(
+async def test_a_seed_that_cannot_start_is_reported_and_nothing_is_left(
     project: Project, opened: Open, tmp_path: Path
 ) -> None:
     with pytest.raises(ProgramFailed, match=r"there is no file .*nowhere\.py"):
