@@ -69,7 +69,7 @@ def test_a_server_that_closes_its_stdout_and_lives_on_is_not_waited_for_longer_t
 
 def test_a_ready_line_without_a_url_is_a_failure() -> None:
     nowhere = READY.replace('"url": "http://127.0.0.1:1/rpc", ', "")
-    with pytest.raises(ServerFailed, match="no url"), running_server(program(nowhere, "time.sleep(60)")):
+    with pytest.raises(ServerFailed, match="without a url"), running_server(program(nowhere, "time.sleep(60)")):
         pass
 
 
