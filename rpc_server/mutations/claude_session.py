@@ -98,7 +98,7 @@ def _options(task: dict[str, Any], private: Path) -> ClaudeAgentOptions:
         max_budget_usd=task["max_cost_usd"],
         permission_mode="bypassPermissions",
         system_prompt={"type": "preset", "preset": "claude_code"},
-        setting_sources=[],  # neither the machine's settings nor the tree's, whose hooks are code
+        setting_sources=[],  # neither the machine's settings nor the worktree's, whose hooks are code
         strict_mcp_config=True,
         skills=[],
         verbatim_prompts=True,  # an `@/path` within a record must not become that file

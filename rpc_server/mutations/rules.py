@@ -284,7 +284,7 @@ class Rules:
         if file.mode not in (*_FILES, LINK, NOTHING):
             return f"it has mode {file.mode}; only files, executable files and symbolic links can be kept"
         if self.linked.matching(path) is not None:
-            return "every tree gets a link to files outside of the repository there (`links`)"
+            return "every worktree has a link to files outside of the repository there (`links`)"
         if protecting := self.protected.matching(path):
             return f"it is a test or configures the check (`{protecting}`), and may not change without `allow_tests`"
         if denying := self.deny.matching(path):

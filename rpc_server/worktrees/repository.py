@@ -115,7 +115,7 @@ class UserRepository:
             self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
             off = drivers_off(own.fields("config", "--list", "--name-only", "-z"))
         except GitError as error:
-            advice = "" if "dubious ownership" in str(error) else "; trees need one: git init, git add, git commit"
+            advice = "" if "dubious ownership" in str(error) else "; worktrees need one: git init, git add, git commit"
             raise NoRepository(f"{folder}: {error}{advice}") from None
         inside = folder.relative_to(self.top.resolve()).as_posix()
         self.prefix = "" if inside == "." else inside

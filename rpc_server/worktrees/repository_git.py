@@ -30,7 +30,7 @@ _SETTINGS = {
     "diff.noprefix": "false",
     "diff.mnemonicPrefix": "false",
 }
-"""In addition to the common settings, for trees that must be exactly those of a commit."""
+"""In addition to the common settings, for worktrees that hold exactly the bytes of a commit."""
 
 _MERGE_AS_TEXT = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 """Git's own merge if no driver is configured; without a command the driver would be an error."""

@@ -18,10 +18,10 @@ from rpc_server.settings.config_file import SettingsError
 
 
 class WorktreePaths:
-    """Removes the paths of a server's worktrees from texts. `trees`: the folder that they are in."""
+    """Removes the paths of a server's worktrees from texts. `folder`: the folder that holds them."""
 
-    def __init__(self, trees: Path) -> None:
-        self._worktree_path = re.compile(re.escape(str(trees)) + r"/[^/\s]+/files/?")
+    def __init__(self, folder: Path) -> None:
+        self._worktree_path = re.compile(re.escape(str(folder)) + r"/[^/\s]+/files/?")
 
     def without(self, value: Any) -> Any:
         """Return the JSON value with every path into a worktree made relative to it."""

@@ -110,7 +110,7 @@ def check_links(settings: Settings, tracked: list[str], prefix: str) -> None:
             raise SettingsError(f"`links`: there is no {settings.root / path}")
         inside = (Path(prefix) / path).as_posix()
         if any(file == inside or file.startswith(f"{inside}/") for file in tracked):
-            raise SettingsError(f"`links`: {name} is in the repository, so every tree has it anyway")
+            raise SettingsError(f"`links`: {name} is in the repository, so every worktree has it anyway")
 
 
 def _link(target: Path, place: Path) -> None:
@@ -120,7 +120,9 @@ def _link(target: Path, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(target, target_is_directory=target.is_dir())
     except OSError as error:
-        raise ProgramFailed(f"cannot link {place.name} into the tree: {error.strerror}", stage="environment") from None
+        raise ProgramFailed(
+            f"cannot link {place.name} into the worktree: {error.strerror}", stage="environment"
+        ) from None
 
 
 def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Path] | None:

@@ -134,7 +134,7 @@ async def test_the_root_must_be_in_the_commit(tmp_path: Path, opened: Open) -> N
 
 
 @pytest.mark.parametrize(
-    ("link", "printed"), [("app.py", "every tree has it"), ("../x", "not a path below"), ("nowhere", "there is no")]
+    ("link", "printed"), [("app.py", "every worktree has it"), ("../x", "not a path below"), ("nowhere", "there is no")]
 )
 async def test_links_that_cannot_be_made_are_refused_at_the_start(
     project: Project, opened: Open, link: str, printed: str
