@@ -8,7 +8,7 @@ from gepa_client.sandboxing import setup
 from gepa_client.settings.loading import load
 from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe
 from sandbox_runtime.gateway.session import SandboxGatewaySession
-from tests.sandbox_runtime.client.repositories import commit
+from tests.sandbox_runtime.source.repositories import commit
 
 
 class FakeRuntime:

@@ -17,8 +17,8 @@ from sandbox_runtime import Allow, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayRefusal, ProviderCall, openai
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
-from tests.sandbox_runtime.client.repositories import commit
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
+from tests.sandbox_runtime.source.repositories import commit
 
 PROGRAM = Path(__file__).parent / "program"
 REBOUND = "rebound.example"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from sandbox_runtime.source import CredentialsFailed, Source
 from sandbox_runtime.source.github_app import EARLY_S, GitHubApp, GitHubAppSettings
-from tests.sandbox_runtime.client.repositories import commit, git_host
+from tests.sandbox_runtime.source.repositories import commit, git_host
 
 CLIENT_ID = "Iv23abc"
 LONGEST_JWT_S = 600

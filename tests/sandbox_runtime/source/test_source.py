@@ -11,7 +11,7 @@ import pytest
 from evolverpc_common.file_lock import lock_if_free
 from sandbox_runtime import SandboxError
 from sandbox_runtime.source import Checkout, GitFailed, Source
-from tests.sandbox_runtime.client.repositories import commit, git
+from tests.sandbox_runtime.source.repositories import commit, git
 
 FILES = {"app/program.py": "print('one')\n", "app/requirements.txt": "x\n", "top.txt": "top"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime.source import CredentialsFailed, FirstOf, GitFailed, GitToken, Source
-from tests.sandbox_runtime.client.repositories import commit, git_host
+from tests.sandbox_runtime.source.repositories import commit, git_host
 
 GITS_OWN = {"git", "git-remote-http", "git-remote-https", "sh"}
 """Git, its helper for the protocol, and the shell that git asks for credentials."""
