@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gepa_client.evolution import Evolve
+from gepa_client.settings.groups import Evolve
 
 StepVerdict = Literal["ok", "warning", "failed", "skipped"]
 StepName = Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError
 from gepa_client.run.output_folder import refuse_results
-from gepa_client.settings.loading import SettingsError
-from gepa_client.settings.run_config import NOBODY_PROPOSES, RunConfig
+from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.address import rpc_url
 from protocol.errors import RpcError
 
@@ -22,7 +22,7 @@ def preflight(settings: RunConfig, *, output: Path | None) -> None:
     preflight_model(settings)
     offered = asyncio.run(_capabilities(settings))
     if settings.reflection_lm is None and "proposals" not in offered:
-        raise SettingsError(NOBODY_PROPOSES)
+        raise SettingsError(NO_PROPOSER)
 
 
 def preflight_output(output: Path | None) -> None:

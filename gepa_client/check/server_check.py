@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolverpc_common.model_prices import PriceTable
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import CheckedExample, CheckReport, CheckStep, RunEstimate, StepName, StepVerdict
 from gepa_client.check.verdicts import output_fault, spread_over
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
-from gepa_client.evolution import Evolve
 from gepa_client.evolution.labels import code_of, texts_of
 from gepa_client.fleet.compatibility import differences
 from gepa_client.fleet.endpoints_file import Address
@@ -23,7 +23,7 @@ from gepa_client.gepa.rows import AnyRow
 from gepa_client.run import splits
 from gepa_client.run.named_endpoints import endpoints, scorers
 from gepa_client.run.resolved_settings import evolve_of, metric_call_budget
-from gepa_client.settings.loading import SettingsError
+from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.deadlines import CALL_TIMEOUT_S, evaluation_s

@@ -30,6 +30,11 @@ COMMANDS = {
     "branches": "List a run's code; diff, check out or delete it.",
 }
 
+WITH_SETTINGS = ("optimize", "resume", "check", "fork")
+"""Commands whose flags are settings; their own code is imported when they run, not for their help."""
+
+WIDE = {"max_content_width": 120}
+
 MODULES = {"import": "import_"}
 """Where a command's module cannot have its name."""
 
@@ -56,8 +61,12 @@ def build(loaded: str | None) -> typer.Typer:
     for name, summary in COMMANDS.items():
         if name == loaded:
             own = MODULES.get(name, name)
+            if name in WITH_SETTINGS:
+                flags = import_module("gepa_client.cli.flags")
+                app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
+                continue
             module = import_module(f"gepa_client.cli.commands.{own}")
-            app.command(name, short_help=summary, cls=getattr(module, "COMMAND", None))(getattr(module, own))
+            app.command(name, short_help=summary)(getattr(module, own))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app

@@ -1,105 +1,131 @@
-"""Makes the flags of a command from the settings, so that a setting and its flag can never differ."""
+"""The commands that take settings: what their help says, and their flags, without the code that runs them."""
 
-import inspect
 import json
 import shlex
-import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from gepa_client.settings.run_config import GROUPS, REPLACED, RunConfig
-from gepa_client.settings.sandbox_settings import SandboxSettings
+from evolverpc_common.settings.command_line import settings_command, with_flags
+from evolverpc_common.settings.definition import json_object
+from gepa_client.cli.arguments import AsJson, RunName
+from gepa_client.settings.groups import SandboxSettings
+from gepa_client.settings.run_config import REPLACED, SETTINGS
 from gepa_client.settings.secrets import without_secrets
+
+COMMAND = settings_command(SETTINGS, REPLACED)
 
 CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
-    "fleet",
-    "token_file",
-    "allow_insecure",
-    "allow_mixed_programs",
-    "score_with",
-    "score_token_file",
-    "trainset",
-    "max_metric_calls",
-    "auto",
-    "max_full_evals",
-    "reflection_lm",
-    "reflection_lm_kwargs",
-    "reflection_minibatch_size",
-    "evolve",
-    "ignore_findings",
+    *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
+    *("trainset", "max_metric_calls", "auto", "max_full_evals"),
+    *("reflection_lm", "reflection_lm_kwargs", "reflection_minibatch_size", "evolve", "ignore_findings"),
 )
-"""The settings `gepa-client check` has flags for."""
+"""The settings that `gepa-client check` has flags for."""
 
-_JSON = ("reflection_lm_kwargs", "wandb_init_kwargs", "model_prices", "model_providers")
-_WRITTEN_AS_TEXT = {*_JSON, "reflection_prompt_template"}
+OF_CHECK = ("no_check", "ignore_findings")
+"""Settings of the check that `optimize` makes before a run."""
 
-_METAVARS = {
-    "reflection_lm_kwargs": "JSON",
-    "wandb_init_kwargs": "JSON",
-    "model_prices": "JSON",
-    "model_providers": "JSON",
-    "repo": "PATH|URL",
-    "ref": "COMMIT",
-    "allow_hosts": "HOST|CIDR|*",
-    "build_hosts": "HOST|CIDR|*",
-    "pass_env": "NAME",
-    "models": "NAME",
-    "server_args": "FLAGS",
-    "gateway_url": "URL",
-    "modal_app": "NAME",
-    "trainset": "FILE|SPLIT",
-    "valset": "FILE|SPLIT",
-    "testset": "FILE|SPLIT",
-    "score_with": "URL",
-    "store": "PATH|URL",
-    "proposals": "P|PxN",
-    "ignore_findings": "STEP",
+EXAMPLES, MOST_EXAMPLES = 15, 100
+"""Rows that a check tries by default, and at most."""
+
+_CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
+_EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
+_ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+_ROWS = Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, metavar="N", help="Training rows to try.")]
+_AT = Annotated[int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")]
+_REQUIRED: Any = ...
+
+
+def _servers(help_text: str, kind: Any = list[str]) -> tuple[Any, Any]:
+    return Annotated[kind | None, typer.Argument(metavar="URL", help=help_text)], None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A command: its help, its own parameters (annotation and default), and the settings it has no flags for."""
+
+    help: str
+    own: Mapping[str, tuple[Any, Any]]
+    without: frozenset[str] = frozenset()
+
+
+DECLARED = {
+    "optimize": Declared(
+        """Improve the texts of the program behind one server or several; write its best candidate and a report.
+
+        Name running servers, or have them started in sandboxes with --repo. Everything is recorded at once:
+        `gepa-client resume` continues a run that ended early.
+
+        Every flag is also a key of the --config file (with underscores) and a variable (GEPA_MAX_SECONDS). A flag has
+        precedence over a variable, a variable over the file.
+
+        Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed, 130
+        stopped by hand. Results are kept in every case.
+        """,
+        {
+            "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),
+            "config": (_CONFIG, None),
+            "json_events": (_EVENTS, False),
+        },
+    ),
+    "resume": Declared(
+        """Continue a run that paused, failed, was cancelled or killed; with a larger limit, also a complete one.
+
+        Servers, concurrency, limits and deadlines may change. A setting that would make it another run is refused;
+        `gepa-client fork` starts another run from there.
+
+        Exit status: as `gepa-client optimize`; 2 if it is refused, 3 if no server or store answers.
+        """,
+        {
+            "run": (RunName, _REQUIRED),
+            "url": _servers("Other servers than the run's."),
+            "config": (_CONFIG, None),
+            "json_events": (_EVENTS, False),
+        },
+        frozenset({"output", *OF_CHECK}),
+    ),
+    "fork": Declared(
+        """Begin a new run with the first N entries of another one's journal, with any of its settings changed.
+
+        No recorded call is made, or paid for, again. The rows and the server's description are requested anew.
+        """,
+        {
+            "run": (RunName, _REQUIRED),
+            "url": _servers("Other servers than the run's."),
+            "at": (_AT, _REQUIRED),
+            "as_json": (AsJson, False),
+        },
+    ),
+    "check": Declared(
+        """Try a server on a few training rows; report what a run would meet, and take.
+
+        Exit status: 0 if a run may start, 1 if it should not, 2 if the server cannot be reached.
+        """,
+        {
+            "url": _servers("The server; may be in the configuration file.", str),
+            "config": (_CONFIG, None),
+            "json_output": (_ONE_OBJECT, False),
+            "examples": (_ROWS, EXAMPLES),
+        },
+        frozenset(SETTINGS) - {*CHECK_SETTINGS},
+    ),
 }
 
 
-class SettingsCommand(TyperCommand):
-    """A command whose flags are settings: one that GEPA has and we replace is refused with the reason."""
+def declared(name: str) -> Callable[..., None]:
+    """Return the function of a command in `DECLARED`, for typer; it imports the command's module when called."""
+    found = DECLARED[name]
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, looking first for flags that cannot be."""
-        for argument in args:
-            flag = argument.partition("=")[0]
-            option = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
-            if flag.startswith("--") and option in REPLACED:
-                ctx.fail(f"{flag} cannot be set: {REPLACED[option]}")
-        return super().parse_args(ctx, args)
+    def run(**given: Any) -> None:
+        getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
 
-
-def parameter(name: str) -> inspect.Parameter:
-    """The keyword parameter for the setting `name`: None where the flag is not given."""
-    field = RunConfig.model_fields[name]
-    kind = str if name in _WRITTEN_AS_TEXT else _kind(field.annotation)
-    default = field.default
-    flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(
-        f"{flag}/--no-{flag[2:]}" if kind is bool and not name.startswith("no_") else flag,
-        help=_help(field.description or "", default),
-        show_default=False,
-        metavar=_metavar(kind, name),
-    )
-    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def parameters(names: Iterable[str]) -> list[inspect.Parameter]:
-    """One parameter per setting, in the order given."""
-    return [parameter(name) for name in names]
-
-
-def setting_names() -> list[str]:
-    """Every setting but `url`, which is given as arguments, group by group."""
-    return [name for group in GROUPS for name in group.model_fields if name != "url"]
+    run.__doc__ = found.help
+    return with_flags(run, found.own, [each for each in SETTINGS.values() if each.name not in found.without])
 
 
 @dataclass(frozen=True)
@@ -111,7 +137,7 @@ class Typed:
     given: Mapping[str, Any]
 
     def command(self, name: str, **instead: Any) -> str:
-        """`gepa-client NAME` with what was typed, to be pasted into a shell; `instead` replaces or adds flags.
+        """Return `gepa-client NAME` with what was typed, to paste into a shell; `instead` replaces or adds flags.
 
         Flags and URLs that the command does not take are left out, and secrets are not repeated.
         """
@@ -120,44 +146,19 @@ class Typed:
             words += ["--config", str(self.config)]
         for setting, value in {**self.given, **instead}.items():
             if value is not None and (name != "check" or setting in CHECK_SETTINGS):
-                words += _flag(setting, value)
+                words += _words(setting, value)
         return shlex.join(words)
 
 
-def _flag(setting: str, value: Any) -> list[str]:
-    flag = f"--{setting.replace('_', '-')}"
+def _words(name: str, value: Any) -> list[str]:
+    setting = SETTINGS[name]
     if isinstance(value, bool):
-        return [flag if value else f"--no-{flag[2:]}"]
-    if setting in _JSON:
-        value = json.dumps(without_secrets(setting, json.loads(value)))
-    if setting == "store":
-        value = without_secrets(setting, value)
-    given = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
-    return [part for item in given for part in ([f"{flag}={item}"] if item.startswith("-") else [flag, item])]
-
-
-def _kind(annotation: Any) -> Any:
-    if get_origin(annotation) is Annotated:
-        return _kind(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
-    if get_origin(annotation) is tuple:
-        return list[str]
-    if get_origin(annotation) is Literal or annotation in (bool, int, float, str, Path):
-        return annotation
-    raise TypeError(f"no flag can be made for {annotation!r}")
-
-
-def _metavar(kind: Any, name: str) -> str | None:
-    if name in _METAVARS:
-        return _METAVARS[name]
-    if get_origin(kind) is Literal or kind is bool:
-        return None
-    return {int: "N", float: "X", str: "TEXT", Path: "PATH"}.get(kind, "TEXT")
-
-
-def _help(description: str, default: Any) -> str:
-    if default is None or default is False or default in ((), ""):
-        return description
-    told = "yes" if default is True else ", ".join(default) if isinstance(default, tuple) else default
-    return f"{description} (default {told})"
+        return [setting.flag if value or setting.negation is None else setting.negation]
+    if setting.parse is json_object:
+        value = json.dumps(without_secrets(name, json_object(value)))
+    if name == "store":
+        value = without_secrets(name, value)
+    words = []
+    for item in map(str, value if isinstance(value, list | tuple) else [value]):
+        words += [f"{setting.flag}={item}"] if item.startswith("-") else [setting.flag, item]
+    return words

@@ -29,8 +29,3 @@ enough to be carried out, in a few paragraphs and without writing the code yours
 belongs, begin with a line such as `Location: path/to/file, name of the function`.
 
 Provide the change request within ``` blocks."""
-
-
-def missing_marks(template: str) -> list[str]:
-    """The marks that a template lacks."""
-    return [mark for mark in MARKS if mark not in template]

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import Claim, Ended, Entry, Kept, Row, Sent, StoredRun
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.records import ENDED_FIELDS, SENT_FIELDS
 from gepa_client.journal.store import Store
 from gepa_client.run.imported_settings import imported_settings
-from gepa_client.settings.loading import SettingsError
 
 FORMAT = "evolverpc-run"
 VERSION = 1

@@ -10,6 +10,7 @@ import orjson
 from evolverpc_common.display_text import plain
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, JournalError, StoreUnavailable
 from gepa_client.evolution.labels import texts_of
@@ -40,8 +41,8 @@ from gepa_client.run.os_errors import stop_for
 from gepa_client.run.progress import ProgressReporter, RunCounters
 from gepa_client.run.resolved_settings import evolve_of, with_resolved_budget
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, HeldCallAbandoner
-from gepa_client.settings.loading import SettingsError
-from gepa_client.settings.run_config import RunConfig, TrackingSettings
+from gepa_client.settings.groups import TrackingSettings
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.cancel_token import Halt
 from gepa_client.transport.error_format import details
 from protocol import DiscoverResult

@@ -6,11 +6,11 @@ from importlib.metadata import version
 from typing import Any
 
 from evolverpc_common.printed_commands import command
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.settings.loading import SettingsError
-from gepa_client.settings.run_config import CALL_BUDGETS, OutputSettings, RunConfig, TrackingSettings
-from gepa_client.settings.sandbox_settings import SandboxSettings
+from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
+from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED
 from protocol import Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH, commit_of
@@ -24,9 +24,7 @@ MAY_CHANGE = frozenset(
         # where the rows are; that they are the same rows is seen in the rows themselves
         *("trainset", "valset", "testset"),
         # when to stop
-        *CALL_BUDGETS,
-        *("max_cost_usd", "max_reflection_cost", "max_seconds", "patience", "target_score"),
-        *("stop_callbacks", "max_failed_iterations", "failure_stop", "raise_on_exception"),
+        *BudgetSettings.model_fields,
         # how fast a model is asked
         *("reflection_workers", "reflection_per_minute"),
         # how long a change of code may take: what it came to is recorded
@@ -40,10 +38,10 @@ MAY_CHANGE = frozenset(
 
 IDENTITY_SETTINGS = frozenset(
     {
-        *("failure_score", "reflection", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
+        *("failure_score", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
         *("reflection_minibatch_size", "batch_sampler", "skip_perfect_score", "perfect_score", "module_selector"),
         *("evolve", "prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template"),
-        *("candidate_selection_strategy", "frontier_type", "proposals", "sampling_strategy", "selection_strategy"),
+        *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
         *("acceptance_criterion", "val_evaluation_policy", "cache_evaluation", "track_best_outputs"),
         *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
     }

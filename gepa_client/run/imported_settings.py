@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gepa_client.settings.groups import SandboxSettings, ServerSettings, TrackingSettings
 from gepa_client.settings.loading import from_record
-from gepa_client.settings.run_config import ServerSettings, TrackingSettings
-from gepa_client.settings.sandbox_settings import SandboxSettings
+from gepa_client.settings.older import upgraded
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 MACHINE_SETTINGS = frozenset(
@@ -16,7 +16,7 @@ MACHINE_SETTINGS = frozenset(
         *SandboxSettings.model_fields,
         # and here the user's keys, in files and accounts of the user's
         *TrackingSettings.model_fields,
-        *("output", "store", "lease_s"),
+        *("stop_file", "output", "store", "lease_s"),
     }
 )
 """Settings that a file from elsewhere does not choose."""
@@ -44,10 +44,7 @@ def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SettingsError: a setting is unknown, or is none of its kind.
     """
-    kept: dict[str, Any] = {key: value for key, value in recorded.items() if key not in MACHINE_SETTINGS}
-    stops = kept.get("stop_callbacks")
-    if isinstance(stops, list):
-        kept["stop_callbacks"] = [stop for stop in stops if not (isinstance(stop, str) and stop.startswith("file:"))]
+    kept: dict[str, Any] = {key: value for key, value in upgraded(recorded).items() if key not in MACHINE_SETTINGS}
     arguments = kept.get("reflection_lm_kwargs")
     if isinstance(arguments, dict):
         kept["reflection_lm_kwargs"] = {key: _harmless(key, value) for key, value in arguments.items()}

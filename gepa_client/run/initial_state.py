@@ -12,7 +12,7 @@ from gepa_client.journal.journal import Journal, Slot
 from gepa_client.journal.requests import digest_of, other_request
 from gepa_client.run import splits as rows_of
 from gepa_client.run.splits import Splits
-from gepa_client.settings.paths import is_file
+from gepa_client.settings.groups import is_file
 from gepa_client.settings.run_config import RunConfig
 from protocol import Candidate, DatasetInfo, DiscoverResult
 

@@ -5,9 +5,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from evolverpc_common.redaction import secrets_of
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
 from gepa_client.fleet.endpoints_file import Address, read_roster
-from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token

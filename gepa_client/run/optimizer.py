@@ -12,6 +12,7 @@ from gepa.core.result import GEPAResult
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.printed_commands import ENOUGH
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
@@ -29,8 +30,7 @@ from gepa_client.run.os_errors import stop_for
 from gepa_client.run.progress import RunCounters
 from gepa_client.run.run_watcher import FailFastCallback, RunWatcher, merge_unusable
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
-from gepa_client.settings.loading import SettingsError
-from gepa_client.settings.run_config import NOBODY_PROPOSES, RunConfig
+from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.error_format import details, summary
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
@@ -136,7 +136,7 @@ class Optimization:
         config, adapter = self.config, self.adapter
         if config.reflection_lm is None:
             if not adapter.offers("proposals"):
-                raise SettingsError(NOBODY_PROPOSES)
+                raise SettingsError(NO_PROPOSER)
             return ProgramReflection(adapter)
         adapter.propose_new_texts = None  # the model proposes, even where the program could
         template = config.reflection_prompt_template
@@ -194,7 +194,7 @@ class Optimization:
         arguments = strategies.arguments(config)
         evolution = EvolutionSetup.of(config, self.adapter, reflection, self.emit)
         arguments |= evolution.strategies(arguments["selection_strategy"])
-        between = BetweenIterations(journal, between_iterations(config, journal.spend, self.counters))
+        between = BetweenIterations(journal, between_iterations(config, journal.spend))
         stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
         arguments["stop_callbacks"] = stops
         try:

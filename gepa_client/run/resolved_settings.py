@@ -2,8 +2,8 @@
 
 import math
 
-from gepa_client.evolution import Evolve
-from gepa_client.settings.loading import SettingsError
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of

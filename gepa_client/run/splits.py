@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.rows import AnyRow, HeldRow, RowLoader, load_rows
-from gepa_client.settings.loading import SettingsError
-from gepa_client.settings.paths import is_file
+from gepa_client.settings.groups import is_file
 from gepa_client.settings.run_config import RunConfig
 
 HeldRows = Callable[[str], Awaitable[list[AnyRow]]]

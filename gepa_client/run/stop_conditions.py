@@ -3,13 +3,11 @@
 import threading
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from evolverpc_common.printed_commands import command
 from gepa_client.errors import Interrupted
-from gepa_client.evolution import Evolve
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import COMPLETION
@@ -17,7 +15,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.usage import Spend
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.progress import RunCounters
-from gepa_client.run.strategies import external_stops
+from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.cancel_token import Halt
 from gepa_client.transport.error_format import plain_error
@@ -72,20 +70,12 @@ class BetweenIterations:
         return False
 
 
-def between_iterations(config: RunConfig, spend: Spend, counters: RunCounters) -> list[Reason]:
+def between_iterations(config: RunConfig, spend: Spend) -> list[Reason]:
     """What the settings say is to be looked at between iterations."""
     reasons: list[Reason] = []
-    for stop in external_stops(config):
-        if isinstance(stop.value, str):
-            path = Path(stop.value)
-            reasons.append(lambda path=path: f"stop_callbacks file:{path}: the file exists" if path.exists() else None)  # type: ignore[misc]
-        else:
-            seconds = stop.value
-            reasons.append(
-                lambda seconds=seconds: (  # type: ignore[misc]
-                    f"stop_callbacks timeout:{seconds:g} is reached" if counters.active_seconds > seconds else None
-                )
-            )
+    file = config.stop_file
+    if file is not None:
+        reasons.append(lambda: f"stop_file {file}: the file exists" if file.exists() else None)
     limit = config.max_reflection_cost
     if limit is not None:
         reasons.append(

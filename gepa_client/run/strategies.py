@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gepa.core.state import GEPAState
 from gepa.strategies.proposal_sampling import (
@@ -21,7 +21,6 @@ from gepa.utils import (
 )
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
-from gepa_client.settings.notation import parse_stopper
 from gepa_client.settings.run_config import RunConfig
 
 PASSED = (
@@ -38,7 +37,6 @@ PASSED = (
     "merge_val_overlap_floor",
     "max_metric_calls",
     "use_wandb",
-    "wandb_api_key",
     "wandb_init_kwargs",
     "use_mlflow",
     "mlflow_tracking_uri",
@@ -53,35 +51,19 @@ PASSED = (
 )
 """Settings that `gepa.optimize` takes exactly as they are."""
 
-BUILT = (
-    "trainset",
-    "valset",
-    "reflection_lm",
-    "reflection_lm_kwargs",
-    "stop_callbacks",
-    "sampling_strategy",
-    "selection_strategy",
-)
-"""Settings of the same name that become an object first: loaders, a reflection strategy, stoppers, strategies."""
+BUILT = ("trainset", "valset", "reflection_lm", "reflection_lm_kwargs", "selection_strategy")
+"""Settings of the same name that become an object first: loaders, a reflection strategy, a selection strategy."""
 
 ENFORCED = ("max_reflection_cost",)
-"""Settings of the same name that the run holds itself to, by what its journal says was spent."""
+"""Settings of the same name that the run enforces itself, by the cost that its journal records."""
 
 _STOPPERS: dict[str, Any] = {
-    "no_improvement": NoImprovementStopper,
-    "score_threshold": ScoreThresholdStopper,
-    "max_tracked_candidates": MaxTrackedCandidatesStopper,
-    "max_candidate_proposals": MaxCandidateProposalsStopper,
+    "patience": NoImprovementStopper,
+    "target_score": ScoreThresholdStopper,
+    "max_candidates": MaxTrackedCandidatesStopper,
+    "max_iterations": MaxCandidateProposalsStopper,
 }
-"""Stoppers that see GEPA's state alone, so that a replay stops where the run did."""
-
-
-@dataclass(frozen=True)
-class ExternalStop:
-    """A stopper that reads what no replay could repeat. `value`: seconds of a `timeout`, the path of a `file`."""
-
-    kind: Literal["timeout", "file"]
-    value: float | str
+"""GEPA's stopper of each setting. They read GEPA's state alone, so that a replay stops at the same iteration."""
 
 
 def arguments(config: RunConfig) -> dict[str, Any]:
@@ -95,59 +77,42 @@ def arguments(config: RunConfig) -> dict[str, Any]:
 
 @dataclass
 class StateStop:
-    """One of GEPA's stoppers with the setting it comes from. `reason`: why it ended the search, None until it does."""
+    """The GEPA stopper of a setting. `reason`: why it ended the search, None until it does."""
 
-    kind: str
-    value: Any
     setting: str
+    value: float
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        self._stopper: StopperProtocol = _STOPPERS[self.kind](self.value)
+        self._stopper: StopperProtocol = _STOPPERS[self.setting](self.value)
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
-        """Whether the search is over."""
+        """Return whether the search is over."""
         stops = self._stopper(gepa_state)
         if stops:
-            self.reason = f"{self.setting} is reached: {self._found(gepa_state)}"
+            self.reason = f"{self.setting} of {self.value:,g} is reached: {self._found(gepa_state)}"
         return stops
 
     def _found(self, state: GEPAState[Any, Any]) -> str:
         """What the stopper saw in GEPA's state."""
         scores = state.program_full_scores_val_set
         best = f"{max(scores):.4g}" if scores else "none"
-        match self.kind:
-            case "no_improvement":
+        match self.setting:
+            case "patience":
                 iterations = "iteration" if self.value == 1 else f"{self.value:,} iterations"
                 return f"no better candidate in the last {iterations}; the best validation score is {best}"
-            case "score_threshold":
+            case "target_score":
                 return f"the best validation score is {best}"
-            case "max_tracked_candidates":
+            case "max_candidates":
                 return f"candidates found: {len(state.program_candidates):,}"
             case _:
                 return f"iterations done: {state.i + 1:,}"
 
 
 def stoppers(config: RunConfig) -> list[StateStop]:
-    """The stoppers that look at GEPA's state alone, in the order of the settings."""
-    named = [(*parse_stopper(text), f"stop_callbacks {text}") for text in config.stop_callbacks]
-    if config.patience is not None:
-        named.append(("no_improvement", config.patience, f"patience of {config.patience:,}"))
-    if config.target_score is not None:
-        named.append(("score_threshold", config.target_score, f"target_score of {config.target_score:g}"))
-    return [StateStop(kind, value, setting) for kind, value, setting in named if kind in _STOPPERS]
-
-
-def external_stops(config: RunConfig) -> list[ExternalStop]:
-    """The stoppers of `stop_callbacks` that `stoppers` leaves out: they read the clock or the disk."""
-    found = []
-    for text in config.stop_callbacks:
-        match parse_stopper(text):
-            case "timeout", int() | float() as seconds:
-                found.append(ExternalStop("timeout", float(seconds)))
-            case "file", str() as path:
-                found.append(ExternalStop("file", path))
-    return found
+    """Return the stoppers that read GEPA's state alone."""
+    given = {name: getattr(config, name) for name in _STOPPERS}
+    return [StateStop(name, value) for name, value in given.items() if value is not None]
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:

@@ -14,8 +14,9 @@ from rich.console import Console
 from evolverpc_common.printed_commands import ENOUGH, command
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli import flags
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.branches_by_hand import branches_by_hand
-from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, is_silent, open_cli_run, refuse
+from gepa_client.cli.commands.store_access import is_silent, open_cli_run, refuse
 from gepa_client.cli.exit_status import STOPPED
 from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import fate_as_json, show_code

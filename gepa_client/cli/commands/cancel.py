@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.commands.store_access import AsJson, RunName, StoreUrl, open_cli_run, refuse
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
+from gepa_client.cli.commands.store_access import open_cli_run, refuse
 from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store

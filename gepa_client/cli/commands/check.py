@@ -1,10 +1,9 @@
 """`gepa-client check`: try a server on a few rows; a table for people, one JSON object for machines."""
 
 import asyncio
-import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from rich.console import Console
@@ -12,23 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.printed_commands import ENOUGH
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.flags import EXAMPLES, MOST_EXAMPLES
 from gepa_client.cli.views.console import fail, log_markup, make_console, print_json, safe, safe_line, say
-from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
 from gepa_client.transport.error_format import summary
 
 if TYPE_CHECKING:
     from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
-    from gepa_client.evolution import Evolve
-
-COMMAND = flags.SettingsCommand
-EXAMPLES = 15
-MOST_EXAMPLES = 100
-"""Rows that are asked for at most, and that are shown."""
+    from gepa_client.settings.groups import Evolve
 
 ERRORS_IN_FULL = 5
 CHECK = "check"
@@ -43,10 +39,7 @@ MARKS = {
 
 
 def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
-    """Try a server on a few training rows and say what a run would meet, and take.
-
-    Ends with 0 when a run may start, 1 when it should not, 2 when the server cannot be reached.
-    """
+    """Run the command; its help is in `gepa_client.cli.flags`."""
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
         preflight_model(settings)
@@ -246,23 +239,3 @@ def _span(seconds: float) -> str:
 def _two_digits(number: float) -> str:
     """`0.25`, `3.2`, `32`, `110`: never an exponent."""
     return f"{number:.{2 if number < 0.995 else 1 if number < 9.95 else 0}f}"
-
-
-def _with_flags() -> None:
-    """Give the command its signature: typer reads the flags from it."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [
-        ("url", None, Annotated[str | None, typer.Argument(help="The server; may be in the configuration file.")]),
-        ("config", None, Annotated[Path | None, typer.Option("--config", "-c", help="Settings of the run, as TOML.")]),
-        ("json_output", False, Annotated[bool, typer.Option("--json", help="Print one JSON object.")]),
-        ("examples", EXAMPLES, Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, help="Training rows to try.")]),
-    ]
-    check.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            *(inspect.Parameter(name, keyword, default=default, annotation=kind) for name, default, kind in own),
-            *flags.parameters(flags.CHECK_SETTINGS),
-        ]
-    )
-
-
-_with_flags()

@@ -1,14 +1,11 @@
 """`gepa-client fork RUN --at N`: a run of its own that begins with what another one was told up to N."""
 
-import inspect
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli import flags
-from gepa_client.cli.commands.store_access import AsJson, RunName, open_cli_run, refuse, run_as_json
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.cli.commands.store_access import open_cli_run, refuse, run_as_json
 from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
@@ -16,21 +13,17 @@ from gepa_client.journal.records import begun
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import new_run_id
-from gepa_client.settings.loading import SettingsError, from_record
+from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import left_out
 from protocol import JsonValue
 
-COMMAND = flags.SettingsCommand
 OF_ITS_OWN = ("name", "output")
 """Settings that the new run does not take over."""
 
 
 def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) -> None:
-    """Begin a new run with the first N entries of another one's journal, with any of its settings changed.
-
-    Nothing that is recorded there is paid for again. The rows and the server's description are asked for anew.
-    """
+    """Run the command; its help is in `gepa_client.cli.flags`."""
     store: str | None = given["store"]
     with open_cli_run(store, run) as (kept, found):
         _refuse_beyond(kept, found, at)
@@ -82,22 +75,3 @@ def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:
             return
         if entry.kind != STOP:
             yield entry
-
-
-def _with_flags() -> None:
-    """Give the command its signature: typer reads the flags from it."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    number = Annotated[
-        int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")
-    ]
-    servers = Annotated[list[str] | None, typer.Argument(help="Other servers than the run's.")]
-    own = [
-        inspect.Parameter("run", keyword, annotation=RunName),
-        inspect.Parameter("url", keyword, default=None, annotation=servers),
-        inspect.Parameter("at", keyword, annotation=number),
-        inspect.Parameter("as_json", keyword, default=False, annotation=AsJson),
-    ]
-    fork.__signature__ = inspect.Signature([*own, *flags.parameters(flags.setting_names())])  # type: ignore[attr-defined]
-
-
-_with_flags()

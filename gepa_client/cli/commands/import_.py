@@ -7,7 +7,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.commands.store_access import AsJson, StoreUrl, open_cli_store, refuse, run_as_json
+from gepa_client.cli.arguments import AsJson, StoreUrl
+from gepa_client.cli.commands.store_access import open_cli_store, refuse, run_as_json
 from gepa_client.cli.views.console import make_console, print_json, safe_line, say
 from gepa_client.journal.transfer import import_run
 from gepa_client.transport.error_format import unreadable

@@ -11,7 +11,9 @@ import typer
 from rich.console import Console
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.commands.store_access import AsJson, refuse
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.cli.arguments import AsJson
+from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
 from gepa_client.cli.views.mutation_view import MutationProgressView, rejection, show_made, show_rejection, show_rows
@@ -22,7 +24,6 @@ from gepa_client.evolution.mutation_request import Step
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import HeldRows, rows_of
-from gepa_client.settings.loading import SettingsError
 from gepa_client.transport.error_format import details, summary, unreadable
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of

@@ -1,12 +1,12 @@
 """`gepa-client optimize`: settings in, a run in its own process, its story on the terminal, results in a folder."""
 
-import inspect
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight, preflight_model, preflight_output
 from gepa_client.cli import flags
 from gepa_client.cli.commands.check import run_check
@@ -21,25 +21,15 @@ from gepa_client.journal.store_factory import default_store, open_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes
-from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.error_format import summary
 from protocol.errors import RpcError
 
-COMMAND = flags.SettingsCommand
-
 
 def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Improve the texts of the program behind one server or many; write its best candidate and a report.
-
-    The servers run already, and are named; or --repo has them started, in sandboxes, for as long as the run takes.
-
-    Everything is recorded as it happens: a run that ends before its time goes on with `gepa-client resume`.
-
-    Ends with 0 when the run is complete, 1 when it failed, 2 where it was refused before it began, 3 when it paused
-    because the infrastructure failed, 130 when it was stopped by hand. What was found is kept in every case.
-    """
+    """Run the command; its help is in `gepa_client.cli.flags`."""
     console = make_console()
     try:
         settings = load(config, {"url": url, **given})
@@ -111,41 +101,3 @@ def _create(where: str, run: StoredRun) -> None:
         store.create(run)
     finally:
         store.close()
-
-
-def _with_flags() -> None:
-    """Give the command its signature: typer reads the flags from it."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [
-        inspect.Parameter(
-            "url",
-            keyword,
-            default=None,
-            annotation=Annotated[
-                list[str] | None,
-                typer.Argument(
-                    metavar="URL", help="The servers, if they run already; may be in the configuration file."
-                ),
-            ],
-        ),
-        inspect.Parameter(
-            "config",
-            keyword,
-            default=None,
-            annotation=Annotated[
-                Path | None,
-                typer.Option("--config", "-c", help="Settings as TOML: every flag below, with underscores."),
-            ],
-        ),
-        inspect.Parameter(
-            "json_events",
-            keyword,
-            default=False,
-            annotation=Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")],
-        ),
-    ]
-    signature = inspect.Signature([*own, *flags.parameters(flags.setting_names())])
-    optimize.__signature__ = signature  # type: ignore[attr-defined]
-
-
-_with_flags()

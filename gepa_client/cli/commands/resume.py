@@ -1,43 +1,34 @@
 """`gepa-client resume RUN`: goes on where a run stopped, having told GEPA again what it was told before."""
 
-import inspect
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli import flags
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.commands.store_access import RunName, open_cli_run
+from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.exit_status import PAUSED, USAGE
+from gepa_client.cli.flags import OF_CHECK
 from gepa_client.cli.views.console import fail, make_console, print_json, safe_line, say
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store_factory import default_store
 from gepa_client.journal.usage import Spend
 from gepa_client.run import output_folder as files
-from gepa_client.settings.loading import SettingsError, from_record
-from gepa_client.settings.run_config import RunConfig, ServerSettings
-from gepa_client.settings.sandbox_settings import SandboxSettings
+from gepa_client.settings.groups import SandboxSettings, ServerSettings
+from gepa_client.settings.loading import from_record
+from gepa_client.settings.older import upgraded
+from gepa_client.settings.run_config import RunConfig
 
-COMMAND = flags.SettingsCommand
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")
 """Limits that a complete run is extended by."""
 
-OF_CHECK = ("no_check", "ignore_findings")
-"""Settings of the check that `optimize` makes before a run."""
-
 
 def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Go on with a run that paused, failed, was cancelled or killed; with more of a budget, also with a complete one.
-
-    Servers, concurrency, budgets and deadlines may be others than before. What would make it another run is refused,
-    with what differs; `gepa-client fork` lets a run of its own go on from there.
-
-    Ends as `gepa-client optimize` does; with 2 where it is refused, with 3 where no server or store answers.
-    """
+    """Run the command; its help is in `gepa_client.cli.flags`."""
     where = default_store(given["store"])
     with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = Spend(kept.spending(found.id)).cost_usd
@@ -78,11 +69,10 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     if run.status != "completed":
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
+    before = upgraded(run.config)
     apart = {*ServerSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
     return all(
-        value == run.config.get(name, defaults[name])
-        for name, value in settings.recorded().items()
-        if name not in apart
+        value == before.get(name, defaults[name]) for name, value in settings.recorded().items() if name not in apart
     )
 
 
@@ -121,22 +111,3 @@ def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: in
             f"give {done} or more to go on, or begin a run that ends sooner: "
             f"`{fork}`"
         )
-
-
-def _with_flags() -> None:
-    """Give the command its signature: typer reads the flags from it."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    servers = Annotated[list[str] | None, typer.Argument(metavar="URL", help="Other servers than the run's.")]
-    file = Annotated[Path | None, typer.Option("--config", "-c", help="Settings as TOML, over the recorded ones.")]
-    events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
-    own = [
-        inspect.Parameter("run", keyword, annotation=RunName),
-        inspect.Parameter("url", keyword, default=None, annotation=servers),
-        inspect.Parameter("config", keyword, default=None, annotation=file),
-        inspect.Parameter("json_events", keyword, default=False, annotation=events),
-    ]
-    names = [name for name in flags.setting_names() if name not in ("output", *OF_CHECK)]
-    resume.__signature__ = inspect.Signature([*own, *flags.parameters(names)])  # type: ignore[attr-defined]
-
-
-_with_flags()

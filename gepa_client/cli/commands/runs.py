@@ -13,9 +13,9 @@ from rich.table import Table
 
 from evolverpc_common.display_text import line
 from evolverpc_common.printed_commands import command, without_password
+from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import (
     FIRST_COMMAND,
-    StoreUrl,
     is_absent,
     is_silent,
     next_command,

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from evolverpc_common.printed_commands import ENOUGH, command
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
 from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED
 from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
 from gepa_client.cli.views.sandboxes_view import ListedSandbox, show_sandboxes
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
-from gepa_client.settings.loading import SettingsError, load
-from gepa_client.settings.sandbox_settings import SandboxKind
+from gepa_client.settings.groups import SandboxKind
+from gepa_client.settings.loading import load
 
 if TYPE_CHECKING:
     from sandbox_runtime import CommandResult

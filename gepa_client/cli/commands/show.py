@@ -12,16 +12,9 @@ from evolverpc_common.printed_commands import command
 from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
-from gepa_client.cli.commands.store_access import (
-    AsJson,
-    RunName,
-    StoreUrl,
-    next_command,
-    open_cli_run,
-    refuse,
-    run_as_json,
-)
+from gepa_client.cli.commands.store_access import next_command, open_cli_run, refuse, run_as_json
 from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes
 from gepa_client.cli.views.console import LONGEST, counted, make_console, money, print_json, safe_line, say
 from gepa_client.cli.views.run_facts import run_facts, show_failures

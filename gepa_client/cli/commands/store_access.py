@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -18,15 +18,6 @@ from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import default_store, find_run, looks_like_a_url, open_store
 from gepa_client.transport.error_format import summary
 from protocol.errors import RpcError
-
-RunName = Annotated[str, typer.Argument(help="Its id, the beginning of it, its name, or `last`.")]
-StoreUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--store", metavar="FILE|URL", help="Where runs are kept (default GEPA_STORE, else runs/evolverpc.db)."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 SILENT_S = 60.0
 """Seconds without a sign of life after which a driver is taken for gone, as far as people are told: several leases."""

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from gepa_client.cli.views.console import duration, safe_line, say
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
+from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.sandbox_settings import SandboxKind
 
 if TYPE_CHECKING:
     from sandbox_runtime import SandboxInfo

@@ -229,7 +229,8 @@ def test_whoever_wrote_an_export_chooses_nobody_that_is_called_and_no_file(store
         score_with=("http://evil.example/score",),
         score_token_file=Path("/etc/token"),
         allow_insecure=True,
-        stop_callbacks=("timeout:9", "file:/etc/passwd"),
+        max_seconds=9.0,
+        stop_file=Path("/etc/passwd"),
         reflection_lm="openai/gpt-5",
         reflection_lm_kwargs={
             "temperature": 0.5,
@@ -253,7 +254,7 @@ def test_whoever_wrote_an_export_chooses_nobody_that_is_called_and_no_file(store
     imported = import_run(store, document)
     assert imported.output is None
     assert imported.config["seed"] == 7
-    assert imported.config["stop_callbacks"] == ["timeout:9"]
+    assert imported.config["max_seconds"] == 9.0
     assert imported.config["reflection_lm_kwargs"]["temperature"] == 0.5
     for bad in ("evil", "/etc", "wandb", "mlflow", "allow_insecure"):
         assert bad not in json.dumps(imported.config)

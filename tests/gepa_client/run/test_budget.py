@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.resolved_settings import metric_call_budget
-from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.loading import load
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.words import Script, rows
 

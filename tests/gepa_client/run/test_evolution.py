@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.fingerprint import differences, fingerprint_of
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.settings.loading import SettingsError, load
+from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch

@@ -144,14 +144,14 @@ def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
 
     words.evaluate = stops
     url = serve(words)
-    ended = cli("optimize", url, "--stop-callbacks", "file:enough", "--max-metric-calls", 5000, "--no-check", "--json")
+    ended = cli("optimize", url, "--stop-file", "enough", "--max-metric-calls", 5000, "--no-check", "--json")
     assert ended.status == 0, ended.stdout + ended.stderr
     assert len(words.calls("evaluate")) < 100
     (tmp_path / "enough").unlink()
     told = cli("replay", "last", "--json")
     assert (told.status, found(told)) == (0, found(ended))
     assert told.event("finished")["status"] == "completed"
-    assert told.event("finished")["reason"] == "stop_callbacks file:enough: the file exists"
+    assert told.event("finished")["reason"] == f"stop_file {tmp_path / 'enough'}: the file exists"
     assert cli("resume", "last", "--max-metric-calls", 90, "--json").status == 0
     assert len(words.calls("evaluate")) > 60
 
@@ -171,7 +171,7 @@ def test_patience_ends_a_run_that_finds_nothing_better(serve: Serve, cli: Cli, w
     assert (told.event("finished")["status"], told.event("finished")["reason"]) == ("completed", finished["reason"])
 
 
-@pytest.mark.parametrize("setting", [("--target-score", "0.3"), ("--stop-callbacks", "max_candidate_proposals:4")])
+@pytest.mark.parametrize("setting", [("--target-score", "0.3"), ("--max-iterations", "4")])
 def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path, setting: tuple[str, str]
 ) -> None:
@@ -180,7 +180,7 @@ def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
     [said] = [line for line in ended.stdout.splitlines() if line.startswith("completed: ")]
     assert re.fullmatch(
         r"completed: target_score of 0\.3 is reached: the best validation score is 0\.\d+"
-        r"|completed: stop_callbacks max_candidate_proposals:4 is reached: iterations done: 4",
+        r"|completed: max_iterations of 4 is reached: iterations done: 4",
         said,
     )
     run = only_run(tmp_path)

@@ -87,7 +87,7 @@ def test_the_same_seed_finds_the_same_candidates(serve: Serve, cli: Cli) -> None
         script = Script(seed={"rules": "red", "style": ""}, datasets={"train": rows(30), "val": rows(12, 100)})
         url = serve(script)
         ended = cli(
-            "optimize", url, "--max-metric-calls", 400, "--seed", 3, "--sampling-strategy", "pxn:2x2", "--use-merge",
+            "optimize", url, "--max-metric-calls", 400, "--seed", 3, "--proposals", "2x2", "--use-merge",
             "--cache-evaluation", "--json", "--no-check",
         )  # fmt: skip
         found.append([event["texts"] for event in ended.events if event["event"] == "candidate"])
@@ -339,7 +339,7 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     (tmp_path / "prompt.txt").write_text("Mind the manners. Now: <curr_param> Seen: <side_info>")
     (tmp_path / "run.toml").write_text(
         f'max_metric_calls = 150\nmax_reflection_cost = 1.0\nreflection_lm = "openai/nobody-knows"\n'
-        f'reflection_prompt_template = "@prompt.txt"\nsampling_strategy = "same_parent:2"\n'
+        f'reflection_prompt_template = "@prompt.txt"\nproposals = "same_parent:2"\n'
         f'[reflection_lm_kwargs]\napi_base = "{model}"\napi_key = "hush"\ntemperature = 0.25\n'
     )
     ended = cli("optimize", url, "-c", "run.toml", "--no-check")

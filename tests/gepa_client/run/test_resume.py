@@ -152,7 +152,7 @@ def test_other_servers_and_workers_may_go_on_with_a_run(serve: Serve, cli: Cli) 
 def test_a_replay_tells_the_same_run_with_the_server_gone(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
     words = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
     url = serve(words)
-    live = cli("optimize", url, "--max-metric-calls", 120, "--sampling-strategy", "pxn:2x2", "--no-check", "--json")
+    live = cli("optimize", url, "--max-metric-calls", 120, "--proposals", "2x2", "--no-check", "--json")
     assert live.status == 0, live.stderr
     host.stop(url)
     told = cli("replay", "last", "--json", "--output", "again")

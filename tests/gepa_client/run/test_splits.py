@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.rows import AnyRow, HeldRow
 from gepa_client.run import splits
-from gepa_client.settings.loading import SettingsError
 from gepa_client.settings.run_config import RunConfig
 
 

@@ -1,6 +1,7 @@
 """The words of a configuration become GEPA's own objects."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,7 @@ from gepa.strategies.proposal_sampling import (
 )
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
-from gepa_client.run.strategies import ExternalStop, arguments, external_stops, sampling, selection, stoppers
-from gepa_client.settings.notation import STOPPERS
+from gepa_client.run.strategies import arguments, sampling, selection, stoppers
 from gepa_client.settings.run_config import RunConfig
 
 URL = ("http://127.0.0.1:1",)
@@ -68,17 +68,13 @@ def test_a_selection_strategy_is_built_from_its_name() -> None:
     assert top.k == 2
 
 
-@pytest.mark.parametrize("kind", STOPPERS)
-def test_every_stopper_is_built_or_left_to_the_run(kind: str) -> None:
-    config = RunConfig(url=URL, max_metric_calls=5, stop_callbacks=(f"{kind}:9",))
-    assert len(stoppers(config)) + len(external_stops(config)) == 1
-    assert stops(config) in ([], [False])
+def test_each_setting_of_gepas_stoppers_makes_one() -> None:
+    config = RunConfig(url=URL, patience=9, target_score=9.0, max_iterations=9, max_candidates=9)
+    assert stops(config) == [False] * 4
 
 
-def test_what_reads_the_clock_or_the_disk_is_left_to_the_run() -> None:
-    config = RunConfig(url=URL, stop_callbacks=("timeout:9", "no_improvement:3", "file:/stop:here"))
-    assert external_stops(config) == [ExternalStop("timeout", 9.0), ExternalStop("file", "/stop:here")]
-    assert len(stoppers(config)) == 1
+def test_the_clock_and_the_disk_are_read_by_no_stopper_of_gepas() -> None:
+    assert stoppers(RunConfig(url=URL, max_seconds=9, stop_file=Path("/stop"))) == []
 
 
 def test_patience_and_a_target_score_are_stoppers() -> None:
@@ -93,17 +89,10 @@ def test_patience_and_a_target_score_are_stoppers() -> None:
     [
         ({"target_score": 0.5}, "target_score of 0.5 is reached: the best validation score is 0.5"),
         (
-            {"stop_callbacks": ("score_threshold:0.4",)},
-            "stop_callbacks score_threshold:0.4 is reached: the best validation score is 0.5",
+            {"max_candidates": 1},
+            "max_candidates of 1 is reached: candidates found: 1",
         ),
-        (
-            {"stop_callbacks": ("max_tracked_candidates:1",)},
-            "stop_callbacks max_tracked_candidates:1 is reached: candidates found: 1",
-        ),
-        (
-            {"stop_callbacks": ("max_candidate_proposals:1",)},
-            "stop_callbacks max_candidate_proposals:1 is reached: iterations done: 1",
-        ),
+        ({"max_iterations": 1}, "max_iterations of 1 is reached: iterations done: 1"),
     ],
 )
 def test_a_stopper_gives_its_setting_and_what_it_saw_as_the_reason(given: dict[str, Any], reason: str) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.imported_settings import imported_settings
-from gepa_client.settings.loading import SettingsError, from_record, load
-from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.sandbox_settings import SANDBOX_ONLY, SandboxSettings
+from gepa_client.settings.groups import SandboxSettings
+from gepa_client.settings.loading import from_record, load
+from gepa_client.settings.run_config import SANDBOX_ONLY, RunConfig
 
 URL = "http://127.0.0.1:1"
 
@@ -21,18 +22,18 @@ def loaded(**given: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"url": [URL]}, "not both"),
+        ({"url": [URL]}, "`URL` and `--repo` are given"),
         ({"fleet": Path("f")}, "not both"),
-        ({"repo": "https://me:hush@example.com/owner/name"}, "git_token_file"),
-        ({"repo": "https://hush@example.com/owner/name"}, "git_token_file"),
-        ({"sandbox": "process", "allow_hosts": ["example.com"]}, "allow_hosts"),
+        ({"repo": "https://me:hush@example.com/owner/name"}, "git-token-file"),
+        ({"repo": "https://hush@example.com/owner/name"}, "git-token-file"),
+        ({"sandbox": "process", "allow_hosts": ["example.com"]}, "allow-hosts"),
         ({"allow_hosts": ["example.com", "*"]}, "every host"),
         ({"modal_app": "mine"}, "for Modal"),
         ({"gateway_port": 8000, "gateway_url": "https://gateway.example.com"}, "for Modal"),
-        ({"sandbox": "modal", "gateway_port": 8000}, "belong together"),
-        ({"sandbox": "modal", "models": ["gpt-*"]}, "gateway_url"),
-        ({"github_app_id": "1"}, "belong together"),
-        ({"github_installation_id": 1}, "github_app_id"),
+        ({"sandbox": "modal", "gateway_port": 8000}, "`--gateway-port` needs `--gateway-url`"),
+        ({"sandbox": "modal", "models": ["gpt-*"]}, "`--models`: at Modal, models need `--gateway-port`"),
+        ({"github_app_id": "1"}, "`--github-app-id` needs `--github-app-key-file`"),
+        ({"github_installation_id": 1}, "--github-app-id"),
         ({"git_token_file": "t", "github_app_id": "1", "github_app_key_file": "k"}, "leave one of them out"),
         ({"model_prices": '{"m": [1]}'}, "--model-prices"),
         ({"model_prices": '{"m": [1, -1]}'}, "--model-prices"),
@@ -61,7 +62,7 @@ def test_what_is_for_sandboxes_alone_is_refused_without_a_repository(name: str) 
         given = "a"
     if name == "build_hosts":
         given = ["a"]
-    with pytest.raises(SettingsError, match=f"{name} is given but repo is not"):
+    with pytest.raises(SettingsError, match=f"`--{name.replace('_', '-')}` needs `--repo`"):
         load(None, {"url": [URL], "max_metric_calls": 10, name: given})
 
 

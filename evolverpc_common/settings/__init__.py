@@ -1,0 +1,1 @@
+"""Settings: one definition makes flag, key, environment variable, help, default and reference entry."""

@@ -1,0 +1,99 @@
+"""Make the flags of a typer command from settings, and its help by groups."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand
+
+from evolverpc_common.settings.definition import Setting
+
+USAGE_WIDTH = 30
+"""Columns for a flag and its value; the description of a longer one begins on the next line."""
+
+
+class SettingsCommand(TyperCommand):
+    """A command whose flags are settings; its help has one section for each group. Use `settings_command`."""
+
+    settings: Mapping[str, Setting] = {}
+    refused: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; fail for a flag in `refused`, with the reason."""
+        for argument in args:
+            flag = argument.partition("=")[0]
+            name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+            if flag.startswith("--") and name in self.refused:
+                ctx.fail(f"{flag} cannot be set: {self.refused[name]}")
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections: arguments, everyday flags, then one group after another."""
+        every = ctx.meta.get(__name__, False)
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        hidden = 0
+        for param in self.get_params(ctx):
+            found = self.settings.get(param.name or "")
+            if found is not None and not isinstance(param, TyperArgument):
+                hidden += found.rare and not every
+                if every or not found.rare:
+                    section = "Options" if found.everyday else found.group
+                    default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
+                    sections.setdefault(section, []).append((found.usage, found.description + default))
+            elif (record := param.get_help_record(ctx)) is not None:
+                sections["Arguments" if isinstance(param, TyperArgument) else "Options"].append(record)
+        for title, rows in sections.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl([(usage.ljust(USAGE_WIDTH), text) for usage, text in rows], USAGE_WIDTH)
+        if hidden:
+            formatter.write_paragraph()
+            formatter.write_text(f"{hidden} more flags, rarely used: {ctx.command_path} --help-all")
+
+
+def settings_command(
+    settings: Mapping[str, Setting], refused: Mapping[str, str] | None = None
+) -> type[SettingsCommand]:
+    """Return a command class for these settings. `refused`: flags that cannot be set, each with the reason."""
+    return type("Command", (SettingsCommand,), {"settings": settings, "refused": refused})
+
+
+def with_flags(
+    action: Callable[..., None], own: Mapping[str, tuple[Any, Any]], settings: Iterable[Setting]
+) -> Callable[..., None]:
+    """Give `action`, which takes keyword arguments, the signature that typer reads flags from.
+
+    `own`: annotation and default of parameters that are no settings. The text of each flag arrives unparsed, None if it
+    was not given.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(name, keyword, annotation=annotation, default=default)
+        for name, (annotation, default) in own.items()
+    ]
+    parameters += [
+        inspect.Parameter(each.name, keyword, annotation=Annotated[_type(each) | None, _option(each)], default=None)
+        for each in settings
+        if each.name not in own
+    ]
+    help_all = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit.")
+    parameters.append(inspect.Parameter("help_all", keyword, annotation=Annotated[bool, help_all], default=False))
+    action.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
+    return action
+
+
+def _type(setting: Setting) -> Any:
+    return bool if setting.kind is bool else list[str] if setting.repeatable else str
+
+
+def _option(setting: Setting) -> Any:
+    names = setting.flag if setting.negation is None else f"{setting.flag}/{setting.negation}"
+    return typer.Option(names, help=setting.description, show_default=False, metavar=setting.placeholder)
+
+
+def _show_all(ctx: typer.Context, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[__name__] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit

@@ -1,0 +1,227 @@
+"""Define settings as fields of pydantic models, and describe each for the command line, files and the reference."""
+
+import json
+import shlex
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Anchor = Callable[[Any, Path], Any]
+"""Makes a value's relative paths absolute, given the folder that they are relative to; leaves other values alone."""
+
+
+class SettingsGroup(BaseModel):
+    """Settings that belong together. `title=` of a subclass is the heading of their section in help and reference."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+def setting(
+    default: Any,
+    description: str,
+    *,
+    everyday: bool = False,
+    rare: bool = False,
+    metavar: str | None = None,
+    shown: str | None = None,
+    variable: str | None = "",
+    parse: Callable[[str], Any] | None = None,
+    anchor: Anchor | None = None,
+) -> Any:
+    """Return the field of one setting.
+
+    `default`: a value, or a function that makes it. `everyday` settings come first in the help, `rare` ones only under
+    `--help-all`. `shown`: the default as the help prints it, if the value does not show it. `variable`: the environment
+    variable, by default `GEPA_` and the name; None if there is none. `parse`: reads a flag or variable of a type that
+    has no parser here. `anchor`: for paths in other types than `Path`.
+    """
+    extra: Any = {
+        "everyday": everyday,
+        "rare": rare,
+        "metavar": metavar,
+        "shown": shown,
+        "variable": variable,
+        "parse": parse,
+        "anchor": anchor,
+    }
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(description=description, json_schema_extra=extra, **made)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting, as its field defines it. `kind`: the type without None and constraints; a tuple for repeatables."""
+
+    name: str
+    group: str
+    description: str
+    default: Any
+    kind: Any
+    everyday: bool
+    rare: bool
+    metavar: str | None
+    shown: str | None
+    variable: str | None
+    parse: Callable[[str], Any] | None
+    anchor: Anchor | None
+
+    @property
+    def flag(self) -> str:
+        """The flag, such as `--max-seconds`."""
+        return flag_of(self.name)
+
+    @property
+    def negation(self) -> str | None:
+        """The flag that turns a yes-or-no setting off; None for others, and for settings that are a negation."""
+        return f"--no-{self.flag[2:]}" if self.kind is bool and not self.name.startswith("no_") else None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the flag may be given several times."""
+        return self.parse in (None, pair) and get_origin(self.kind) in (tuple, dict)
+
+    @property
+    def usage(self) -> str:
+        """The flag with the placeholder of its value."""
+        if self.kind is bool:
+            return self.flag if self.negation is None else f"--[no-]{self.flag[2:]}"
+        return f"{self.flag} {self.placeholder}"
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for the value in help: the choices, or the kind of value."""
+        if self.metavar is not None:
+            return self.metavar
+        if get_origin(self.kind) is Literal:
+            return "|".join(map(str, get_args(self.kind)))
+        if self.parse is not None:
+            return {json_object: "JSON", pair: "NAME=VALUE", shlex.split: "COMMAND"}.get(self.parse, "TEXT")
+        return {int: "N", float: "X", Path: "PATH"}.get(self.kind, "TEXT")
+
+    @property
+    def default_text(self) -> str:
+        """The default as help and reference print it."""
+        if self.shown is not None:
+            return self.shown
+        match self.default:
+            case bool():
+                return "yes" if self.default else "no"
+            case None | "" | () | {}:
+                return "none"
+            case tuple():
+                return ", ".join(map(str, self.default))
+            case float():
+                return f"{self.default:g}"
+            case _:
+                return str(self.default)
+
+    def read(self, given: Any) -> Any:
+        """Return the text of a flag or variable as a file would hold the value; a value that is no text stays.
+
+        Raises:
+            ValueError: the text has not the form of this setting.
+        """
+        if self.parse is pair:
+            return dict(map(pair, given)) if isinstance(given, list | tuple) else given
+        if not isinstance(given, str):
+            return given
+        if self.parse is not None:
+            return self.parse(given)
+        if self.kind is bool:
+            if given.lower() not in _YES_NO:
+                raise ValueError(f"must be yes or no (given: {given!r})")
+            return _YES_NO[given.lower()]
+        try:
+            return self.kind(given) if self.kind in (int, float) else given
+        except ValueError:
+            return given  # the model reports it
+
+    def read_variable(self, text: str) -> Any:
+        """Return the value of an environment variable: several values are separated by commas. Raises `ValueError`."""
+        if self.repeatable and text.lstrip()[:1] not in ("[", "{"):
+            return self.read([part.strip() for part in text.split(",") if part.strip()])
+        return json.loads(text) if self.repeatable else self.read(text)
+
+
+def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
+    """Return all settings of a model, in the order of their groups."""
+    titles = {
+        name: str(group.model_config.get("title", group.__name__))
+        for group in model.__mro__
+        if issubclass(group, SettingsGroup)
+        for name in vars(group).get("__annotations__", {})
+    }
+    found = {}
+    for name, field in model.model_fields.items():
+        extra: Any = field.json_schema_extra or {}
+        kind = _kind(field.annotation)
+        given = {
+            **extra,
+            "variable": f"GEPA_{name.upper()}" if extra["variable"] == "" else extra["variable"],
+            "anchor": extra["anchor"] or (_absolute if kind is Path else None),
+        }
+        found[name] = Setting(
+            name=name,
+            group=titles[name],
+            description=field.description or "",
+            default=field.default,
+            kind=kind,
+            **given,
+        )
+    return found
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting, such as `--max-seconds`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def anchored(settings: dict[str, Setting], values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return `values` with their relative paths starting in `folder`."""
+    return {
+        name: anchor(value, folder) if value is not None and (anchor := settings[name].anchor) is not None else value
+        for name, value in values.items()
+    }
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object. Raises `ValueError`."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("""give a JSON object, as in '{"key": "value"}'""")
+    return value
+
+
+def object_or_text(text: str) -> Any:
+    """Parse a JSON object if the text begins as one. Raises `ValueError`."""
+    return json_object(text) if text.lstrip().startswith("{") else text
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Split `NAME=VALUE`. Raises `ValueError`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+_YES_NO = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
+
+
+def _absolute(value: Any, folder: Path) -> Any:
+    return str(folder / value) if isinstance(value, str | Path) else value
+
+
+def _kind(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
+    return annotation

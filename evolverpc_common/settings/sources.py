@@ -1,0 +1,212 @@
+"""Read settings from flags, environment variables and TOML files, and report errors by the user's own spelling."""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from evolverpc_common.settings.definition import Setting, anchored, flag_of
+
+Model = TypeVar("Model", bound=BaseModel)
+Settings = dict[str, Setting]
+
+
+class SettingsError(ValueError):
+    """The settings cannot be used; the message names each as it was given, what is accepted, and what to do."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a setting was given: `text` is the flag, variable or key, `place` the file and line of a key."""
+
+    text: str
+    place: str = ""
+
+    @property
+    def inline(self) -> str:
+        """For the middle of a message."""
+        return f"`{self.text}`" + (f" ({self.place})" if self.place else "")
+
+    @property
+    def head(self) -> str:
+        """For the begin of a message."""
+        return f"{self.place}: `{self.text}`" if self.place else self.text
+
+
+@dataclass(frozen=True)
+class Source:
+    """Settings from one or several places: values as a TOML file would hold them, and how each was given."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    spellings: Mapping[str, Spelling] = field(default_factory=dict)
+
+    def over(self, lower: "Source", replaced: Iterable[str] = ()) -> "Source":
+        """Return these settings with those of `lower` that are neither given here nor in `replaced`."""
+        gone = {*replaced, *self.values}
+        return Source(
+            {**{name: value for name, value in lower.values.items() if name not in gone}, **self.values},
+            {**lower.spellings, **self.spellings},
+        )
+
+    def anchored(self, settings: Settings, folder: Path) -> "Source":
+        """Return these settings with relative paths starting in `folder`. Raises `SettingsError`."""
+        values: dict[str, Any] = {}
+        for name, value in self.values.items():
+            try:
+                values |= anchored(settings, {name: value}, folder)
+            except ValueError as error:
+                raise SettingsError(f"{self.spellings[name].head}: {error}") from None
+        return Source(values, self.spellings)
+
+    def respelled(self, message: str, known: Iterable[str]) -> str:
+        """Return the message with the settings in backquotes as they were given; beside flags, others as flags too."""
+        by_flag = any(self.is_flag(name) for name in re.findall(r"`(\w+)`", message))
+
+        def spelled(match: re.Match[str]) -> str:
+            name = match[1]
+            if name in self.values:
+                return self.spellings[name].inline
+            return f"`{flag_of(name)}`" if by_flag and name in known else match[0]
+
+        return re.sub(r"`(\w+)`", spelled, message)
+
+    def is_flag(self, name: str) -> bool:
+        """Whether the setting was given as a flag."""
+        return name in self.values and self.spellings[name].text.startswith("--")
+
+
+def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Source:
+    """Return the flags that were given; None and empty lists stand for others. Paths start in `folder`.
+
+    Raises:
+        SettingsError: a value has not the form of its setting.
+    """
+    refuse_unknown(dict.fromkeys(given, "the flags"), settings)
+    typed = {name: value for name, value in given.items() if value is not None and value != [] and value != ()}
+    spellings = {name: Spelling(_flag(settings[name], value)) for name, value in typed.items()}
+    return _read(settings, typed, spellings, lambda setting, value: setting.read(value), folder)
+
+
+def from_environment(settings: Settings, environment: Mapping[str, str], folder: Path) -> Source:
+    """Return the settings whose variables are set and not empty. Paths start in `folder`. Raises `SettingsError`."""
+    named = {name: setting.variable for name, setting in settings.items() if setting.variable is not None}
+    texts = {name: environment[variable] for name, variable in named.items() if environment.get(variable)}
+    spellings = {name: Spelling(named[name]) for name in texts}
+    return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text), folder)
+
+
+def from_file(path: Path, settings: Settings, table: str = "", refused: Mapping[str, str] | None = None) -> Source:
+    """Return the settings of a TOML file, of a dotted `table` in it if one is named.
+
+    `refused`: keys that cannot be set, each with the reason.
+
+    Raises:
+        SettingsError: the file cannot be read or is not TOML, or a key is unknown or refused.
+    """
+    text, values = read_toml(path)
+    for name in filter(None, table.split(".")):
+        values = values.get(name, {})
+    if table and not values:
+        raise SettingsError(f"{path}: there is no [{table}]")
+    lines = _lines(text, table)
+    spellings = {name: Spelling(name, f"{path}:{lines[name]}" if name in lines else str(path)) for name in values}
+    for name, reason in (refused or {}).items():
+        if name in values:
+            raise SettingsError(f"{spellings[name].head} cannot be set: {reason}")
+    refuse_unknown({name: spelling.place for name, spelling in spellings.items()}, settings)
+    return Source(values, spellings)
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text and the content of a file. Raises `SettingsError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from None
+
+
+def refuse_unknown(given: Mapping[str, str], known: Iterable[str]) -> None:
+    """Raise `SettingsError` for names that are no settings, each with the nearest known one. Values: where they are."""
+    faults = []
+    for name, place in given.items():
+        if name not in known:
+            nearest = difflib.get_close_matches(name.replace("-", "_"), [*known], n=1, cutoff=0.5)
+            hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
+            faults.append(f"{place}: unknown key `{name}`{hint}")
+    if faults:
+        raise SettingsError("\n".join(faults))
+
+
+def validated(model: type[Model], source: Source) -> Model:
+    """Return the model of these settings.
+
+    Raises:
+        SettingsError: a value is not of its kind, or settings contradict each other. Names in backquotes in messages of
+            the model's validators are replaced by what the user wrote.
+    """
+    try:
+        # As JSON, because strict validation then still accepts text for a path and a list for a tuple.
+        return model.model_validate_json(json.dumps(source.values, default=str), strict=True)
+    except ValidationError as error:
+        faults = [_fault(detail, model, source) for detail in error.errors(include_url=False, include_context=False)]
+        raise SettingsError("\n".join(dict.fromkeys(faults))) from None
+
+
+def _read(
+    settings: Settings,
+    texts: Mapping[str, Any],
+    spellings: Mapping[str, Spelling],
+    read: Callable[[Setting, Any], Any],
+    folder: Path,
+) -> Source:
+    values = {}
+    for name, text in texts.items():
+        try:
+            values[name] = read(settings[name], text)
+        except ValueError as error:
+            raise SettingsError(f"{spellings[name].head}: {error}") from None
+    return Source(values, spellings).anchored(settings, folder)
+
+
+def _flag(setting: Setting, value: Any) -> str:
+    return setting.negation if value is False and setting.negation is not None else setting.flag
+
+
+def _lines(text: str, table: str) -> dict[str, int]:
+    """The line of each key of a table, counted from 1, as far as keys are written the usual way."""
+    found: dict[str, int] = {}
+    current = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            current = header[1].replace(" ", "")
+            inner = current.removeprefix(f"{table}." if table else "").partition(".")[0]
+            if current != table and (not table or current.startswith(f"{table}.")):
+                found.setdefault(inner.strip("\"'"), number)
+        elif current == table and (key := re.match(r"""\s*["']?([\w-]+)["']?\s*[.=]""", line)):
+            found.setdefault(key[1], number)
+    return found
+
+
+def _fault(detail: Any, model: type[BaseModel], source: Source) -> str:
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if not detail["loc"]:
+        return source.respelled(message, model.model_fields)
+    name, *inner = map(str, detail["loc"])
+    head = source.spellings[name].head if name in source.spellings else f"`{name}`"
+    if inner:
+        return f"{head}: {'.'.join(inner)}: {message}"  # without the value, which may be a secret
+    return f"{head}: {message} (given: {_short(detail['input'])})"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

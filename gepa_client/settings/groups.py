@@ -1,0 +1,353 @@
+"""Every setting of a run, group by group: default, type and description, for flags, files, variables and reference."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from evolverpc_common.settings.definition import SettingsGroup, json_object, object_or_text, setting
+
+PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Usd = Annotated[float, Field(ge=0)]
+Evolve = Literal["code", "prompts", "both"]
+SandboxKind = Literal["bubblewrap", "process", "modal"]
+
+ROW_SUFFIXES = (".json", ".jsonl", ".csv")
+REGISTRIES = (
+    *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "nodejs.org"),
+    *("github.com", "*.githubusercontent.com"),  # releases of Python
+)
+
+
+def is_file(rows: str) -> bool:
+    """Return whether `rows` names a file rather than a split the server holds."""
+    return rows.lower().endswith(ROW_SUFFIXES)
+
+
+def is_remote(repo: str) -> bool:
+    """Return whether it is a URL, or `user@host:path`, rather than a folder of this machine."""
+    head, colon, _ = repo.partition(":")
+    return "://" in repo or (bool(colon) and "@" in head and "/" not in head)
+
+
+def _rows(value: Any, folder: Path) -> Any:
+    return str(folder / value) if isinstance(value, str) and is_file(value) else value
+
+
+def _repo(value: Any, folder: Path) -> Any:
+    return str(folder / value) if isinstance(value, str) and not is_remote(value) else value
+
+
+def _store(value: Any, folder: Path) -> Any:
+    return str(folder / value) if isinstance(value, str) and "://" not in value else value
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+def _model_or_none(value: Any) -> Any:
+    return None if value == "program" else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+"""One text or several."""
+
+NumberOrText = Annotated[str, BeforeValidator(_as_text)]
+"""A text that may look like a number."""
+
+
+class RowSettings(SettingsGroup, title="Rows"):
+    """Rows: files (.json, .jsonl, .csv) or names of splits that the server holds."""
+
+    trainset: str | None = setting(
+        None,
+        "Rows to learn from: a .json, .jsonl or .csv file, or a split of the server.",
+        everyday=True,
+        metavar="FILE|SPLIT",
+        shown="split `train`",
+        anchor=_rows,
+    )
+    valset: str | None = setting(
+        None,
+        "Rows to select candidates by.",
+        everyday=True,
+        metavar="FILE|SPLIT",
+        shown="split `val`, else the training rows",
+        anchor=_rows,
+    )
+    testset: str | None = setting(
+        None,
+        "Rows to score the seed and the best candidate on, at the end only.",
+        metavar="FILE|SPLIT",
+        shown="split `test`, if any",
+        anchor=_rows,
+    )
+    failure_score: float = setting(0.0, "Score of an example on which the program fails or times out.")
+
+
+class BudgetSettings(SettingsGroup, title="Budget"):
+    """When to stop: at least one of the first ones."""
+
+    max_metric_calls: PositiveInt | None = setting(
+        None, "Stop after N evaluated examples; checked once per iteration.", everyday=True
+    )
+    auto: Literal["light", "medium", "heavy"] | None = setting(
+        None, "Compute max_metric_calls as `dspy.GEPA(auto=...)` does.", everyday=True
+    )
+    max_cost_usd: PositiveFloat | None = setting(
+        None, "Stop after X US dollars, as reported by servers and models.", everyday=True
+    )
+    max_seconds: PositiveFloat | None = setting(
+        None, "Stop after X seconds of work; pauses do not count.", everyday=True
+    )
+    max_full_evals: PositiveInt | None = setting(
+        None, "Set max_metric_calls to N evaluations of all training and validation rows."
+    )
+    max_reflection_cost: PositiveFloat | None = setting(None, "Stop after X US dollars spent on the reflection model.")
+    patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.")
+    target_score: float | None = setting(None, "Stop at this score on the validation rows.")
+    max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")
+    max_candidates: PositiveInt | None = setting(None, "Stop at N candidates, the seed included.", rare=True)
+    stop_file: Path | None = setting(None, "Stop when this file exists; checked once per iteration.", rare=True)
+    failure_stop: Annotated[float, Field(gt=0, le=1)] | None = setting(
+        None,
+        "Pause if more than this share of the last 50 examples fail in the program.",
+        rare=True,
+        shown="0.5; 1 if code evolves",
+    )
+    max_failed_iterations: PositiveInt = setting(5, "Fail after N failed iterations in a row.", rare=True)
+    raise_on_exception: bool = setting(True, "Fail at the first exception of an iteration.", rare=True)
+
+
+def _template(value: Any, folder: Path) -> Any:
+    """Replace each `@FILE` by the content of the file."""
+    if isinstance(value, dict):
+        return {name: _template(part, folder) for name, part in value.items()}
+    if not isinstance(value, str) or not value.startswith("@"):
+        return value
+    try:
+        return (folder / value[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {value[1:]}: {getattr(error, 'strerror', None) or error}") from None
+
+
+class ReflectionSettings(SettingsGroup, title="Reflection"):
+    """Reflection: what proposes new texts."""
+
+    reflection_lm: Annotated[str | None, BeforeValidator(_model_or_none)] = setting(
+        None,
+        "Model that proposes new texts, by litellm's name such as openai/gpt-5.",
+        everyday=True,
+        metavar="MODEL|program",
+        shown="program: the program proposes",
+    )
+    reflection_lm_kwargs: dict[str, Any] | None = setting(
+        None, "Arguments of each call to it, such as temperature or api_base.", parse=json_object
+    )
+    reflection_prompt_template: str | dict[str, str] | None = setting(
+        None,
+        "Its prompt, with <curr_param> and <side_info>; as JSON, one per component.",
+        metavar="TEXT|@FILE|JSON",
+        shown="GEPA's",
+        parse=object_or_text,
+        anchor=_template,
+    )
+    reflection_minibatch_size: PositiveInt | None = setting(None, "Examples per reflection.", shown="GEPA's: 3")
+    reflection_workers: PositiveInt = setting(20, "Calls to the reflection model at the same time.")
+    reflection_per_minute: PositiveFloat | None = setting(
+        None, "Calls to the reflection model per minute, evenly spaced.", shown="no limit"
+    )
+    module_selector: Literal["round_robin", "all"] = setting("round_robin", "Components that one proposal changes.")
+    batch_sampler: Literal["epoch_shuffled"] = setting("epoch_shuffled", "How minibatches are drawn.", rare=True)
+    skip_perfect_score: bool = setting(True, "Do not reflect on a minibatch of perfect scores.", rare=True)
+    perfect_score: float = setting(1.0, "The score that is perfect.", rare=True)
+
+
+class SearchSettings(SettingsGroup, title="Search"):
+    """Search: which candidates are tried and kept."""
+
+    proposals: NumberOrText = setting(
+        "1", "Proposals per iteration: P from P parents, or N from each of them.", everyday=True, metavar="P|PxN"
+    )
+    candidate_selection_strategy: Literal["pareto", "current_best", "epsilon_greedy", "top_k_pareto"] = setting(
+        "pareto", "Which candidate is improved next.", metavar="STRATEGY"
+    )
+    selection_strategy: str = setting("all", "Improving proposals kept per iteration.", metavar="all|best|top_k:K")
+    frontier_type: Literal["instance", "objective", "hybrid", "cartesian"] = setting(
+        "instance", "What the Pareto front is kept over.", metavar="TYPE"
+    )
+    cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
+    use_merge: bool = setting(False, "Also merge candidates that are good at different rows.")
+    seed: int = setting(0, "Seed of every random choice.")
+    max_merge_invocations: Annotated[int, Field(ge=0)] = setting(5, "Merges tried in all.", rare=True)
+    merge_val_overlap_floor: PositiveInt = setting(5, "Validation rows that merged candidates share.", rare=True)
+    acceptance_criterion: Literal["strict_improvement", "improvement_or_equal"] = setting(
+        "strict_improvement", "When a proposal counts as improving on its minibatch.", rare=True, metavar="CRITERION"
+    )
+    val_evaluation_policy: Literal["full_eval"] = setting(
+        "full_eval", "Validation rows scored per candidate.", rare=True
+    )
+    track_best_outputs: bool = setting(True, "Keep the best outputs on the validation rows.", rare=True)
+
+
+class ServerSettings(SettingsGroup, title="Servers"):
+    """The servers: at least one, by its URL or in a fleet file, or in sandboxes that are started from a `repo`."""
+
+    url: Texts = setting((), "Servers that run already, such as http://127.0.0.1:8000.", metavar="URL")
+    token_file: Path | None = setting(
+        None, "File that holds the token of the servers.", everyday=True, shown="GEPA_TOKEN"
+    )
+    fleet: Path | None = setting(None, "File of servers, read again on change: one `URL [token-file=PATH]` per line.")
+    score_with: Texts = setting((), "Server that scores what the program leaves unscored; repeatable.", metavar="URL")
+    score_token_file: Path | None = setting(
+        None, "File that holds the token of the scoring servers.", rare=True, shown="GEPA_TOKEN"
+    )
+    allow_insecure: bool = setting(False, "Allow plain http to other machines.")
+    allow_mixed_programs: bool = setting(
+        False, "Allow programs of different names with the same components.", rare=True
+    )
+    max_attempts: PositiveInt = setting(5, "Attempts per example if the infrastructure fails.", rare=True)
+    max_outage_s: PositiveFloat = setting(600.0, "Pause the run after X seconds without a reachable server.", rare=True)
+
+
+class CodeSettings(SettingsGroup, title="Code"):
+    """Code: whether the program's code evolves too, and when."""
+
+    evolve: Evolve | None = setting(None, "What is changed.", shown="both if the server changes code, else prompts")
+    prompts_per_code: PositiveInt | None = setting(
+        None, "Prompt steps after each code step.", shown="as module_selector decides"
+    )
+    code_prompt_template: str | None = setting(
+        None,
+        "Prompt for change requests, with <outline>, <side_info> and <lineage>.",
+        metavar="TEXT|@FILE",
+        shown="built in",
+        anchor=_template,
+    )
+    code_until: PositiveInt | None = setting(None, "Last iteration that changes code.", rare=True)
+    decay_factor: Annotated[float, Field(ge=1)] | None = setting(
+        None, "Multiply prompts_per_code by X every decay_every iterations.", rare=True
+    )
+    decay_every: PositiveInt | None = setting(None, "Iterations after which code becomes rarer.", rare=True)
+    mutation_timeout_s: PositiveFloat = setting(
+        3600.0, "Seconds that one change of code may take, checks included.", rare=True
+    )
+
+
+class ModelProvider(SettingsGroup):
+    """A model provider that programs reach through the gateway, by the names of variables that it chooses for them.
+
+    `key_env`: the variable of this environment that holds its key, None if it needs none. `dialect`: whose API it
+    speaks. `key_header`: the header of the key, if it is not its dialect's. `counts_streams`: whether it accepts
+    OpenAI's `stream_options.include_usage`. `extra_fields`: fields of request bodies that are forwarded to it besides
+    those of the OpenAI or Anthropic API.
+    """
+
+    base_url: str
+    key_env: str | None = None
+    dialect: Literal["openai", "anthropic"] = "openai"
+    key_header: str | None = None
+    counts_streams: bool = True
+    extra_fields: tuple[str, ...] = ()
+
+
+class SandboxSettings(SettingsGroup, title="Sandboxes"):
+    """Sandboxes: servers that are started for the run, from the program's repository."""
+
+    repo: str | None = setting(
+        None,
+        "The program's git repository, to start servers from: a folder or a URL.",
+        everyday=True,
+        metavar="PATH|URL[#FOLDER]",
+        anchor=_repo,
+    )
+    ref: str | None = setting(None, "Commit, tag or branch of repo.", metavar="COMMIT", shown="what is checked out")
+    sandbox: SandboxKind = setting("bubblewrap", "Sandbox backend; `process` isolates nothing, for development.")
+    sandboxes: PositiveInt = setting(1, "Sandboxes that run at the same time.")
+    allow_hosts: Texts = setting(
+        (), "Host that the program may reach besides models; repeatable.", metavar="HOST|CIDR|*"
+    )
+    pass_env: Texts = setting(
+        (), "Variable of this environment to pass to the program, as a secret; repeatable.", metavar="NAME"
+    )
+    models: Texts = setting(
+        (), "Model that the program may call, a pattern with * and ?; repeatable.", metavar="NAME", shown="all"
+    )
+    model_prices: dict[str, tuple[Usd, Usd]] | None = setting(
+        None, 'US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}.', parse=json_object
+    )
+    model_calls_per_minute: PositiveInt | None = setting(
+        None, "Calls to models per minute, of all sandboxes together.", shown="no limit"
+    )
+    model_providers: dict[str, ModelProvider] | None = setting(
+        None,
+        'More model providers: {"NAME": {"base_url": URL, "key_env": VARIABLE}}.',
+        rare=True,
+        parse=json_object,
+        shown="OpenAI and Anthropic",
+    )
+    server_args: str = setting("", "More flags of the gepa-server in each sandbox.", metavar="FLAGS", rare=True)
+    build_hosts: Texts = setting(
+        REGISTRIES,
+        "Host that may be reached while the environment is built; repeatable.",
+        metavar="HOST|CIDR|*",
+        shown="PyPI, npm, nodejs.org, GitHub",
+        rare=True,
+    )
+    starts_per_s: PositiveFloat = setting(20.0, "Sandboxes started per second, at most.", rare=True)
+    sandbox_cpu: PositiveFloat = setting(1.0, "Cores of each sandbox.")
+    sandbox_memory_mb: PositiveInt = setting(2048, "Memory of each sandbox, in MiB.")
+    sandbox_workspace_mb: PositiveInt = setting(1024, "What each sandbox may write, in MiB.", rare=True)
+    sandbox_lifetime_s: PositiveFloat = setting(4 * 3600.0, "Seconds after which a sandbox is replaced.", rare=True)
+    sandbox_ready_s: PositiveFloat = setting(120.0, "Seconds until its server must answer.", rare=True)
+    sandbox_idle_s: PositiveFloat = setting(60.0, "Seconds without work after which a sandbox ends.", rare=True)
+    git_token_file: Path | None = setting(None, "File that holds a token for cloning repo.")
+    github_app_id: NumberOrText | None = setting(None, "GitHub App that may clone repo.", rare=True, metavar="ID")
+    github_app_key_file: Path | None = setting(None, "File that holds the App's private key, as PEM.", rare=True)
+    github_installation_id: PositiveInt | None = setting(
+        None, "Installation of the App.", rare=True, shown="the repository's"
+    )
+    gateway_port: PositiveInt | None = setting(
+        None, "Port on this machine's loopback of the gateway to models, for Modal.", rare=True
+    )
+    gateway_url: str | None = setting(
+        None, "URL of your forwarder that makes the port reachable from Modal.", rare=True, metavar="URL"
+    )
+    modal_app: str | None = setting(None, "App at Modal that the sandboxes belong to.", rare=True, metavar="NAME")
+
+
+class TrackingSettings(SettingsGroup, title="Output"):
+    """Experiment trackers."""
+
+    use_wandb: bool = setting(False, "Log to Weights & Biases (wandb must be installed).", rare=True)
+    wandb_init_kwargs: dict[str, Any] | None = setting(None, "Arguments of wandb.init.", rare=True, parse=json_object)
+    use_mlflow: bool = setting(False, "Log to MLflow (mlflow must be installed).", rare=True)
+    mlflow_tracking_uri: str | None = setting(None, "Tracking server of MLflow.", rare=True, metavar="URI")
+    mlflow_experiment_name: str | None = setting(None, "Experiment of MLflow.", rare=True, metavar="NAME")
+    tracking_key_prefix: str = setting("", "Prefix of every metric's name.", rare=True)
+
+
+class OutputSettings(SettingsGroup, title="Output"):
+    """Output."""
+
+    name: str | None = setting(None, "Name of the run, a part of its id.", everyday=True, metavar="NAME")
+    output: Path | None = setting(None, "Folder for the results, new or empty.", everyday=True, shown="runs/TIME-NAME")
+    store: str | None = setting(
+        None, "Database of runs: a file, or mongodb://...", metavar="PATH|URL", shown="runs/evolverpc.db", anchor=_store
+    )
+    no_check: bool = setting(False, "Start without trying the server on a few training rows.")
+    ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = setting(
+        (),
+        "Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.",
+        metavar="STEP",
+    )
+    lease_s: PositiveFloat = setting(
+        10.0, "Seconds without a heartbeat after which another process may resume the run.", rare=True
+    )
+    finalize_timeout_s: PositiveFloat = setting(60.0, "Seconds that the program's `finalize` may take.", rare=True)
