@@ -3,22 +3,23 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evolverpc_common.settings.sources import SettingsError
     from rpc_server.http.app import create_app, listening
     from rpc_server.methods.dataset_rows import Datasets
     from rpc_server.program.program import Program
-    from rpc_server.settings.config_file import SettingsError, load_settings
+    from rpc_server.settings.config_file import load_settings
     from rpc_server.settings.settings import Settings
 
 __all__ = ["Datasets", "Program", "Settings", "SettingsError", "create_app", "listening", "load_settings"]
 
 _HOMES = {
-    "Datasets": "methods.datasets",
-    "Program": "program.program",
-    "Settings": "settings.settings",
-    "SettingsError": "settings.config_file",
-    "create_app": "http.app",
-    "listening": "http.app",
-    "load_settings": "settings.config_file",
+    "Datasets": "rpc_server.methods.dataset_rows",
+    "Program": "rpc_server.program.program",
+    "Settings": "rpc_server.settings.settings",
+    "SettingsError": "evolverpc_common.settings.sources",
+    "create_app": "rpc_server.http.app",
+    "listening": "rpc_server.http.app",
+    "load_settings": "rpc_server.settings.config_file",
 }
 
 
@@ -28,4 +29,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

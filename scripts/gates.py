@@ -57,6 +57,7 @@ GATES = (
     Gate("words", (tool("python"), "scripts/words.py")),
     Gate("imports", (tool("lint-imports"), "--no-cache")),
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),
+    Gate("settings drift", (tool("python"), "-m", "scripts.settings_reference", "--check")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),
     Gate("typescript format", npm("format:check"), TS),
     Gate("typescript lint", npm("lint"), TS),

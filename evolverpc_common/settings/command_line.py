@@ -62,7 +62,7 @@ def settings_command(
 def with_flags(
     action: Callable[..., None], own: Mapping[str, tuple[Any, Any]], settings: Iterable[Setting]
 ) -> Callable[..., None]:
-    """Give `action`, which takes keyword arguments, the signature that typer reads flags from.
+    """Return `action`, which takes keyword arguments, with the signature that typer reads flags from.
 
     `own`: annotation and default of parameters that are no settings. The text of each flag arrives unparsed, None if it
     was not given.
@@ -79,8 +79,13 @@ def with_flags(
     ]
     help_all = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit.")
     parameters.append(inspect.Parameter("help_all", keyword, annotation=Annotated[bool, help_all], default=False))
-    action.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
-    return action
+
+    def command(help_all: bool, **given: Any) -> None:  # noqa: ARG001  # its callback did all
+        action(**given)
+
+    command.__doc__ = action.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
+    return command
 
 
 def _type(setting: Setting) -> Any:

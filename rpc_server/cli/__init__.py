@@ -14,6 +14,6 @@ def main() -> None:
     if trouble is not None:
         sys.stderr.write(f"gepa-server: {trouble}\n")
         sys.exit(2)
-    from rpc_server.cli.serve import run
+    from rpc_server.cli.flags import run
 
     run(sys.argv[1:])

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from evolverpc_common.network_addresses import parse_host_port, url_host
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.isolation import TOKEN_VARIABLE
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
 LISTEN_VARIABLE = "GEPA_LISTEN"

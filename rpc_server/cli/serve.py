@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Any
 import uvloop
 
 from evolverpc_common.rows import RowFileError, read_rows
-from evolverpc_common.version import VERSION
+from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.flags import JSON_VARIABLE, create_typer_app, with_one_command
+from rpc_server.cli.flags import CANNOT_START
 from rpc_server.cli.listen_address import apply_listen_address, bound, url_of
 from rpc_server.cli.tokens import Token, token_for
 from rpc_server.http.app import SERVICE, create_app, listening
@@ -30,12 +29,11 @@ from rpc_server.program import conformance_program
 from rpc_server.program.launcher import environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings.config_file import SettingsError, load_settings
+from rpc_server.settings.config_file import load_settings
 from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 
-CANNOT_START = 2
 INTERRUPTED = 130
 
 _DESCRIPTORS = 4096
@@ -230,19 +228,8 @@ async def _run_until(work: Coroutine[Any, Any, Any], *stop_events: asyncio.Event
         await asyncio.wait({task, *waits})
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Run the command with these arguments and exit with its status."""
-    if [*arguments] == ["--version"]:
-        print(f"gepa-server {VERSION}")
-        sys.exit(0)
-    try:
-        create_typer_app(_start)(with_one_command(arguments), prog_name="gepa-server")
-    except SettingsError as error:
-        Announcer(json_lines="--json" in arguments or JSON_VARIABLE in os.environ).failed(str(error))
-        sys.exit(CANNOT_START)
-
-
-def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conformance: bool) -> None:
+def start(config: Path | None, flags: Mapping[str, Any], *, json_lines: bool, conformance: bool) -> int:
+    """Serve with these flags, and settings of environment and file; return the exit status. Raises `SettingsError`."""
     logging.basicConfig(level=logging.WARNING, format="gepa-server: %(levelname)s: %(message)s")
     raise_descriptor_limit(_DESCRIPTORS)
     rows = None
@@ -251,4 +238,4 @@ def _start(config: Path | None, flags: dict[str, Any], *, json_lines: bool, conf
         flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
         rows = conformance_program.DATASETS
     settings, inherited = apply_listen_address(load_settings(config, flags, find=not conformance), os.environ, flags)
-    sys.exit(uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited)))
+    return uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.network_addresses import is_loopback
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.isolation import TOKEN_VARIABLE
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rpc_server.settings.config_file import SettingsError
+from evolverpc_common.settings.sources import SettingsError
 
 TMP = Path("/tmp")  # noqa: S108  # a folder that each jail has its own of
 """The folder for temporary files, inside."""

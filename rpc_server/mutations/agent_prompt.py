@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from protocol import JsonValue
 from protocol.mutation import ChangeRequest, PastMutation
-from rpc_server.settings.code_settings import CodeSettings
+from rpc_server.settings.code_settings import CodeChangeSettings
 
 MAX_REQUEST = 50_000
 """Characters of a change request in the prompt."""
@@ -36,7 +36,7 @@ When you are done, state in a few sentences what you changed and why. Questions 
 yourself if the request leaves something open, and state your decision."""
 
 
-def change_prompt(change: ChangeRequest, *, notes: Mapping[str, str], settings: CodeSettings) -> str:
+def change_prompt(change: ChangeRequest, *, notes: Mapping[str, str], settings: CodeChangeSettings) -> str:
     """Return the prompt for a change.
 
     `notes`: the program's own notes for agents, text by file name (`AGENTS.md`).
@@ -66,7 +66,9 @@ def change_prompt(change: ChangeRequest, *, notes: Mapping[str, str], settings: 
     return "\n\n".join(parts) + "\n"
 
 
-def conflict_prompt(files: Sequence[str], *, ours: Sequence[str], theirs: Sequence[str], settings: CodeSettings) -> str:
+def conflict_prompt(
+    files: Sequence[str], *, ours: Sequence[str], theirs: Sequence[str], settings: CodeChangeSettings
+) -> str:
     """Return the prompt for resolving the conflicts of a merge.
 
     `files`: paths of files with conflict markers. `ours`, `theirs`: known change requests of each line, oldest first.
@@ -90,7 +92,7 @@ def conflict_prompt(files: Sequence[str], *, ours: Sequence[str], theirs: Sequen
     return "\n\n".join(parts) + "\n"
 
 
-def _rules(settings: CodeSettings) -> str:
+def _rules(settings: CodeChangeSettings) -> str:
     rules = [
         "Change files in your working directory only, by editing them. `git log`, `git diff` and `git status` may help "
         "you; do not commit, and change nothing in `.git`.",

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
 
+from evolverpc_common.settings.sources import SettingsError
 from protocol.evaluation import Usage
 from rpc_server.commands.run import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
 from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LogTail
-from rpc_server.settings.code_settings import CodeSettings
-from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.code_settings import CodeChangeSettings
 
 MAX_SUMMARY = 4_000
 """Characters of an agent's final message that are kept."""
@@ -96,7 +96,7 @@ class Agent(Protocol):
         ...
 
 
-def agent_from(settings: CodeSettings) -> Agent:
+def agent_from(settings: CodeChangeSettings) -> Agent:
     """Return the agent that the settings name.
 
     Raises:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evolverpc_common.git import GitError
+from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import agent_from
 from rpc_server.mutations.rules import Rules
 from rpc_server.mutations.transaction import CodeMutations
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.repository import UserRepository

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.mutations.rejection import rejected
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.staging import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
 

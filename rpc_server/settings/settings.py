@@ -1,12 +1,21 @@
-"""Every setting of a server, by one name in `gepa.toml`, in `[tool.gepa]` of `pyproject.toml` and as a flag."""
+"""Every setting of a server: default, type and description, for flags, files, variables and reference."""
 
 import math
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from rpc_server.settings.code_settings import CodeSettings, Seconds
+from evolverpc_common.settings.definition import (
+    SettingsGroup,
+    json_object,
+    object_or_text,
+    pair,
+    setting,
+    settings_of,
+)
+from rpc_server.settings.code_settings import CodeChangeSettings, Count, Seconds
 from rpc_server.settings.process_limits import share
 
 Kind = Literal["program", "adapter", "command", "dspy"]
@@ -35,105 +44,227 @@ _FOR: dict[str, tuple[Kind, ...]] = {
 """Settings that mean something to some kinds only."""
 
 
-def _none_where_endless(seconds: float) -> float | None:
+def _none_if_infinite(seconds: float) -> float | None:
     return None if math.isinf(seconds) else seconds
 
 
-def concerns(setting: str, kind: str) -> bool:
-    """Whether a setting means anything where the program is of this kind."""
-    return setting not in _FOR or kind in _FOR[setting]
+def concerns(name: str, kind: str) -> bool:
+    """Return whether a setting has a meaning for programs of this kind."""
+    return name not in _FOR or kind in _FOR[name]
 
 
-class Settings(CodeSettings):
+def _module(value: Any, folder: Path) -> Any:
+    return str(folder / value) if isinstance(value, str) and value.endswith(".py") else value
+
+
+def _text_path(value: Any, folder: Path) -> Any:
+    return str(folder / value) if isinstance(value, str) else value
+
+
+def _interpreter(value: Any, folder: Path) -> Any:
+    """A bare name is looked up on the search path."""
+    return str(folder / value) if "/" in str(value) else value
+
+
+def _files(value: Any, folder: Path) -> Any:
+    return {split: str(folder / path) for split, path in value.items()} if isinstance(value, dict) else value
+
+
+class ProgramSettings(SettingsGroup, title="Program"):
+    """The program, given as exactly one of `program`, `adapter` and `command`."""
+
+    program: str | None = setting(
+        None,
+        "Module of plain functions, pkg.module or file.py; for dspy pkg.module.Class.",
+        everyday=True,
+        metavar="MODULE",
+        anchor=_module,
+    )
+    adapter: str | None = setting(
+        None, "GEPAAdapter class, or a function that makes one.", everyday=True, metavar="pkg.module:Name"
+    )
+    command: tuple[str, ...] | None = setting(
+        None,
+        "Command that speaks the protocol over stdio; all that follows belongs to it.",
+        everyday=True,
+        parse=shlex.split,
+    )
+    seed_candidate: dict[str, str] | Path | None = setting(
+        None,
+        "Texts to begin with, as JSON or a JSON file; an adapter needs it.",
+        everyday=True,
+        metavar="JSON|FILE",
+        parse=object_or_text,
+        anchor=_text_path,
+    )
+    python: Path | None = setting(
+        None,
+        "Interpreter that runs the program.",
+        everyday=True,
+        shown="found beside the program",
+        anchor=_interpreter,
+    )
+    kind: Kind | None = setting(None, "Kind of program; only dspy must be given.", shown="as the program is given")
+    name: str | None = setting(None, "Name of the program.", variable="GEPA_PROGRAM_NAME", metavar="NAME")
+    version: str | None = setting(
+        None,
+        "Version of the program; alone, print that of gepa-server and exit.",
+        variable="GEPA_PROGRAM_VERSION",
+    )
+    root: Path = setting(
+        Path.cwd, "Folder that paths start from and the program runs in.", shown="the configuration file's"
+    )
+    env: dict[str, str] = setting(dict, "Variable for the program's environment; repeatable.", parse=pair, shown="none")
+    adapter_args: dict[str, Any] = setting(dict, "Arguments of the adapter.", parse=json_object, shown="none")
+    jail: bool | None = setting(
+        None,
+        "Run each process in a bubblewrap jail that writes its own files only (Linux).",
+        shown="yes if code evolves and bubblewrap works",
+    )
+
+
+class DspySettings(SettingsGroup, title="DSPy programs"):
+    """A DSPy program, for `kind` dspy."""
+
+    metric: str | None = setting(
+        None, "Metric: takes (example, prediction) or GEPA's five arguments.", metavar="pkg.module.function"
+    )
+    trainset_path: Path | None = setting(None, "Rows of the split `train`: .json, .jsonl or .csv.")
+    valset_path: Path | None = setting(None, "Rows of the split `val`.")
+    saved_program_json_path: Path | None = setting(None, "Saved program: read at the start, written by `finalize`.")
+    proposer: Literal["gepa", "dspy"] = setting(
+        "gepa", "What proposes texts: the optimizer, or DSPy's own proposer (DSPy 3.2)."
+    )
+    reflection_lm: str | None = setting(
+        None, "dspy.LM for the proposer dspy.", variable="GEPA_PROGRAM_REFLECTION_LM", metavar="pkg.module.lm"
+    )
+    field_descriptions: bool = setting(False, "Improve the fields' descriptions too.", rare=True)
+    demos: bool = setting(False, "Improve the predictors' demos too.", rare=True)
+    add_format_failure_as_feedback: bool = setting(
+        False, "Reflect on answers that do not parse, as dspy.GEPA can.", rare=True
+    )
+    seed: int = setting(
+        0, "Seed of the choice among a predictor's calls; dspy.GEPA's.", rare=True, variable="GEPA_PROGRAM_SEED"
+    )
+
+
+class ProcessSettings(SettingsGroup, title="Processes"):
+    """How the program runs."""
+
+    workers: Count | None = setting(None, "Processes of the program.", everyday=True, shown="one per core")
+    example_timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=True), AfterValidator(_none_if_infinite)] | None = (
+        setting(300.0, "Seconds that one example may run; inf for no limit.", everyday=True)
+    )
+    max_concurrency: Count | None = setting(
+        None, "Examples at the same time, over all processes and commits.", shown="64 if async, else what they can take"
+    )
+    threads: Count | None = setting(None, "Examples at the same time in one process.", shown="1; dspy 8")
+    thread_safe: bool = setting(False, "The adapter supports overlapping calls.")
+    transient: tuple[str, ...] | None = setting(
+        None,
+        "Exception type of infrastructure failures; repeatable.",
+        metavar="pkg.Error",
+        rare=True,
+        shown="a built-in list",
+    )
+    start_timeout_s: Seconds = setting(120.0, "Seconds that the program may take to start.", rare=True)
+    call_timeout_s: Seconds = setting(600.0, "Seconds for other calls: records, proposals, `finalize`.", rare=True)
+
+
+class RowSettings(SettingsGroup, title="Rows"):
+    """Rows that the server holds."""
+
+    datasets: dict[str, Path] = setting(
+        dict,
+        "Rows to hold: a .json, .jsonl or .csv file per split; repeatable.",
+        everyday=True,
+        parse=pair,
+        metavar="SPLIT=FILE",
+        shown="none",
+        anchor=_files,
+    )
+    share_rows: bool = setting(True, "Return rows to clients, not only their ids.")
+
+
+class ListenSettings(SettingsGroup, title="HTTP"):
+    """Where the server listens, and to what."""
+
+    host: str = setting("127.0.0.1", "Address to listen on.", everyday=True, metavar="HOST", variable=None)
+    port: Annotated[int, Field(ge=0, le=65535)] = setting(
+        0, "Port to listen on.", everyday=True, shown="a free one", variable=None
+    )
+    token_file: Path | None = setting(
+        None,
+        "File that holds the bearer token; created if missing.",
+        everyday=True,
+        shown="GEPA_TOKEN, else a new one each start",
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        (), "Further value of Host that is accepted; repeatable.", metavar="HOST", variable=None
+    )
+    allowed_origins: tuple[str, ...] = setting(
+        (), "Value of Origin that is accepted; repeatable.", metavar="ORIGIN", rare=True
+    )
+
+
+class LimitSettings(SettingsGroup, title="Limits"):
+    """Bounds on requests, results and what is kept."""
+
+    max_batch_size: Count = setting(1000, "Examples in one call.")
+    max_request_bytes: Annotated[int, Field(ge=1024)] = setting(64 * 2**20, "Bytes of one request.", shown="64 MiB")
+    max_batch_entries: Count = setting(100, "Requests in one JSON-RPC array.", rare=True)
+    max_queue: Annotated[int, Field(ge=0)] = setting(10_000, "Examples that wait besides those that run.", rare=True)
+    max_result_bytes: Annotated[int, Field(ge=1024)] = setting(
+        lambda: share(32, most=48 * 2**20), "Bytes of one example's result.", rare=True, shown="48 MiB, or memory/32"
+    )
+    max_trace_bytes: Annotated[int, Field(ge=0)] = setting(
+        lambda: share(8, most=256 * 2**20), "Bytes of trajectories kept.", rare=True, shown="256 MiB, or memory/8"
+    )
+    max_answer_bytes: Annotated[int, Field(ge=0)] = setting(
+        lambda: share(8, most=256 * 2**20), "Bytes of answers kept.", rare=True, shown="256 MiB, or memory/8"
+    )
+    abandon_after_s: Seconds = setting(
+        60.0, "Seconds that a call with a call_id runs without a request for its answer.", rare=True
+    )
+    keep_answers_s: Seconds = setting(3600.0, "Seconds that an answer is kept after its last request.", rare=True)
+    drain_s: Annotated[float, Field(ge=0)] = setting(30.0, "Seconds to finish in after SIGTERM.", rare=True)
+
+
+class Settings(
+    CodeChangeSettings,
+    LimitSettings,
+    ListenSettings,
+    RowSettings,
+    ProcessSettings,
+    DspySettings,
+    ProgramSettings,
+):
     """One server in front of one program, given as exactly one of `program`, `adapter` and `command`.
 
     Paths are relative to `root`, the folder of the configuration file (else the working directory), where user code
     runs too.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    root: Path = Field(default_factory=Path.cwd)
-    # the program
-    kind: Kind | None = None  # follows from what the program is given as; `dspy` must be said
-    # a module of plain functions, `pkg.module` or `path/to/file.py`; for `dspy` the module's class, `pkg.module.Class`
-    program: str | None = None
-    adapter: str | None = None  # a GEPAAdapter class (or a function making one): `pkg.module:Name`
-    adapter_args: dict[str, Any] = {}
-    command: tuple[str, ...] | None = None  # a command that speaks the protocol over stdio
-    seed_candidate: dict[str, str] | Path | None = None  # a table or a JSON file; an adapter needs it
-    name: str | None = None
-    version: str | None = None
-    python: Path | None = None  # the user's interpreter; found by itself when not given
-    env: dict[str, str] = {}  # added to the program's environment
-    # each process of the program's, and each command, in a bubblewrap jail of its own: only its own folder is writable;
-    # None: where code evolves and a jail can be made
-    jail: bool | None = None
-    # a DSPy program
-    metric: str | None = None  # `pkg.module.function`, taking (example, prediction) or GEPA's five
-    trainset_path: Path | None = None
-    valset_path: Path | None = None
-    saved_program_json_path: Path | None = None  # read at the start where it is there, written by `finalize`
-    field_descriptions: bool = False  # evolved too
-    demos: bool = False  # evolved too
-    add_format_failure_as_feedback: bool = False  # as `dspy.GEPA` has it: answers that do not parse are reflected on
-    seed: int = 0  # of the choice among a predictor's several calls, which `dspy.GEPA` seeds as the run
-    # who proposes new texts: the optimizer, by GEPA's proposer, or DSPy's own proposer in the program's process
-    proposer: Literal["gepa", "dspy"] = "gepa"
-    reflection_lm: str | None = None  # for the proposer `dspy`: `pkg.module.lm`, a dspy.LM or a function making one
-    # how it runs
-    workers: Annotated[int, Field(ge=1)] | None = None  # program processes; one per core when not given
-    threads: Annotated[int, Field(ge=1)] | None = None  # examples at once in one process; 1, for `dspy` 8
-    # examples at once in all: less than the processes bear together, or with trees those of all commits together
-    max_concurrency: Annotated[int, Field(ge=1)] | None = None
-    thread_safe: bool = False  # the adapter bears overlapping calls
-    transient: tuple[str, ...] | None = None  # exception types that are infrastructure failures
-    # None is no deadline; TOML and flags, which know no null, say `inf`
-    example_timeout_s: Annotated[float, Field(gt=0), AfterValidator(_none_where_endless)] | None = 300.0
-    start_timeout_s: Seconds = 120.0
-    call_timeout_s: Seconds = 600.0  # records, proposals, `finalize`; more where their examples need more
-    # rows the server holds
-    datasets: dict[str, Path] = {}
-    share_rows: bool = True  # `list_examples` gives the rows, not only their ids
-    # the door
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
-    token_file: Path | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    # bounds
-    max_request_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
-    max_batch_size: Annotated[int, Field(ge=1)] = 1000
-    max_batch_entries: Annotated[int, Field(ge=1)] = 100
-    max_queue: Annotated[int, Field(ge=0)] = 10_000  # examples waiting beyond those running
-    # of one example; like the next two, less where the server may use little memory
-    max_result_bytes: int = Field(default_factory=lambda: share(32, most=48 * 2**20), ge=1024)
-    max_trace_bytes: int = Field(default_factory=lambda: share(8, most=256 * 2**20), ge=0)
-    max_answer_bytes: int = Field(default_factory=lambda: share(8, most=256 * 2**20), ge=0)
-    abandon_after_s: Seconds = 60.0
-    keep_answers_s: Seconds = 3600.0
-    drain_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
-
     @model_validator(mode="after")
     def _one_program(self) -> Self:
         given = [name for name in GIVEN_AS if getattr(self, name) is not None]
         if len(given) != 1:
-            said = " and ".join(given) if given else "none"
-            raise ValueError(f"give exactly one of `program`, `adapter` and `command` (given: {said})")
+            found = " and ".join(f"`{name}`" for name in given) if given else "none"
+            raise ValueError(f"give exactly one of `program`, `adapter` and `command` (given: {found})")
         stands_for = GIVEN_AS[given[0]]
         if self.kind not in (None, stands_for) and (self.kind, given[0]) != ("dspy", "program"):
-            raise ValueError(f"kind is `{self.kind}`, but the program is given as `{given[0]}`")
+            raise ValueError(f"`kind` is {self.kind}, but the program is given as `{given[0]}`")
         if self.kind == "dspy" and self.metric is None:
-            raise ValueError("kind `dspy` needs a `metric`: the dotted path of a function")
+            raise ValueError("`kind` dspy needs a `metric`: the dotted path of a function")
         if self.proposer == "dspy" and self.reflection_lm is None:
-            raise ValueError("the proposer `dspy` needs a `reflection_lm`: the dotted path of a dspy.LM")
+            raise ValueError("`proposer` dspy needs a `reflection_lm`: the dotted path of a dspy.LM")
         if self.proposer == "gepa" and self.reflection_lm is not None:
-            raise ValueError("`reflection_lm` is for the proposer `dspy`; for GEPA's, give it to gepa-client optimize")
+            raise ValueError("`reflection_lm` is for `proposer` dspy; for GEPA's, give it to gepa-client optimize")
         return self
 
     @model_validator(mode="after")
-    def _nothing_in_vain(self) -> Self:
-        """Refuse what was said and would not be heeded."""
+    def _check_kind(self) -> Self:
+        """Refuse settings that would not be used."""
         for name in sorted(self.model_fields_set):
             if not concerns(name, self.is_a):
                 raise ValueError(f"`{name}` is for {_either(_FOR[name])}, not for `{self.is_a}`")
@@ -141,9 +272,9 @@ class Settings(CodeSettings):
 
     @model_validator(mode="after")
     def _one_file_a_split(self) -> Self:
-        for setting, split, path in self._paths_of_splits():
+        for name, split, path in self._paths_of_splits():
             if path is not None and split in self.datasets:
-                raise ValueError(f"`{setting}` and `datasets` both give the split `{split}`")
+                raise ValueError(f"`{name}` and `datasets` both give the split `{split}`")
         return self
 
     @property
@@ -161,6 +292,9 @@ class Settings(CodeSettings):
         if self.kind is not None:
             return self.kind
         return next(kind for name, kind in GIVEN_AS.items() if getattr(self, name) is not None)
+
+
+SETTINGS = settings_of(Settings)
 
 
 def _either(names: tuple[str, ...]) -> str:

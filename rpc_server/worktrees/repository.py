@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.git import GitError
-from rpc_server.settings.config_file import SettingsError
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.worktrees.repository_git import Git, drivers_off
 
 _SIGNATURES = (b"# v2 git bundle", b"# v3 git bundle")

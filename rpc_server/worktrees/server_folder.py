@@ -14,7 +14,7 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from evolverpc_common.remove_tree import remove_tree
-from rpc_server.settings.config_file import SettingsError
+from evolverpc_common.settings.sources import SettingsError
 
 
 class WorktreePaths:

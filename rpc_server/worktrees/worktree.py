@@ -5,12 +5,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import environment as server_environment
 from rpc_server.program.launcher import find_interpreter
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
 

@@ -4,14 +4,14 @@ import importlib.util
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.mutations.agents import AgentFailed, agent_from
-from rpc_server.settings.code_settings import CodeSettings
-from rpc_server.settings.config_file import SettingsError
+from rpc_server.settings.code_settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, use
 
 
 async def test_a_command_with_its_deadline(workplace):
-    agent = agent_from(CodeSettings(allow_mutations=True, agent_command=("sleep", "600"), agent_timeout_s=0.2))
+    agent = agent_from(CodeChangeSettings(allow_mutations=True, agent_command=("sleep", "600"), agent_timeout_s=0.2))
 
     assert agent.name == "sleep"
     with pytest.raises(AgentFailed, match="sleep was not done"):
@@ -20,7 +20,7 @@ async def test_a_command_with_its_deadline(workplace):
 
 async def test_claude_with_its_model_tools_and_limits(workplace, model):
     model.scripts.append(Script("Make it louder.", [[use("Glob", pattern="*")], [use("Glob", pattern="*")]]))
-    settings = CodeSettings(
+    settings = CodeChangeSettings(
         allow_mutations=True, agent_model="claude-opus-4-1", agent_tools=("Glob",), agent_max_turns=1
     )
 
@@ -34,4 +34,4 @@ def test_claude_without_its_sdk_names_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", {"claude_agent_sdk": None}.__getitem__)
 
     with pytest.raises(SettingsError, match=r"pip install '\.\[agent\]' in the folder.*`agent_command`"):
-        agent_from(CodeSettings(allow_mutations=True))
+        agent_from(CodeChangeSettings(allow_mutations=True))

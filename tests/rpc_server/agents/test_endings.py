@@ -36,11 +36,11 @@ SERVER = """
 import asyncio, json, sys
 from pathlib import Path
 from rpc_server.mutations.agents import AgentTask, agent_from
-from rpc_server.settings.code_settings import CodeSettings
+from rpc_server.settings.code_settings import CodeChangeSettings
 
 async def main():
     given = json.loads(sys.argv[1])
-    agent = agent_from(CodeSettings(allow_mutations=True, **given["settings"]))
+    agent = agent_from(CodeChangeSettings(allow_mutations=True, **given["settings"]))
     await agent.work(AgentTask(Path(given["folder"]), "Make it louder.", given["environment"]), lambda _: None)
 
 asyncio.run(main())

@@ -7,9 +7,9 @@ import pytest
 from protocol.mutation import ChangeRequest, PastMutation
 from rpc_server.mutations import agent_prompt as limits
 from rpc_server.mutations.agent_prompt import change_prompt, conflict_prompt
-from rpc_server.settings.code_settings import CodeSettings
+from rpc_server.settings.code_settings import CodeChangeSettings
 
-PLAIN = CodeSettings(allow_mutations=True)
+PLAIN = CodeChangeSettings(allow_mutations=True)
 
 
 def reported(request: str = "Retry twice.", *, notes=None, settings=PLAIN, **more) -> str:
@@ -52,7 +52,7 @@ def test_a_location_is_where_to_look_first():
 
 
 def test_the_rules_name_what_a_change_is_held_against():
-    settings = CodeSettings(
+    settings = CodeChangeSettings(
         allow_mutations=True,
         allow=("src/**", "*.py"),
         deny=("tests/**",),

@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_address import apply_listen_address
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
 WAIT_S = 30

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.tokens import token_for
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
 

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
-from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.served import SCRIPTED
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
-from rpc_server.settings.config_file import SettingsError
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.served import SCRIPTED

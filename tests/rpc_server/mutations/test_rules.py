@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from rpc_server.mutations.rules import Globs, Rules, protected_globs, unsafe_links
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 
 MEANT = [

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from evolverpc_common.git import GitError
+from evolverpc_common.settings.sources import SettingsError
 from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.worktrees.instances import Instance
 from rpc_server.worktrees.repository_git import Git
 from tests.rpc_server.mutations.patches import added, changed

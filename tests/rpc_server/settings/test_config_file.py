@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from rpc_server.cli.flags import read_flags, with_one_command
-from rpc_server.settings.config_file import SettingsError, load_settings
-from rpc_server.settings.settings import _FOR, Settings
+from evolverpc_common.settings.sources import SettingsError
+from rpc_server.cli.flags import with_one_command
+from rpc_server.settings.config_file import load_settings
+from rpc_server.settings.settings import _FOR
 
 
 def wrong(folder: Path, text: str, name: str = "gepa.toml", **flags: Any) -> str:
@@ -83,7 +84,8 @@ def test_an_unknown_key_names_the_nearest_and_the_file(tmp_path: Path) -> None:
 )
 def test_a_value_of_the_wrong_kind_names_key_and_file(tmp_path: Path, text: str, key: str) -> None:
     message = wrong(tmp_path, text if key == "command" else f'program = "a"\n{text}')
-    assert f"{tmp_path / 'gepa.toml'}: `{key}`" in message
+    line = 1 if key == "command" else 2
+    assert f"{tmp_path / 'gepa.toml'}:{line}: `{key}`" in message
 
 
 def test_an_infinite_deadline_is_none_and_nothing_else_is_endless(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_flag_of_the_wrong_kind_is_named_as_a_flag(tmp_path: Path) -> None:
 
 def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
     assert "exactly one of" in wrong(tmp_path, "port = 1")
-    assert "program and adapter" in wrong(tmp_path, 'program = "a"\nadapter = "b:C"')
+    assert "`program` (" in wrong(tmp_path, 'program = "a"\nadapter = "b:C"')
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,9 @@ def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
         ('python = "python3"', ["program", "adapter"], ["command"]),
     ],
 )
-def test_a_setting_without_effect_is_refused(tmp_path: Path, setting: str, good: list[str], bad: list[str]) -> None:
+def test_a_setting_that_would_not_be_heeded_is_refused(
+    tmp_path: Path, setting: str, good: list[str], bad: list[str]
+) -> None:
     programs = {"program": 'program = "a"', "adapter": 'adapter = "a:B"', "command": 'command = ["a"]'}
     for kind in good:
         (tmp_path / "gepa.toml").write_text(f"{programs[kind]}\n{setting}")
@@ -123,29 +127,23 @@ def test_a_setting_without_effect_is_refused(tmp_path: Path, setting: str, good:
     for kind in bad:
         message = wrong(tmp_path, f"{programs[kind]}\n{setting}")
         name = setting.split(" ", maxsplit=1)[0]
-        printed = re.search(f"`{name}` is for (.*), not for `{kind}`", message)
-        assert printed is not None, message
-        assert {*good} <= {*re.findall(r"`(\w+)`", printed[1])} == {*_FOR[name]}
+        said = re.search(rf"`{name}` \(.*\) is for (.*), not for `{kind}`", message)
+        assert said is not None, message
+        assert {*good} <= {*re.findall(r"`(\w+)`", said[1])} == {*_FOR[name]}
         assert str(tmp_path / "gepa.toml") in message
 
 
-def test_a_program_given_by_flag_takes_no_settings_of_the_files_own_program(tmp_path: Path) -> None:
+def test_a_program_given_by_flag_takes_nothing_that_was_said_of_the_files_own_alone(tmp_path: Path) -> None:
     (tmp_path / "gepa.toml").write_text('adapter = "a:B"\nadapter_args = { a = 1 }\nport = 1')
     settings = load_settings(flags={"program": "app"}, folder=tmp_path)
     assert (settings.program, settings.adapter_args, settings.port) == ("app", {}, 1)
-    assert "`adapter_args` is for `adapter`" in wrong(tmp_path, "", program="app", adapter_args={"a": 1})
+    assert "`--adapter-args` is for `--adapter`" in wrong(tmp_path, "", program="app", adapter_args={"a": 1})
 
 
 def test_a_file_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "gepa.toml") in wrong(tmp_path, "program = ")
     with pytest.raises(SettingsError, match=r"none\.toml"):
         load_settings(tmp_path / "none.toml", folder=tmp_path)
-
-
-def test_every_setting_has_a_flag() -> None:
-    from rpc_server.cli import flags
-
-    assert set(flags._FLAGS) == set(Settings.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -163,26 +161,48 @@ def test_everything_after_command_belongs_to_it(given: list[str], expected: list
     assert with_one_command(given) == expected
 
 
-def test_flags_are_read_as_in_a_file() -> None:
+def test_flags_and_variables_are_read_as_a_file_would_hold_them(tmp_path: Path) -> None:
     given = {
         "command": "node 'my p.js'",
         "datasets": ["train=a=b.jsonl", "val=v.csv"],
         "env": ["A=1"],
-        "adapter_args": '{"model": "x"}',
         "seed_candidate": ' {"system": "y"}',
-        "port": 0,
+        "port": "0",
         "thread_safe": None,
         "transient": [],
     }
-    assert read_flags(given) == {
-        "command": ["node", "my p.js"],
-        "datasets": {"train": "a=b.jsonl", "val": "v.csv"},
-        "env": {"A": "1"},
-        "adapter_args": {"model": "x"},
-        "seed_candidate": {"system": "y"},
-        "port": 0,
+    settings = load_settings(flags=given, folder=tmp_path, environment={})
+    assert settings.command == ("node", "my p.js")
+    assert settings.datasets == {"train": tmp_path / "a=b.jsonl", "val": tmp_path / "v.csv"}
+    assert (settings.env, settings.seed_candidate, settings.port) == ({"A": "1"}, {"system": "y"}, 0)
+    variables = {
+        "GEPA_COMMAND": "node 'my p.js'",
+        "GEPA_DATASETS": "train=a=b.jsonl, val=v.csv",
+        "GEPA_ENV": '{"A": "1"}',
     }
-    assert read_flags({"seed_candidate": "seed.json"}) == {"seed_candidate": "seed.json"}
+    given = {"seed_candidate": ' {"system": "y"}', "port": 0}
+    assert load_settings(flags=given, folder=tmp_path, environment=variables) == settings
+    adapter = {"adapter": "a:B", "adapter_args": '{"model": "x"}', "seed_candidate": "seed.json"}
+    settings = load_settings(flags=adapter, folder=tmp_path, environment={})
+    assert (settings.adapter_args, settings.seed_candidate) == ({"model": "x"}, tmp_path / "seed.json")
+
+
+def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "gepa.toml").write_text('program = "app"\nworkers = 1\nmax_queue = 1\ndrain_s = 1')
+    variables = {"GEPA_WORKERS": "2", "GEPA_MAX_QUEUE": "2", "GEPA_JAIL": ""}
+    settings = load_settings(flags={"workers": "3"}, folder=tmp_path, environment=variables)
+    assert (settings.workers, settings.max_queue, settings.drain_s, settings.jail) == (3, 2, 1.0, None)
+
+
+def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:
+    for name, text in (
+        ("GEPA_WORKERS", "many"),
+        ("GEPA_JAIL", "perhaps"),
+        ("GEPA_SHARE_ROWS", "lisp"),
+        ("GEPA_ENV", "A"),
+    ):
+        with pytest.raises(SettingsError, match=f"^{name}: .*{text}"):
+            load_settings(flags={"program": "app"}, folder=tmp_path, environment={name: text})
 
 
 @pytest.mark.parametrize(
@@ -192,4 +212,4 @@ def test_flags_are_read_as_in_a_file() -> None:
 def test_a_flag_that_cannot_be_read_is_named(given: dict[str, Any]) -> None:
     (name,) = given
     with pytest.raises(SettingsError, match=f"^--{name.replace('_', '-')}: "):
-        read_flags(given)
+        load_settings(flags=given)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
-from rpc_server.settings.config_file import SettingsError
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
