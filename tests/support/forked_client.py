@@ -24,6 +24,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import SimpleNamespace
@@ -168,6 +169,8 @@ def _preload() -> None:
 
     for name in gepa_client.cli.app.COMMANDS:
         gepa_client.cli.app.build(name)
+    for name in gepa_client.cli.app.WITH_SETTINGS:
+        import_module(f"gepa_client.cli.commands.{name}")
     assert threading.active_count() == 1, "a fork has the main thread only"
     gc.collect()
     gc.freeze()
