@@ -36,24 +36,30 @@ def markdown(program: str) -> str:
 
 @cache
 def helps(program: str) -> dict[str, str]:
-    """Return what `--help` prints, by `program` and `program command`."""
-    own = _printed(program)
+    """Return what `--help` prints, by `program` and `program command`; with all flags, if some are rarely used."""
+    own = _printed(program, "--help")
+    own = _printed(program, "--help-all") if "--help-all" in own else own
     names = re.findall(r"^  ([a-z-]+)  ", own.partition("\nCommands:\n")[2], re.MULTILINE)
-    return {program: own, **{f"{program} {name}": _printed_here(program, name) for name in names}}
+    return {program: own, **{f"{program} {name}": _full_help(program, name) for name in names}}
 
 
-def _printed(program: str) -> str:
+def _printed(program: str, flag: str) -> str:
     """Return the help of a program, run as users run it."""
-    command = (str(Path(sys.executable).with_name(program)), "--help")
+    command = (str(Path(sys.executable).with_name(program)), flag)
     environment = {**os.environ, "COLUMNS": WIDTH}
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
 
 
-def _printed_here(program: str, name: str) -> str:
+def _full_help(program: str, name: str) -> str:
+    printed = _printed_here(program, name, "--help")
+    return _printed_here(program, name, "--help-all") if "--help-all" in printed else printed
+
+
+def _printed_here(program: str, name: str, flag: str) -> str:
     """Return the help of one of its commands, run in this process: a process each takes half a second."""
     [script] = entry_points(group="console_scripts", name=program)
     given, columns, printed = sys.argv, os.environ.get("COLUMNS"), io.StringIO()
-    sys.argv, os.environ["COLUMNS"] = [program, name, "--help"], WIDTH
+    sys.argv, os.environ["COLUMNS"] = [program, name, flag], WIDTH
     try:
         with redirect_stdout(printed), suppress(SystemExit):
             script.load()()

@@ -20,7 +20,8 @@ OTHER_TOOLS = {"--help", "--help-all", "--version", "--save-dev", "--stdio", "--
 
 @cache
 def flags(command: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", command_reference.helps(command.split()[0])[command]))
+    printed = re.sub(r"--\[no-\]([a-z-]+)", r"--\1 --no-\1", command_reference.helps(command.split()[0])[command])
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", printed))
 
 
 def test_every_block_of_code_is_run_by_a_test_or_listed_with_the_reason() -> None:
