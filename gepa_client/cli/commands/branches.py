@@ -26,8 +26,8 @@ from gepa_client.evolution.branches import BY_HAND, run_in_names
 from gepa_client.evolution.checkout import CheckoutError, Repository, holds
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
+from gepa_client.settings.groups import SandboxSettings
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.sandbox_settings import SandboxSettings
 from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
