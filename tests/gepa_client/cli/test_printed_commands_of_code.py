@@ -10,13 +10,13 @@ import pytest
 
 from gepa_client import report
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
-from tests import printed_commands
 from tests.gepa_client.cli.evolving import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.story import COMMITS, code_story, mutated, refused, started
 from tests.gepa_client.words import Script
+from tests.support import printed_commands
 
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]

@@ -15,7 +15,7 @@ from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, MENDS, 
 from tests.gepa_client.cli.test_sandboxes import left_behind
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_code import git
-from tests.modal_cloud import Cloud, loopback_modal_beside
+from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
