@@ -57,7 +57,7 @@ NOT_RUN = {
     "docs/guides/other-languages.md: gepa-server --command ./my-program --port 8000 --token-file token": "a program of the reader's own; tests/conformance serves one over stdio",
     "docs/guides/other-languages.md: gepa-client conformance http://127.0.0.1:8000 --token-file token": "tests/conformance runs the suite against four servers",
     "docs/guides/python.md: gepa-server --program program.py --port 8000 --token-file token": "the first line runs in test_commands.py; the second has a package of the reader's own",
-    "docs/guides/python.md: gepa-server --adapter package.module:Class --port 8000 --token-file token": "a class of the reader's own; tests/rpc_server/programs/test_adapters.py serves such classes",
+    "docs/guides/python.md: gepa-server --adapter package.module:Class --port 8000 --token-file token": "a class of the reader's own; tests/rpc_server/program/test_adapters.py serves such classes",
     "docs/guides/python.md: gepa-client optimize http://127.0.0.1:8000 --score-with http://127.0.0.1:8001 --trainset rows.jsonl --max-metric-calls 500 \\": "tests/gepa_client holds scoring by another server",
     "docs/guides/sandboxes.md: pip install '.[server,client,sandbox]'     # in the clone; [agent] too if code evolves; and bubblewrap: apt install bubblewrap": "a repository of the reader's own and a paid model; `make demo-sandbox` and tests/sandbox_runtime run such sandboxes",
     "docs/guides/sandboxes.md: gepa-client sandboxes --publish --sandbox modal --repo https://github.com/you/program": "needs an account at Modal; tests/support/modal_cloud runs it if there is one",

@@ -108,7 +108,7 @@ async def test_hidden_folders_may_be_in_one_another(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
 async def test_a_node_program_is_served_and_its_death_is_reported(tmp_path: Path) -> None:
-    program = ROOT / "tests" / "rpc_server" / "programs" / "data" / "misbehaves.mjs"
+    program = ROOT / "tests" / "rpc_server" / "program" / "data" / "misbehaves.mjs"
     command = ("--workers", "2", "--example-timeout-s", "20", "--command", "node", str(program), str(PACKAGE))
     async with serving(tmp_path, *command) as running:
         good = {"way": "good", "output": "still here"}
