@@ -1,1 +1,1 @@
-"""One optimisation: its settings, its own process, GEPA inside it, and the events it tells."""
+"""One optimization: its driver process, GEPA inside it, its limits, its events and its resumption."""

@@ -1,4 +1,4 @@
-"""What whoever started the optimizer's process tells it while it runs: a line of JSON each."""
+"""Control messages: lines of JSON from the supervisor to the driver process, the first of them its job."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +14,9 @@ class _Message(BaseModel):
 
 
 class ModelCallMessage(_Message):
-    """A program called a model through the gateway. What nobody said is None.
+    """A program called a model through the gateway; unknown values are None.
 
-    `sandbox`: its name. `status`: HTTP's, None where no answer came. `seconds`: until its end.
+    `sandbox`: its name. `status`: of HTTP, None without a response. `seconds`: from start to end.
     """
 
     sandbox: str
@@ -30,25 +30,25 @@ class ModelCallMessage(_Message):
 
     @property
     def outcome(self) -> str:
-        """`ok`, `error` for an answer that is one, `lost` where none came."""
+        """`ok`, `error` for an error response, `lost` without a response."""
         if not self.status:
             return "lost"
         return "ok" if 200 <= self.status < 300 else "error"
 
     @property
     def usage(self) -> dict[str, int | float] | None:
-        """As the contract's `Usage`; None where nothing was said."""
-        said = {"cost_usd": self.cost_usd, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        return {name: value for name, value in said.items() if value is not None} or None
+        """The contract's `Usage`; None if the provider reported none."""
+        reported = {"cost_usd": self.cost_usd, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        return {name: value for name, value in reported.items() if value is not None} or None
 
     @property
     def is_free(self) -> bool:
-        """It failed, and nobody says that it cost anything."""
+        """Whether it failed and no cost was reported."""
         return self.outcome != "ok" and self.usage is None
 
 
 class RefusalMessage(_Message):
-    """The gateway did not let something through: `what` was asked for in `sandbox`, so many `times`, and why not."""
+    """The gateway refused `what` a program in `sandbox` asked for, `times` times, for this `reason`."""
 
     sandbox: str
     what: str
@@ -57,13 +57,13 @@ class RefusalMessage(_Message):
 
 
 class StopMessage(_Message):
-    """Come to an end; what is in flight is finished. `reason`: None where somebody did it by hand."""
+    """Stop the run; examples in flight are completed. `reason`: None for a stop by hand."""
 
     reason: str | None = None
 
 
 class CapMessage(_Message):
-    """The gateway lets nothing more through, as the money is spent: what still needs a model never ends."""
+    """The spend cap is reached: the gateway holds all further calls, so examples that need a model never end."""
 
     reason: str
 
@@ -83,30 +83,29 @@ _ADAPTER = TypeAdapter(_TaggedMessage)
 
 
 def parse_message(text: str) -> ControlMessage:
-    """What a line says: it is an object with one key, which says what it is.
+    """Parse a line: an object whose only key names the message.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is no control message.
     """
     try:
-        told = _ADAPTER.validate_json(text)
+        tagged = _ADAPTER.validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the line itself'}") from None
-    found = [each for each in (told.model_call, told.refusal, told.stop, told.cap) if each is not None]
+    found = [each for each in (tagged.model_call, tagged.refusal, tagged.stop, tagged.cap) if each is not None]
     if len(found) != 1:
-        raise ValueError("a line says one thing")
+        raise ValueError("a line holds one message")
     return found[0]
 
 
 class DriverJob(BaseModel):
-    """`owner`: the claim it takes the run with. `config`: the settings, secrets included; it travels over a pipe.
+    """What the driver process does: drive a run from where it stopped, or replay a recorded one.
 
-    `output`: the folder for results; None writes none. `replays`: tell the recorded run again, without server or model,
-    and only up to `until` where that is given. `seen_beat`: of the
-    run's claim when this command read it. `wish`: what had been asked of whoever drove the run before this command
-    began, which is over. `gateway`: whoever starts this has one, and tells of the models that programs call:
-    what those say of their costs is not counted then.
+    `owner`: the owner of the lease it takes. `config`: the settings, secrets included; they travel over a pipe.
+    `output`: the folder for results; None writes none. `replays`: replay without server or model, up to `until` if
+    given. `seen_beat`, `seen_action`: the lease's counter and the requested action when this command read the run; that
+    action is over. `gateway`: the supervisor reports model calls of programs, so their own usage is not counted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,6 +117,6 @@ class DriverJob(BaseModel):
     output: Path | None
     replays: bool = False
     until: int | None = None
-    wish: str | None = None
+    seen_action: str | None = None
     seen_beat: int = 0
     gateway: bool = False

@@ -13,7 +13,7 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # they take a second to import, and are when the job is known
+if TYPE_CHECKING:  # they take a second to import, while the job is on its way
     from gepa_client.errors import Interrupted
     from gepa_client.run.gateway_record import GatewayRecord
 
@@ -22,7 +22,7 @@ BY_HAND = "stopped by hand"
 
 
 def main() -> int:
-    """Do one job to its end; returns the exit status."""
+    """Do one job to its end; return the exit status."""
     events_fd = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -37,7 +37,7 @@ def main() -> int:
     from gepa_client.run.output_folder import EVENTS
 
     job = DriverJob.model_validate_json(line)
-    gc.freeze()  # what the imports left stays: looking through it again and again holds up every example
+    gc.freeze()  # collecting the objects of the imports again and again would slow every example
     gc.set_threshold(50_000, 20, 50)
     writer = EventWriter(events_fd, None if job.output is None else job.output / EVENTS)
     stopping, gateway = _StopHandler(), GatewayRecord()
@@ -45,7 +45,7 @@ def main() -> int:
     try:
         threading.Thread(target=_listen, args=(stopping, gateway), name="stdin", daemon=True).start()
         drive(job, writer.emit, stopping.halt, stopping.drainable, gateway)
-    except Interrupted as stopped:  # before the driving had begun
+    except Interrupted as stopped:  # before the run was driven
         writer.emit(Finished(status=stopped.status, reason=stopped.reason, metric_calls=0))
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 class _StopHandler:
-    """A wish to stop: what is in flight comes to its end where it is worth waiting for, else the main thread raises."""
+    """Stops the run: examples in flight are completed if the run is drainable, else the main thread raises."""
 
     def __init__(self) -> None:
         from gepa_client.transport.cancel_token import Halt
@@ -65,41 +65,41 @@ class _StopHandler:
         self._drains = False
 
     def drainable(self) -> None:
-        """From now on the work comes to its end by itself, and with it the record."""
+        """Let the work end by itself from now on, and with it the record."""
         self._drains = True
 
-    def wish(self, reason: "Interrupted") -> None:
-        """Stop; may be called from any thread, and again: the first reason stays."""
+    def stop(self, reason: "Interrupted") -> None:
+        """Stop the run; safe to call from any thread, and again: the first reason wins."""
         self._reason = self._reason or reason
         self.halt.pull(self._reason)
         signal.pthread_kill(self._main_thread, signal.SIGINT)
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """In the main thread."""
+        """Raise the reason in the main thread, unless the run is drainable."""
         if not self._drains and self._reason is not None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once: what follows is putting things in order
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once: what follows is the clean-up
             raise self._reason
 
 
 def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
-    """Takes each line as it comes, so that whoever writes them never waits; at the end of stdin the run stops."""
+    """Read control messages as they arrive, so that the supervisor never waits; stop the run at the end of stdin."""
     from gepa_client.errors import Interrupted
     from gepa_client.run.control_messages import CapMessage, StopMessage, parse_message
 
     while text := sys.stdin.readline():
         try:
-            told = parse_message(text)
+            message = parse_message(text)
         except ValueError as error:
-            stopping.wish(Interrupted("failed", f"what was said to the optimizer's process is not understood: {error}"))
+            stopping.stop(Interrupted("failed", f"the driver process received an invalid control message: {error}"))
             continue
-        match told:
+        match message:
             case StopMessage():
-                stopping.wish(Interrupted("paused", told.reason or BY_HAND))
+                stopping.stop(Interrupted("paused", message.reason or BY_HAND))
             case CapMessage():
-                gateway.capped(told.reason)
+                gateway.capped(message.reason)
             case _:
-                gateway.heard(told)
-    stopping.wish(Interrupted("paused", BY_HAND))
+                gateway.receive(message)
+    stopping.stop(Interrupted("paused", BY_HAND))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the events of a run to whoever started its process, and into a file."""
+"""Write the events of a run to the supervisor and into a file, without secrets."""
 
 import os
 import queue
@@ -15,15 +15,15 @@ from gepa_client.transport.error_format import unreadable
 
 
 class EventWriter:
-    """Stamps events and writes them, in order, to the parent and to a file anew, from a thread of its own.
+    """Stamp events and write them, in order, to the supervisor and to a new file.
 
-    An interruption of the main thread can so never cut a line in half. `path`: the file, None for none; what an earlier
-    process wrote there stays until this one has really `started`.
+    A thread does it, so that an interruption of the main thread never cuts a line in half. `path`: the file, None for
+    none; what an earlier process wrote there stays until this one emits `started`.
     """
 
     def __init__(self, descriptor: int, path: Path | None) -> None:
         self._descriptor = descriptor
-        self._story = _EventsFile(path) if path is not None else None
+        self._file = _EventsFile(path) if path is not None else None
         self._began = time.monotonic()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="events", daemon=True)
@@ -39,20 +39,20 @@ class EventWriter:
         self._thread.join()
 
     def _write(self) -> None:
-        parent_listens = True
-        totals: bytes | None = None  # of which the last ones are the story
+        supervisor_reads = True
+        totals: bytes | None = None  # only the last totals go into the file
         while (event := self._events.get()) is not None:
             line = event.model_dump_json().encode() + b"\n"
-            if parent_listens:
-                parent_listens = self._send(line)
+            if supervisor_reads:
+                supervisor_reads = self._send(line)
             if event.event == "model_calls":
                 totals = line
-            elif self._story is not None and event.event != "progress":
+            elif self._file is not None and event.event != "progress":
                 last = totals if isinstance(event, Finished) and totals is not None else b""
                 try:
-                    self._story.add(last + line, begins=isinstance(event, Started))
-                except OSError as error:  # the run is worth more than its story
-                    self._story = None
+                    self._file.add(last + line, begins=isinstance(event, Started))
+                except OSError as error:  # the run continues without its event file
+                    self._file = None
                     self.emit(Warned(message=f"events are no longer written: {unreadable('events.jsonl', error)}"))
 
     def _send(self, line: bytes) -> bool:
@@ -61,12 +61,12 @@ class EventWriter:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except BrokenPipeError:
-            return False  # the parent is gone; the file goes on
+            return False  # the supervisor is gone; the file is still written
         return True
 
 
 class _EventsFile:
-    """The file. Lines before the beginning wait for it, as they may be of a process that never drives the run."""
+    """The file. Lines before `started` wait for it, as they may be of a process that never drives the run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,12 +84,12 @@ class _EventsFile:
 
 
 def redacting(secrets: Secrets, emit: Emit) -> Emit:
-    """The same `emit`, with every secret in the texts of an event replaced."""
+    """Return `emit` with every secret in the texts of events replaced: servers and models repeat their input."""
 
-    def told(event: Event) -> None:
+    def emit_redacted(event: Event) -> None:
         emit(event.model_copy(update={name: _clean(secrets, value) for name, value in event if name != "event"}))
 
-    return told
+    return emit_redacted
 
 
 def _clean(secrets: Secrets, value: Any) -> Any:

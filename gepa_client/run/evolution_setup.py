@@ -1,4 +1,4 @@
-"""What GEPA needs where a program's code evolves."""
+"""The adapter, reflection and strategies that GEPA needs if a program's code evolves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from protocol.code import GIT_BRANCH
 
 @dataclass(frozen=True)
 class EvolutionSetup:
-    """`adapter`, `reflection`, `callbacks`: for `gepa.optimize`. `selector`: None where GEPA's own will do.
+    """`adapter`, `reflection`, `callbacks`: for `gepa.optimize`. `selector`: None if GEPA's own will do.
 
-    `lineage`: None where code is not changed.
+    `lineage`: None if code is not changed.
     """
 
     adapter: RemoteAdapter | EvolvingAdapter
@@ -35,7 +35,7 @@ class EvolutionSetup:
 
     @classmethod
     def of(cls, config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> Self:
-        """For a run whose texts are proposed by `reflection`; `emit` is told of changes of code.
+        """Set up a run whose texts `reflection` proposes; `emit` gets events of code mutations.
 
         Raises:
             SettingsError: as `evolve_of`.
@@ -64,7 +64,7 @@ class EvolutionSetup:
         )
 
     def strategies(self, selection: SelectionStrategy) -> dict[str, Any]:
-        """The arguments of `gepa.optimize` that are not as the settings alone have them."""
+        """Return the arguments of `gepa.optimize` that replace those of the settings."""
         judged = {} if self.lineage is None else {"selection_strategy": JudgedSelection(selection, self.lineage)}
         return judged if self.selector is None else judged | {"module_selector": self.selector}
 

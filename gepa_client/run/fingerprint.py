@@ -1,4 +1,4 @@
-"""Which settings may change when a run is resumed, and which make it the run it is."""
+"""The fingerprint of a run: what must be the same to resume it, and how two fingerprints differ."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from protocol.code import GIT_BRANCH, commit_of
 
 MAY_CHANGE = frozenset(
     {
-        # who does the work: answers come from the same program wherever it is
+        # who does the work: the program is the same everywhere
         *("url", "fleet", "token_file", "allow_insecure", "allow_mixed_programs", "max_attempts", "max_outage_s"),
         *("score_with", "score_token_file"),
         *SandboxSettings.model_fields,
@@ -29,12 +29,12 @@ MAY_CHANGE = frozenset(
         *("reflection_workers", "reflection_per_minute"),
         # how long a change of code may take: what it came to is recorded
         "mutation_timeout_s",
-        # who is told
+        # trackers and output
         *TrackingSettings.model_fields,
         *OutputSettings.model_fields,
     }
 )
-"""Settings that may be other ones when a run is resumed: the requests it makes, and their order, stay the same."""
+"""Settings that may differ when a run is resumed: its requests, and their order, stay the same."""
 
 IDENTITY_SETTINGS = frozenset(
     {
@@ -46,10 +46,10 @@ IDENTITY_SETTINGS = frozenset(
         *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
     }
 )
-"""Settings that make a run this run and no other: with another value a replay would ask for something else."""
+"""Settings that belong to the fingerprint: with another value a replay would make other requests."""
 
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
-"""Arguments of a reflection model that say how it is reached, not which one it is."""
+"""Arguments of a reflection model that define how it is reached, not which model it is."""
 
 
 REPLAY_VERSION = 1
@@ -61,9 +61,9 @@ _REACHED_BY = frozenset(f"settings.reflection_lm_kwargs.{name}" for name in REAC
 
 
 def identity_settings(config: RunConfig) -> dict[str, Any]:
-    """The settings of `IDENTITY` as JSON, written alike where they mean the same; secrets are no part of it.
+    """Return the settings of `IDENTITY_SETTINGS` as JSON, equal if they mean the same, without secrets.
 
-    `evolve` is left out: what it comes to depends on the program, and `gepa_client.run.fingerprint` says it.
+    `evolve` is left out: its value depends on the program, and `fingerprint_of` adds it.
     """
     recorded = config.recorded()
     found = {key: recorded[key] for key in sorted(IDENTITY_SETTINGS - {"proposals", "evolve"})}
@@ -78,7 +78,7 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
 
 
 class RunMismatch(SettingsError):
-    """What was found is not what the run was recorded with; the record is left as it was."""
+    """What was found is not what the run was recorded with; the record is unchanged."""
 
 
 def fingerprint_of(
@@ -88,7 +88,7 @@ def fingerprint_of(
     scorer: DiscoverResult | None,
     data: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """As JSON; `seed_candidate`: as it is recorded. `data`: per split what tells its rows from others."""
+    """Return the fingerprint as JSON. `seed_candidate`: as recorded. `data`: per split, what identifies its rows."""
     evolve = evolve_of(config, discovery)
     found: dict[str, Any] = {
         "gepa": version("gepa"),
@@ -106,13 +106,13 @@ def fingerprint_of(
 
 
 def _at_its_commit(candidate: Candidate) -> Candidate:
-    """The candidate with the commit alone in `git_branch`: the branch it was found on is only a label."""
+    """Return the candidate with the commit alone in `git_branch`: the name of the branch is only a label."""
     commit = commit_of(candidate)
     return candidate if commit is None else {**candidate, GIT_BRANCH: commit}
 
 
 def _program_identity(discovery: DiscoverResult) -> dict[str, Any]:
-    """The version a program declares, else a digest of its code and configuration; a version is its author's word."""
+    """Return the version that a program declares, else the digest of its code and configuration."""
     program = discovery.program
     if program.version is not None:
         return {"version": program.version}
@@ -120,7 +120,7 @@ def _program_identity(discovery: DiscoverResult) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """`settings.seed: 0 -> 1`, one for each that differs."""
+    """Return a line such as `settings.seed: 0 -> 1` for each difference."""
     before, after = (
         {key: value for key, value in _flat(side).items() if key not in _REACHED_BY} for side in (recorded, found)
     )
@@ -134,15 +134,15 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 def check_fingerprint(
     run_id: str, store: str | None, recorded: Mapping[str, Any], found: Mapping[str, Any], end: int
 ) -> None:
-    """Raise `AnotherRun` if they differ, with the differences and the command to run instead.
+    """Raise `RunMismatch` if they differ, with the differences and the command to run instead.
 
     `store`: None for the default one. `end`: of the run's journal.
     """
     if different := differences(recorded, found):
         listed = "\n".join(f"  {line}" for line in different)
         raise RunMismatch(
-            f"run {run_id} was recorded with something else, and going on would mix two runs:\n{listed}\n"
-            f"Put it back as it was, or let a run of its own go on from the record: "
+            f"run {run_id} was recorded with something else, and resuming would mix two runs:\n{listed}\n"
+            f"Restore what differs, or continue from the record in a new run: "
             f"{command('fork', run_id, '--at', str(end), store=store)}"
         )
 

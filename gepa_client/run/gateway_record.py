@@ -1,4 +1,4 @@
-"""What a gateway let through and what it refused, written into a run's journal, counted, and told."""
+"""What a gateway forwarded and refused: written into the run's journal, counted, and emitted as events."""
 
 import threading
 import time
@@ -24,38 +24,38 @@ from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
 from gepa_client.transport.cancel_token import Halt
 
 EVERY_S = 0.5
-"""Between two events with totals."""
+"""Seconds between two events with totals."""
 
 STRAGGLERS_S = 0.2
-"""Silence after which no call of what has ended is expected any more: its answer and its price come on two ways."""
+"""Seconds of silence after which no call of completed work is expected: its response and its price come on two ways."""
 
 LONGEST_S = 2.0
-"""Seconds that `settle` takes at most, however many calls keep ending."""
+"""Seconds that `settle` takes at most."""
 
 REFUSALS_KEPT = 200
-"""Different refusals that are written down; more of them are counted, as programs may ask for anything, for ever."""
+"""Different refusals that are recorded; further ones are counted only, as programs may request anything."""
 
-REFUSALS_TOLD = 20
+REFUSALS_EMITTED = 20
 FAILURES_KEPT = 1000
-"""Calls that failed and cost nothing that are written down, in each process of a run."""
+"""Failed calls without cost that each process of a run records."""
 
 MODELS_KEPT = 50
 NAME_SHOWN = 120
 REASON_SHOWN = 300
 OTHERS = "others"
-"""Stands for what is not told apart any more."""
+"""The name of all models and refusals beyond the limits above."""
 
-_Told: TypeAlias = tuple[str, str]
+_RefusalKey: TypeAlias = tuple[str, str]
 """What was refused, and why."""
 
 
 NO_OWNER = ""
-"""Who writes while nobody drives a run."""
+"""The owner of entries that are written while no process drives the run."""
 
 
 @dataclass
 class _Refused:
-    """How often in one place first, in all, and how much of that is in the journal."""
+    """How often something was refused, where first, and how much of that is in the journal."""
 
     sandbox: str
     times: int = 0
@@ -63,7 +63,7 @@ class _Refused:
 
 
 class GatewayRecord:
-    """Hears of calls and refusals from any thread, from before a run has a journal until after it has none."""
+    """Takes calls and refusals from any thread, from before a run has a journal until after its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,18 +71,18 @@ class GatewayRecord:
         self._journal: Journal | None = None
         self._emit: Emit = lambda _event: None
         self._ended = False
-        self._heard = 0.0
+        self._received_s = 0.0
         self._next_call = self._next_refusal = 0
         self._by_model: dict[str, ModelTally] = {}
-        self._refused: dict[_Told, _Refused] = {}
+        self._refused: dict[_RefusalKey, _Refused] = {}
         self._free_failures = 0
         self._cap: str | None = None
         self._when_capped: Callable[[str], None] = lambda _reason: None
-        self._told: ModelCalls | None = ModelCalls()
-        self._told_s = 0.0
+        self._emitted: ModelCalls | None = ModelCalls()
+        self._emitted_s = 0.0
 
     def begin(self, journal: Journal, store: Store, emit: Emit) -> None:
-        """Write into this journal from now on, after what is in it, and tell what is."""
+        """Write into this journal from now on, and emit what it holds already."""
         calls, refusals = recorded_gateway_events(store, journal.run_id)
         first = sum(tally.calls for tally in calls.by_model.values())  # each has a number, from 0
         beyond = store.attempts(journal.run_id, GATEWAY, first)
@@ -91,71 +91,71 @@ class GatewayRecord:
             self._next_call = max((attempt.number + 1 for attempt in beyond), default=first)
             self._next_refusal = end_of(store, journal.run_id, GATEWAY)
             self._by_model = dict(calls.by_model)
-            for told in refusals:
-                self._refused[told.what, told.reason] = _Refused(told.sandbox, told.times, told.times)
+            for event in refusals:
+                self._refused[event.what, event.reason] = _Refused(event.sandbox, event.times, event.times)
             early, self._early = self._early, []
-        for told in refusals[:REFUSALS_TOLD]:
-            emit(told)
+        for event in refusals[:REFUSALS_EMITTED]:
+            emit(event)
         for message in early:
-            self.heard(message)
+            self.receive(message)
 
-    def heard(self, message: ModelCallMessage | RefusalMessage) -> None:
-        """A call has ended, or something was refused; never waits for the store."""
+    def receive(self, message: ModelCallMessage | RefusalMessage) -> None:
+        """Record a call that ended, or a refusal; never waits for the store."""
         with self._lock:
-            self._heard = time.monotonic()
+            self._received_s = time.monotonic()
             if self._ended:
                 return
             if self._journal is None:
                 self._early.append(message)
                 return
-            journal, told = self._journal, None
+            journal, event = self._journal, None
             try:
                 if isinstance(message, ModelCallMessage):
                     self._called(journal, message)
                 else:
-                    told = self._was_refused(journal, message)
-            except Interrupted:  # nothing can be written any more, and whoever drives the run knows
+                    event = self._was_refused(journal, message)
+            except Interrupted:  # nothing can be written any more, which the driver knows
                 self._ended = True
         if isinstance(message, ModelCallMessage):
             journal.spend.began(MODEL_CALL)
-            journal.spend.ended(MODEL_CALL, message.usage, _unpriced(message))  # may halt the run
-        if told is not None:
-            self._emit(told)
+            journal.spend.ended(MODEL_CALL, message.usage, _unpriced(message))  # may cancel the run
+        if event is not None:
+            self._emit(event)
 
     def capped(self, reason: str) -> None:
-        """The gateway lets nothing more through; from any thread."""
+        """Report that the gateway holds all further calls; safe to call from any thread."""
         with self._lock:
             self._cap = reason
-            told = self._when_capped
-        told(reason)
+            on_cap = self._when_capped
+        on_cap(reason)
 
-    def when_capped(self, told: Callable[[str], None]) -> None:
-        """Have `told` called then, or at once if that has been."""
+    def when_capped(self, on_cap: Callable[[str], None]) -> None:
+        """Call `on_cap` when the spend cap is reached, or now if it was reached before."""
         with self._lock:
-            self._when_capped = told
+            self._when_capped = on_cap
             reason = self._cap
         if reason is not None:
-            told(reason)
+            on_cap(reason)
 
     def news(self, *, at_once: bool = False) -> ModelCalls | None:
-        """What there is in all, unless that was told a moment ago or is told already."""
+        """Return the totals, unless they are unchanged or were returned a moment ago."""
         now = time.monotonic()
         with self._lock:
-            if not at_once and now - self._told_s < EVERY_S:
+            if not at_once and now - self._emitted_s < EVERY_S:
                 return None
             reading = _reading(self._by_model, sum(refused.times for refused in self._refused.values()))
-            if reading == self._told:
+            if reading == self._emitted:
                 return None
-            self._told, self._told_s = reading, now
+            self._emitted, self._emitted_s = reading, now
         return reading
 
     def quiet_for(self) -> float:
-        """Seconds since something was heard."""
+        """Return the seconds since the last call or refusal."""
         with self._lock:
-            return time.monotonic() - self._heard
+            return time.monotonic() - self._received_s
 
     def settle(self) -> None:
-        """Wait for calls of work that has ended, as long as some keep coming, for a moment at most."""
+        """Wait a moment for calls of completed work, as long as some keep arriving."""
         until = time.monotonic() + LONGEST_S
         asked = time.monotonic()
         while (left := STRAGGLERS_S - min(self.quiet_for(), time.monotonic() - asked)) > 0 and time.monotonic() < until:
@@ -165,17 +165,17 @@ class GatewayRecord:
         """Write what was only counted; nothing is written from now on."""
         with self._lock:
             journal, self._ended = self._journal, True
-            counted = [(told, refused) for told, refused in self._refused.items() if refused.times > refused.written]
+            counted = [(key, refused) for key, refused in self._refused.items() if refused.times > refused.written]
             if journal is None or not counted:
                 return
             try:
-                for told, refused in counted:
-                    self._write_refusal(journal, told, refused)
+                for key, refused in counted:
+                    self._write_refusal(journal, key, refused)
             except Interrupted:
                 return
             again = [
                 CallRefused(sandbox=refused.sandbox, what=what, reason=reason, times=refused.times)
-                for (what, reason), refused in list(self._refused.items())[:REFUSALS_TOLD]
+                for (what, reason), refused in list(self._refused.items())[:REFUSALS_EMITTED]
                 if refused.times > 1
             ]
         for event in again:
@@ -199,7 +199,7 @@ class GatewayRecord:
         )
 
     def _name(self, journal: Journal, call: ModelCallMessage) -> str:
-        """`provider/model`; which models there are is for programs to say, so not every one is told apart."""
+        """Return `provider/model`, or `OTHERS` beyond `MODELS_KEPT`: programs may invent model names."""
         name = journal.secrets.redact_text(line(f"{call.provider}/{call.model or '-'}", NAME_SHOWN))
         known = name in self._by_model or len(self._by_model) < MODELS_KEPT
         return name if known else OTHERS
@@ -213,38 +213,38 @@ class GatewayRecord:
                 (refusal.sandbox, NAME_SHOWN),
             )
         )
-        told = (what, reason)
-        if told not in self._refused and len(self._refused) >= REFUSALS_KEPT:
-            told, sandbox = (OTHERS, "different refusals, more than are told apart"), OTHERS
-        known = told in self._refused
-        refused = self._refused.setdefault(told, _Refused(sandbox))
+        key = (what, reason)
+        if key not in self._refused and len(self._refused) >= REFUSALS_KEPT:
+            key, sandbox = (OTHERS, "further different refusals"), OTHERS
+        known = key in self._refused
+        refused = self._refused.setdefault(key, _Refused(sandbox))
         refused.times += refusal.times
         if known:
             return None
-        self._write_refusal(journal, told, refused)
-        if len(self._refused) > REFUSALS_TOLD:
+        self._write_refusal(journal, key, refused)
+        if len(self._refused) > REFUSALS_EMITTED:
             return None
-        return CallRefused(sandbox=sandbox, what=told[0], reason=told[1])
+        return CallRefused(sandbox=sandbox, what=key[0], reason=key[1])
 
-    def _write_refusal(self, journal: Journal, told: _Told, refused: _Refused) -> None:
-        """An entry for what is not in the journal yet."""
-        what, reason = told
+    def _write_refusal(self, journal: Journal, key: _RefusalKey, refused: _Refused) -> None:
+        """Write an entry for the refusals that are not in the journal yet."""
+        what, reason = key
         answer = {"sandbox": refused.sandbox, "what": what, "reason": reason, "times": refused.times - refused.written}
         about = f"refuse {what} to {refused.sandbox}: {reason}"
         number, self._next_refusal = self._next_refusal, self._next_refusal + 1
-        journal.tape.write(Entry(GATEWAY, number, REFUSAL, digest_of(list(told)), about, orjson.dumps(answer)))
+        journal.tape.write(Entry(GATEWAY, number, REFUSAL, digest_of(list(key)), about, orjson.dumps(answer)))
         refused.written = refused.times
 
 
 def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
-    """What a store knows of a run's calls of models, and what was refused, each different thing once."""
+    """Return the totals of a run's model calls, and each different refusal once, from its store."""
     by_model = {endpoint: _tally(spending) for endpoint, spending in store.spending_at(run_id, MODEL_CALL).items()}
-    refused: dict[_Told, CallRefused] = {}
-    for told in _refusals(store, run_id):
-        before = refused.get((told.what, told.reason))
-        times = told.times + (before.times if before is not None else 0)
-        refused[told.what, told.reason] = (before or told).model_copy(update={"times": times})
-    return _reading(by_model, sum(told.times for told in refused.values())), list(refused.values())
+    refused: dict[_RefusalKey, CallRefused] = {}
+    for event in _refusals(store, run_id):
+        before = refused.get((event.what, event.reason))
+        times = event.times + (before.times if before is not None else 0)
+        refused[event.what, event.reason] = (before or event).model_copy(update={"times": times})
+    return _reading(by_model, sum(event.times for event in refused.values())), list(refused.values())
 
 
 def _refusals(store: Store, run_id: str) -> Iterator[CallRefused]:
@@ -301,14 +301,14 @@ def _tally(spending: list[Spending]) -> ModelTally:
 
 
 def record_late_calls(
-    where: str, run_id: str, secrets: Sequence[str], told: Sequence[ModelCallMessage | RefusalMessage]
+    where: str, run_id: str, secrets: Sequence[str], messages: Sequence[ModelCallMessage | RefusalMessage]
 ) -> list[Event]:
-    """Write them into the run's journal. `where`: its store; `secrets`: what must not be in it.
+    """Write calls that ended after the driver into the run's journal; return the events of the new totals and refusals.
 
-    Returns what there is of calls and refusals now, in all.
+    `where`: the run's store. `secrets`: texts that must not be written.
 
     Raises:
-        JournalError: they cannot be written; somebody else may drive the run by now.
+        JournalError: they cannot be written, for instance because another process drives the run by now.
     """
     failures: list[BaseException] = []
     news: list[Event] = []
@@ -319,8 +319,8 @@ def record_late_calls(
             journal = Journal(run_id, tape, Spend(), Halt(), Secrets(secrets), metered=True)
             record = GatewayRecord()
             record.begin(journal, store, news.append)
-            for message in told:
-                record.heard(message)
+            for message in messages:
+                record.receive(message)
             record.end()
             if (calls := record.news(at_once=True)) is not None:
                 news.append(calls)

@@ -1,4 +1,4 @@
-"""Ends a run whose iterations keep failing: GEPA alone would go on, or finish, with every proposal lost in silence."""
+"""GEPA callbacks that end or warn about a run in which work fails in silence, has no price, or needs no scorer."""
 
 import logging
 from collections.abc import Callable
@@ -31,15 +31,15 @@ WORK = {
     MUTATION: "changes of code",
     MODEL_CALL: "models that programs call",
 }
-"""Kinds of attempts, in words."""
+"""Names of the kinds of attempts."""
 
 
 class FailureGuard:
-    """A GEPA callback that reports what GEPA swallows and stops the run after `limit` failed iterations in a row.
+    """Report what GEPA swallows, and stop the run after `limit` failed iterations in a row.
 
-    An iteration has failed when something in it failed and no proposal came of it. One that merely had nothing to do
-    (all scores perfect) neither counts nor clears the count. `failures` is where adapter and reflection record causes.
-    `is_hopeless` tells errors of reflection that every iteration would meet again: one is enough to end the run.
+    An iteration has failed if something in it failed and it proposed nothing. One with nothing to do (all scores
+    perfect) neither counts nor resets the count. `failures` is where adapter and reflection record causes.
+    `is_hopeless`: whether every iteration would meet this error of reflection again; one such error ends the run.
 
     Raises `Interrupted("failed")` from `on_iteration_end`, with the first cause of the row in its reason.
     """
@@ -57,29 +57,29 @@ class FailureGuard:
         self._first: StepFailed | None = None
 
     def on_iteration_start(self, _event: IterationStartEvent) -> None:
-        """A clean slate for the iteration, not for the row."""
+        """Reset what concerns one iteration."""
         self._raised = self._proposed = False
 
     def on_proposal_end(self, _event: ProposalEndEvent) -> None:
-        """Reflection gave new texts."""
+        """Note that reflection returned new texts."""
         self._proposed = True
 
     def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
-        """A merge is a proposal too."""
+        """Note that a merge was proposed."""
         self._proposed = True
 
     def on_error(self, event: ErrorEvent) -> None:
-        """An exception ended the iteration, whatever it had proposed."""
+        """Note that an exception ended the iteration."""
         self._raised = True
         self._failures.record("iteration", event["exception"])
 
     @property
     def cause(self) -> StepFailed | None:
-        """The first failure of the present row, in full."""
+        """The first failure of the present row."""
         return self._first if self._in_a_row else None
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
-        """Report what failed, and judge."""
+        """Report failures, and stop the run if there were too many."""
         taken = self._failures.take()
         for swallowed in taken:
             if swallowed.where == REFLECTION and self._hopeless(swallowed.error):
@@ -111,17 +111,17 @@ class FailureGuard:
             )
 
     def _hopeless(self, error: Exception) -> bool:
-        """What is recorded is past: GEPA went on from it then, and it says nothing of the model there is now."""
+        """Return whether to end the run now; a recorded failure does not count, as GEPA continued after it."""
         if self._is_hopeless is None or isinstance(error, RecordedFailure):
             return False
         return self._is_hopeless(error)
 
 
 class PriceGuard:
-    """A GEPA callback for runs limited by money: what has no price never reaches the limit.
+    """Warn, in a run limited by money, about work without a price, which never reaches the limit.
 
-    Warns once for each kind of work; where nothing else ends the run it raises `Interrupted("failed")`, and
-    `lacks_limit` tells that a limit of another kind would have it go on.
+    Warns once for each kind of work. If nothing else ends the run it raises `Interrupted("failed")`, and `lacks_limit`
+    is True: a limit of another kind would let the run continue.
     """
 
     def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
@@ -134,17 +134,17 @@ class PriceGuard:
         self._only_limit = config.ends_by_money_alone
         self.lacks_limit = False
         self._model = config.reflection_lm
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
 
     def on_iteration_end(self, _event: IterationEndEvent) -> None:
-        """Look whether anything came without a price."""
+        """Check whether an attempt came without a price."""
         if self._journal.replaying:
             return
         for kind in self._journal.spend.unpriced:
             for name, (limit, only_kind) in self._limits.items():
-                if limit is None or only_kind not in (None, kind) or (name, kind) in self._told:
+                if limit is None or only_kind not in (None, kind) or (name, kind) in self._warned:
                     continue
-                self._told.add((name, kind))
+                self._warned.add((name, kind))
                 what = self._model if kind == COMPLETION else WORK.get(kind, kind)
                 message = f"no price is known for {what}, so --{name.replace('_', '-')} cannot hold"
                 if self._only_limit and self._journal.spend.cost_usd == 0:
@@ -154,7 +154,7 @@ class PriceGuard:
 
 
 class ScorerGuard:
-    """A GEPA callback that warns, once, where a scorer is named and the program's own scores leave it nothing to do."""
+    """Warn once if a scorer is named but the program scores all its outputs itself."""
 
     def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
         self._scorers = config.score_with
@@ -162,7 +162,7 @@ class ScorerGuard:
         self._emit = emit
 
     def on_valset_evaluated(self, _event: ValsetEvaluatedEvent) -> None:
-        """All validation rows of a candidate have their scores, wherever they came from."""
+        """Check after the first candidate's validation rows are scored."""
         if not self._scorers or self._journal.replaying:
             return
         if not self._journal.spend[SCORE].calls:

@@ -1,4 +1,4 @@
-"""The settings of a run that comes from elsewhere: what belongs to the machine it came from stays there."""
+"""The settings of an imported run: settings that name servers, secrets or files of the other machine are left out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 MACHINE_SETTINGS = frozenset(
     {
-        # whoever is named here gets this user's token and rows
+        # these servers get this user's token and rows
         *(key for key in ServerSettings.model_fields if key not in ("max_attempts", "max_outage_s")),
         # what is started here, with which of the user's variables and credentials
         *SandboxSettings.model_fields,
@@ -19,7 +19,7 @@ MACHINE_SETTINGS = frozenset(
         *("stop_file", "output", "store", "lease_s"),
     }
 )
-"""Settings that a file from elsewhere does not choose."""
+"""Settings that an imported file does not choose."""
 
 MODEL_ARGUMENTS = frozenset(
     {
@@ -29,20 +29,20 @@ MODEL_ARGUMENTS = frozenset(
         *("timeout", "request_timeout", "max_attempts", "pause_s", "drop_params"),
     }
 )
-"""Arguments of a reflection model that a file from elsewhere may set: how it answers and how long it may take.
+"""Arguments of a reflection model that an imported file may set: how it answers and how long it may take.
 
-Any other one may redirect the request and its key (`api_base`, `azure_endpoint`, `proxy`, `extra_headers`, ...).
+Any other argument may redirect the request and its key (`api_base`, `azure_endpoint`, `proxy`, `extra_headers`, ...).
 """
 
 
 def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as another machine recorded them, as they may be recorded here.
+    """Return the settings that another machine recorded, as they may be recorded here.
 
     Settings that name servers, secrets or files are left out. Arguments of the reflection model that are not in
-    `MODEL_ARGUMENTS` are marked as not recorded, so that `resume` asks for them.
+    `MODEL_ARGUMENTS` are marked as not recorded, so that `resume` requires them.
 
     Raises:
-        SettingsError: a setting is unknown, or is none of its kind.
+        SettingsError: a setting is unknown or has a wrong type.
     """
     kept: dict[str, Any] = {key: value for key, value in upgraded(recorded).items() if key not in MACHINE_SETTINGS}
     arguments = kept.get("reflection_lm_kwargs")
@@ -54,5 +54,5 @@ def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _harmless(key: str, value: Any) -> Any:
-    """The argument where it cannot redirect a request; else the mark for a value that was not recorded."""
+    """Return the argument if it cannot redirect a request; else the mark for a value that was not recorded."""
     return value if key in MODEL_ARGUMENTS or value is None else NOT_RECORDED

@@ -1,4 +1,4 @@
-"""What a run begins with, recorded so that it can go on, or be told again, where its files and servers are gone."""
+"""The initial state of a run, recorded so that it can resume or replay without its files and servers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ NAMES = ("train", "val", "test")
 class InitialState:
     """What GEPA starts from.
 
-    `seed_candidate`: as it was recorded. `data`: per split what tells its rows from others, for the run's identity.
-    `missing`: files that are gone.
+    `seed_candidate`: as recorded. `data`: per split what identifies its rows, for the fingerprint. `missing`: files
+    that are gone.
     """
 
     discovery: DiscoverResult
@@ -35,13 +35,13 @@ class InitialState:
 
 
 def recorded_initial_state(journal: Journal) -> InitialState | None:
-    """What the record says; None where nothing was recorded yet."""
+    """Return the recorded state; None if nothing is recorded yet."""
     slots = _slots(journal.line(START))
     return _from_record([slot.answer for slot in slots], {}) if all(slot.recorded for slot in slots) else None
 
 
 def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> InitialState:
-    """Fetch the rows that the settings name and record them with what the server says of itself."""
+    """Fetch the rows that the settings name, and record them with the server's description."""
     discovery = adapter.discovery
     held = {name: info.size for name, info in discovery.datasets.items()}
     splits = adapter.wait_for(rows_of.find(config, held, adapter.held_rows))
@@ -63,7 +63,7 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
 def resume_initial_state(
     config: RunConfig, adapter: RemoteAdapter, before: InitialState, recorded_data: Mapping[str, Any]
 ) -> InitialState:
-    """The recorded rows with what the server says today; `data` tells what the settings name today."""
+    """Return the recorded rows with the server's present description and the identity of the rows named now."""
     missing: list[str] = []
 
     def digest(name: str, source: str) -> str:

@@ -1,4 +1,4 @@
-"""The servers that the settings name, before anything is known of them."""
+"""The endpoints that the settings name, and the secret values that a run is given."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,10 @@ from gepa_client.transport.address import find_token
 
 
 def endpoints(config: RunConfig) -> list[Address]:
-    """Those of `url` in their order, then those of the fleet file, at least one in all.
+    """Return the endpoints of `url` in their order, then those of the endpoints file, at least one in all.
 
     Raises:
-        SettingsError: the fleet file names none, and neither does `url`.
-        Refused: the fleet file cannot be read.
+        SettingsError: none is named. Refused: the file cannot be read.
     """
     insecure = config.allow_insecure
     found = [Address(url, token_file=config.token_file, allow_insecure=insecure) for url in config.url]
@@ -30,7 +29,7 @@ def endpoints(config: RunConfig) -> list[Address]:
 
 
 def scorers(config: RunConfig) -> list[Address]:
-    """Those of `score_with`; none where the program's own server gives the scores."""
+    """Return the endpoints of `score_with`; none if the program's own server scores."""
     return [
         Address(url, token_file=config.score_token_file, allow_insecure=config.allow_insecure)
         for url in config.score_with
@@ -38,12 +37,12 @@ def scorers(config: RunConfig) -> list[Address]:
 
 
 def known_secrets(config: RunConfig, store: str) -> list[str]:
-    """From the environment, from the settings and the files of tokens they name, from the address of the store.
+    """Return secrets from the environment, the settings, the token files they name, and the address of the store.
 
-    A token whose file cannot be used now is not among them: whoever uses it later adds it first.
+    The token of a file that cannot be read now is left out; the fleet adds it before it uses it.
 
     Raises:
-        SettingsError: no server is named. Refused: the fleet file cannot be read.
+        SettingsError: no server is named. Refused: the endpoints file cannot be read.
     """
     values = config.model_dump(mode="json")
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
@@ -51,7 +50,7 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
 
 
 def _left_out(value: Any, recorded: Any) -> Iterator[str]:
-    """The texts in `value` that its recorded form leaves out."""
+    """Yield the texts in `value` that its recorded form leaves out."""
     if isinstance(value, dict) and isinstance(recorded, dict):
         for key, part in value.items():
             yield from _left_out(part, recorded[key])
@@ -68,13 +67,13 @@ def _tokens(addresses: list[Address]) -> Iterator[str]:
         try:
             token = find_token(None, file)
         except Refused:
-            continue  # as an endpoint that does not answer: its fleet tells of it, and tries again
+            continue  # the fleet reports it and tries again
         if token is not None:
             yield token
 
 
 def _password(store: str) -> Iterator[str]:
-    """As it is written in a URL, and as it is meant."""
+    """Yield the password as written in the URL, and decoded."""
     written = urlsplit(store).password if "://" in store else None
     if written:
         yield from {written, unquote(written)}

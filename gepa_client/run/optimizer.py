@@ -1,4 +1,4 @@
-"""Runs `gepa.optimize` against a fleet, tells of it in events, and keeps everything found whatever happens."""
+"""Run `gepa.optimize` against a fleet, emit its events, and keep its results however it ends."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,9 +26,9 @@ from gepa_client.run import strategies
 from gepa_client.run.evolution_setup import EvolutionSetup
 from gepa_client.run.guards import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import InitialState
-from gepa_client.run.os_errors import stop_for
 from gepa_client.run.progress import RunCounters
-from gepa_client.run.run_watcher import FailFastCallback, RunWatcher, merge_unusable
+from gepa_client.run.run_errors import error_details, stop_for, stop_reason
+from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.error_format import details, summary
@@ -36,18 +36,18 @@ from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 
 TEST_SKIPPED = (
-    "the limit that ended the run holds for the test rows too: they were not scored, and the program was not told of "
+    "the limit that ended the run holds for the test rows too: they were not scored, and the program did not receive "
     "the best candidate; resume with a higher limit for both"
 )
-"""Said where money or time is over: they hold for all that a run does."""
+"""The warning if a limit on money or time ended the run: such limits cover all of its work."""
 
 
 @dataclass(frozen=True)
 class _SearchEnd:
-    """How the search ended, with what it had found by then.
+    """How the search ended, with its result so far.
 
     `search_complete`: GEPA ended it between two iterations; `stopped_by`: why, None for its limit of metric calls.
-    `lacks_limit`: no limit of its settings can hold.
+    `lacks_limit`: no limit of its settings can take effect.
     """
 
     status: Status
@@ -60,7 +60,7 @@ class _SearchEnd:
 
 
 class _GepaLog:
-    """GEPA's log, to the stream that is the run's log; it repeats texts from elsewhere."""
+    """Writes GEPA's log to the run's log; it repeats texts of servers and models."""
 
     def log(self, message: str) -> None:
         try:
@@ -71,29 +71,29 @@ class _GepaLog:
 
 @dataclass
 class Optimization:
-    """One run from its beginning to its end; what the journal of `adapter` knows is told again, not done again.
+    """One run from its start to its end; recorded work is replayed from the journal of `adapter`.
 
-    `owned`: raises `Interrupted` where the run is another process's by now, whose results must not be written over.
+    `owned`: raises `Interrupted` if another process drives the run by now, whose results must not be overwritten.
     `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
-    `settled`: waits for what comes to be known of money just after the work has ended.
+    `settled`: waits for costs that are reported just after the work has ended.
     """
 
     config: RunConfig
     output: Path | None
     emit: Emit
     adapter: RemoteAdapter
-    beginning: InitialState
+    initial: InitialState
     counters: RunCounters
     kept: Mapping[int, Kept] = field(default_factory=dict)
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
 
-    def go(self, reflection: Any) -> Finished:
-        """Search, test and tell the program; everything but the last event is emitted here.
+    def run(self, reflection: Any) -> Finished:
+        """Search, score the test rows and finalize; emit every event but the last, which is returned.
 
         Writes `best_candidate.json` at each improvement and `result.json` at the end.
         """
-        splits = self.beginning.splits
+        splits = self.initial.splits
         ending = self._search(reflection)
         tested: dict[int, float] = {}
         written = self._write(ending, tested)
@@ -124,14 +124,14 @@ class Optimization:
 
     @property
     def proposer(self) -> str:
-        """Who proposes, in words."""
+        """The name of the reflection model, or "the program"."""
         return self.config.reflection_lm or "the program"
 
     def reflection(self) -> Any:
-        """Who proposes, as GEPA's `reflection_strategy`.
+        """Return GEPA's `reflection_strategy`.
 
         Raises:
-            SettingsError: nobody does, or a prompt is for a component that is not there.
+            SettingsError: there is no proposer, or a prompt is for an unknown component.
         """
         config, adapter = self.config, self.adapter
         if config.reflection_lm is None:
@@ -162,7 +162,7 @@ class Optimization:
         )
 
     def _natural_end(self, ending: _SearchEnd) -> str | None:
-        """Why GEPA ended the search: a stopper's reason, else the limit of metric calls."""
+        """Return why GEPA ended the search: a stopper's reason, else the limit of metric calls."""
         if ending.stopped_by is not None:
             return ending.stopped_by
         budget = self.config.max_metric_calls
@@ -173,7 +173,7 @@ class Optimization:
 
     def _search(self, reflection: Any) -> _SearchEnd:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
-        config, journal, splits = self.config, self.adapter.journal, self.beginning.splits
+        config, journal, splits = self.config, self.adapter.journal, self.initial.splits
         guard = FailureGuard(
             self.adapter.failures,
             config.max_failed_iterations,
@@ -199,7 +199,7 @@ class Optimization:
         arguments["stop_callbacks"] = stops
         try:
             result: GEPAResult[Any, int] = optimize(
-                seed_candidate=dict(self.beginning.seed_candidate),
+                seed_candidate=dict(self.initial.seed_candidate),
                 trainset=splits.train,
                 valset=splits.val,
                 adapter=cast("GEPAAdapter[AnyRow, Any, Any]", evolution.adapter),
@@ -218,21 +218,21 @@ class Optimization:
         except Interrupted as stopped:
             interrupted = self._recorded(stopped)
             cause = guard.cause if interrupted.status == "failed" else None
-            told = cause.details if cause is not None else None
+            more = cause.details if cause is not None else None
             return _SearchEnd(
-                interrupted.status, watcher.result(), interrupted.reason, told, lacks_limit=prices.lacks_limit
+                interrupted.status, watcher.result(), interrupted.reason, more, lacks_limit=prices.lacks_limit
             )
         except OSError as error:
             stop = stop_for(error)
-            told = error_details(error) if stop.status == "failed" else None
-            return _SearchEnd(stop.status, watcher.result(), stop.reason, told)
-        except Exception as error:  # noqa: BLE001 - whatever ended GEPA, what it found is kept and the cause told
+            more = error_details(error) if stop.status == "failed" else None
+            return _SearchEnd(stop.status, watcher.result(), stop.reason, more)
+        except Exception as error:  # noqa: BLE001 - the results are kept and the cause is reported
             return _SearchEnd("failed", watcher.result(), stop_reason(error), error_details(error))
         reason = next((stop.reason for stop in stops if stop.reason is not None), None)
         return _SearchEnd("completed", result, search_complete=True, stopped_by=reason)
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
-        """The same, once a replay will know of it; or why that cannot be written."""
+        """Record a completing stop for replays; return it, or the interruption that prevented the record."""
         journal = self.adapter.journal
         if stopped.status == "completed" and not journal.replays:
             try:
@@ -247,8 +247,8 @@ class Optimization:
             files.write_json(self.output / files.BEST_CANDIDATE, candidate)
 
     def _write(self, ending: _SearchEnd, tested: dict[int, float]) -> list[str]:
-        """Write the result; `val_rows` gives the row behind each id that GEPA's scores are kept by."""
-        result, output, val = ending.result, self.output, self.beginning.splits.val
+        """Write the result; `val_rows` gives the row behind each id of GEPA's scores."""
+        result, output, val = ending.result, self.output, self.initial.splits.val
         if result is None or output is None:
             return []
         self.owned()
@@ -274,7 +274,7 @@ class Optimization:
     def _test(
         self, ending: _SearchEnd, result: GEPAResult[Any, int], test: RowLoader, tested: dict[int, float]
     ) -> _SearchEnd:
-        """Score seed and best on rows nothing was selected on; returns how the run ends after it."""
+        """Score seed and best on the test rows; return how the run ends after that."""
         self.emit(Phase(phase="testing"))
         rows = test.fetch(test.all_ids())
         for index in sorted({0, result.best_idx}):
@@ -291,7 +291,7 @@ class Optimization:
         return ending
 
     def _finalize(self, result: GEPAResult[Any, int]) -> None:
-        """Tell the program, for a bounded time; the result is written by now and stays whatever happens."""
+        """Call `finalize` of the program within a bounded time; the result is written already."""
         if not self.adapter.offers("finalize"):
             return
         self.emit(Phase(phase="finalizing"))
@@ -316,21 +316,3 @@ class Optimization:
             if message is not None and self.config.repo is not None:
                 message += " (in its sandbox, which ends with the run)"
             self.emit(Finalized(message=message))
-
-
-def error_details(error: BaseException) -> str | None:
-    """What to tell beside the reason: a server's own words, or the traceback of what nobody foresaw."""
-    if isinstance(error, SettingsError | ClientError):
-        return None
-    return details(error) or None
-
-
-def stop_reason(error: BaseException) -> str:
-    """Why a run ended, in words."""
-    if isinstance(error, SettingsError):
-        return str(error)
-    if isinstance(error, Interrupted):
-        return error.reason
-    if isinstance(error, ValueError) and "Total of weights must be greater than zero" in str(error):
-        return merge_unusable("a common ancestor of two candidates scores 0 or less")
-    return summary(error)

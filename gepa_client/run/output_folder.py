@@ -1,4 +1,4 @@
-"""The folder a run writes into: every file complete or absent, none of its names taken from a server."""
+"""The output folder of a run: complete files under fixed names, and the run's id."""
 
 import json
 import re
@@ -22,14 +22,14 @@ OWN = 0o700
 
 
 LONGEST_NAME = 60
-"""Characters of a name that go into the id."""
+"""Characters of a name that the id contains."""
 
 
 def create(path: Path) -> Path:
-    """Make the folder; returns its absolute path.
+    """Make the folder; return its absolute path.
 
     Raises:
-        FileExistsError: it is there and holds something: a run never writes over another's results.
+        FileExistsError: it exists and is not empty: a run never overwrites another's results.
         OSError: it cannot be made.
     """
     found = open_again(path)
@@ -38,13 +38,13 @@ def create(path: Path) -> Path:
 
 
 def open_again(path: Path) -> Path:
-    """Make the folder where it is not there, for its owner alone, as rows are in it; returns its absolute path."""
+    """Make the folder unless it exists, readable by its owner alone, as it holds rows; return its absolute path."""
     path.mkdir(mode=OWN, parents=True, exist_ok=True)
     return path.resolve()
 
 
 def open_new(run_id: str) -> Path:
-    """Make the folder of a run that has none yet: `runs/RUN`, or a numbered one where a run of another store is there.
+    """Make `runs/RUN` for a run without a folder, or a numbered one if a run of another store uses that name.
 
     Returns its absolute path.
     """
@@ -53,18 +53,18 @@ def open_new(run_id: str) -> Path:
 
 
 def _used(path: Path) -> bool:
-    """Whether a run was driven there; one that was refused leaves its log alone."""
+    """Return whether a run was driven there; one that was refused leaves only its log."""
     return any((path / name).exists() for name in (CONFIG, EVENTS, RESULT, BEST_CANDIDATE))
 
 
 def refuse_results(path: Path) -> None:
-    """Raise FileExistsError where the folder is there and holds something."""
+    """Raise FileExistsError if the folder exists and is not empty."""
     if path.exists() and any(path.iterdir()):
         raise FileExistsError(f"{path} is not empty; results of another run are never written over")
 
 
 def create_default(run_id: str) -> Path:
-    """Make the folder `runs/RUN`; returns its absolute path."""
+    """Make the folder `runs/RUN`; return its absolute path."""
     path = RUNS / run_id
     path.mkdir(mode=OWN, parents=True)
     return path.resolve()
@@ -76,7 +76,7 @@ def write_json(path: Path, value: Any, default: Callable[[object], Any] | None =
 
 
 def new_run_id(name: str | None = None) -> str:
-    """`20250131-235959-1f3a`, with `-NAME` after it; in a name all but letters, digits, - and _ becomes -."""
+    """Return `20250131-235959-1f3a`, with `-NAME` after it; ids sort by time and differ between machines."""
     part = slug(name)
     # os randomness: GEPA's runs depend on the global generator
     own = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
@@ -84,5 +84,5 @@ def new_run_id(name: str | None = None) -> str:
 
 
 def slug(name: str | None) -> str:
-    """`name` as part of a path; empty where there is none."""
+    """Return `name` as part of a path: characters other than letters, digits, - and _ become -."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:LONGEST_NAME]

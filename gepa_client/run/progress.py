@@ -1,4 +1,4 @@
-"""Tells how many examples are done and in flight, read at regular moments rather than when something happens."""
+"""The progress of a run: events at regular intervals, and the counters that its store shows."""
 
 import threading
 import time
@@ -15,10 +15,10 @@ REPORT_EVERY_S = 0.1
 
 
 class ProgressReporter:
-    """Emits a `progress` event a few times a second, as long as the figures change; none after its `with` block.
+    """Emits a `progress` event a few times a second while the figures change; none after its `with` block.
 
-    A reading taken as examples finish would be of the one moment when their places in the window are empty. `gateway`:
-    what it has heard is told along with it.
+    Regular readings are needed: at the moment an example ends, its slot is empty. `gateway`: its totals are emitted
+    too.
     """
 
     def __init__(self, adapter: RemoteAdapter, emit: Emit, gateway: GatewayRecord) -> None:
@@ -26,7 +26,7 @@ class ProgressReporter:
         self._gateway = gateway
         self._emit = emit
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -39,7 +39,7 @@ class ProgressReporter:
         self._thread.join()
 
     def _beat(self) -> None:
-        told = Progress(evaluated=0, in_flight=0)
+        last = Progress(evaluated=0, in_flight=0)
         over = False
         while not over:
             over = self._over.wait(REPORT_EVERY_S)  # the last reading comes after everything has ended
@@ -53,17 +53,17 @@ class ProgressReporter:
                 waiting=self._adapter.fleet.waiting,
                 spent_usd=round(self._adapter.journal.spend.cost_usd, 6),
             )
-            if reading != told:
-                told = reading
+            if reading != last:
+                last = reading
                 self._emit(reading)
             if (news := self._gateway.news(at_once=over)) is not None:
                 self._emit(news)
 
 
 class RunCounters:
-    """Written by the run, read by its heartbeat; may be used from any thread.
+    """Written by the run, read by its heartbeat; safe to use from any thread.
 
-    `before`: what the store had. Active seconds go on from there, on a clock that knows no jumps.
+    `before`: the counters in the store. Active seconds continue from there, on a monotonic clock.
     """
 
     def __init__(self, before: Mapping[str, Any], spend: Spend) -> None:
@@ -76,21 +76,21 @@ class RunCounters:
 
     @property
     def active_seconds(self) -> float:
-        """Seconds that processes have driven this run, pauses left out."""
+        """Seconds that processes have driven this run, pauses excluded."""
         return self._active_before + time.monotonic() - self._began
 
     def set(self, **figures: Any) -> None:
-        """Note figures by their names: iteration, metric_calls, candidates, ..."""
+        """Set counters by name: iteration, metric_calls, candidates, ..."""
         with self._lock:
             self._figures.update(figures)
 
     def found_best(self, index: int, score: float, texts: Mapping[str, str]) -> None:
-        """A candidate beats all before it."""
+        """Note a candidate that beats all before it."""
         with self._lock:
             self._best = {"index": index, "score": score, "texts": dict(texts)}
 
     def changes(self) -> dict[str, Any]:
-        """As fields of `StoredRun`."""
+        """Return the counters as fields of `StoredRun`."""
         with self._lock:
             figures = {
                 **self._figures,

@@ -1,4 +1,4 @@
-"""What of a program a run changes: as its settings say, or as the program offers."""
+"""Settings that depend on the program: what evolves, and the budget in metric calls."""
 
 import math
 
@@ -29,10 +29,10 @@ FULL_EVALUATION_EVERY = 5
 
 
 def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
-    """What is changed, as the settings say or the program offers.
+    """Return what a run changes, by its settings or by what the program offers.
 
     Raises:
-        SettingsError: the program does not offer it, or nothing would come of another setting.
+        SettingsError: the program does not offer it, or another setting would have no effect.
     """
     components = discovery.program.seed_candidate
     try:
@@ -52,7 +52,7 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
             raise SettingsError("the program has no prompts to change: have its code changed (--evolve code)")
         return evolve
     if not offered:
-        lack = "change code" if GIT_BRANCH in components else "say which commit runs, nor change code"
+        lack = "change code" if GIT_BRANCH in components else "name the commit that runs, nor change code"
         raise SettingsError(f"evolve is `{evolve}`, but the server does not {lack}: start it with --allow-mutations")
     if config.reflection_lm is None:
         raise SettingsError(NO_MODEL)
@@ -62,7 +62,7 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
 
 
 def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> int | None:
-    """The run's limit on metric calls; None if it has none.
+    """Return the run's limit on metric calls; None if it has none.
 
     `texts`: how many texts the program has, which for DSPy are its predictors. `train`, `val`: rows of each split,
     `val` None if the training rows are also used for validation. The formulas are those of `dspy.GEPA` (DSPy 3.4,
@@ -76,7 +76,7 @@ def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | 
 
 
 def with_resolved_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> RunConfig:
-    """The same settings with the budget as a number in `max_metric_calls`."""
+    """Return the settings with the budget as a number in `max_metric_calls`."""
     calls = metric_call_budget(config, texts=texts, train=train, val=val)
     return config.model_copy(update={"auto": None, "max_full_evals": None, "max_metric_calls": calls})
 

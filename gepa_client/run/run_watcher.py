@@ -1,4 +1,4 @@
-"""Turns GEPA's callbacks into events, and holds on to the last complete state for a run that is interrupted."""
+"""Turn GEPA's callbacks into events, and keep the last complete state for a run that is interrupted."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import Kept
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
-from gepa_client.run.os_errors import stop_for
 from gepa_client.run.progress import RunCounters
+from gepa_client.run.run_errors import merge_unusable, stop_for
 from gepa_client.transport.error_format import summary
 
 OnBest = Callable[[dict[str, str]], None]
@@ -36,10 +36,10 @@ OnBest = Callable[[dict[str, str]], None]
 class RunWatcher:
     """A GEPA callback.
 
-    `on_best` is called with the seed and with every candidate that beats all before it; `journal` keeps each one of the
-    pool, `counters` what the run's store shows. While the past is told again none of them goes back to it: they hear of
-    it when it is over, and of candidates that are not among the `kept` ones at once. `result()` is what GEPA had found
-    when the last candidate was complete; None while the seed is being scored.
+    `on_best` is called with the seed and with every candidate that beats all before it; `journal` records each
+    candidate, `counters` what the run's store shows. During a replay they receive nothing but candidates that are not
+    among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
+    while the seed is being scored.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RunWatcher:
         self._kept: GEPAResult[Any, int] | None = None
         self._in_store = kept or {}
         self._figures: dict[str, Any] = {}
-        self._best: tuple[int, float, dict[str, str]] | None = None  # not told yet
+        self._best: tuple[int, float, dict[str, str]] | None = None  # not shown yet
         self._front = [0]
         self._proposed = False
         self._skipped = ""
@@ -72,22 +72,22 @@ class RunWatcher:
         self._seed_kept: Kept | None = None
 
     def result(self) -> GEPAResult[Any, int] | None:
-        """The candidates that were complete, with the metric calls counted to this moment."""
+        """Return the complete candidates, with the metric calls counted up to now."""
         if self._kept is None or self._state is None:
             return self._kept
         return replace(self._kept, total_metric_calls=self._state.total_num_evals)
 
     def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
-        """The seed is scored first."""
+        """Enter the first phase: replaying, or scoring the seed."""
         self._enter("replaying" if self._journal.replaying else "seed")
         self._journal.when_live(self._goes_live)
 
     def on_optimization_end(self, _event: OptimizationEndEvent) -> None:
-        """What goes live from here on are test rows."""
+        """Note that real calls from here on are for test rows."""
         self._over = True
 
     def on_iteration_start(self, event: IterationStartEvent) -> None:
-        """The state is complete here."""
+        """Keep the state, which is complete here."""
         self._state = event["state"]
         if not self._journal.replaying:
             self._enter("optimizing")
@@ -98,11 +98,11 @@ class RunWatcher:
         self._proposed, self._skipped = False, ""
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
-        """Comes just before `on_valset_evaluated` of the candidate that moved the front."""
+        """Note the front; called just before `on_valset_evaluated` of the candidate that moved it."""
         self._front = sorted(event["new_front"])
 
     def on_valset_evaluated(self, event: ValsetEvaluatedEvent) -> None:
-        """A candidate is in the pool, the seed included."""
+        """Record a candidate of the pool, the seed included, and emit it."""
         index = event["candidate_idx"]
         state = self._state
         objectives = dict(state.prog_candidate_objective_scores[index]) if state is not None else {}
@@ -147,12 +147,12 @@ class RunWatcher:
             raise Interrupted("failed", merge_unusable(f"the seed's validation score is {event['average_score']:g}"))
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
-        """GEPA counted a batch."""
+        """Emit the metric calls that GEPA counted."""
         self._note(metric_calls=event["metric_calls_used"])
         self._emit(Budget(metric_calls=event["metric_calls_used"]))
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
-        """A proposal was not better on its minibatch."""
+        """Emit a proposal that was not better on its minibatch."""
         self._emit(
             Rejected(
                 iteration=event["iteration"],
@@ -163,28 +163,28 @@ class RunWatcher:
         )
 
     def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
-        """A merge is a proposal."""
+        """Note that the iteration proposed a merge."""
         self._proposed = True
 
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
-        """A merge was worse than a parent; GEPA gives its scores in the reason only."""
+        """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
         self._emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
 
     def on_proposal_end(self, _event: ProposalEndEvent) -> None:
-        """New texts came."""
+        """Note that the iteration proposed texts."""
         self._proposed = True
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
-        """A minibatch was not reflected on."""
+        """Note why a minibatch was not reflected on."""
         self._skipped = event["reason"].replace("_", " ")
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
-        """Tell of iterations that came to nothing; GEPA ends one that is interrupted in the same way."""
+        """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
             self._emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
 
     def _goes_live(self) -> None:
-        """The record is at its end, somewhere between two callbacks; called from any thread."""
+        """Show what was held back during the replay; called from any thread, between two callbacks."""
         if not self._over:
             self._enter("seed" if self._state is None else "optimizing")
         try:
@@ -193,7 +193,7 @@ class RunWatcher:
             raise stop_for(error, "writing the best candidate") from error
 
     def _note(self, **figures: Any) -> None:
-        """Figures for the store, which keeps the newer ones it has until the past has been told."""
+        """Keep figures for the store, which has newer ones until the replay has ended."""
         self._figures |= figures
         if not self._journal.replaying:
             self._show()
@@ -211,7 +211,7 @@ class RunWatcher:
             self._emit(Phase(phase=phase))
 
     def _keep_objectives_of_the_seed(self) -> None:
-        """Its objective scores are in the state alone, which is not there yet when it is scored."""
+        """Record the seed's objective scores, which the state has only after the seed is scored."""
         objectives = dict(self._state.prog_candidate_objective_scores[0]) if self._state is not None else {}
         before = self._in_store.get(0)
         known = self._journal.replaying and before is not None and before.objective_scores is not None
@@ -224,7 +224,7 @@ class RunWatcher:
 
 
 class FailFastCallback:
-    """Makes a callback's own faults end the run: GEPA would log them once and go on without that callback's work."""
+    """Ends the run if a callback fails: GEPA would log the error once and continue without that callback."""
 
     def __init__(self, callback: object) -> None:
         self._callback = callback
@@ -241,11 +241,3 @@ class FailFastCallback:
                 raise Interrupted("failed", f"{name} failed: {summary(error)}") from error
 
         return called
-
-
-def merge_unusable(why: str) -> str:
-    """Why `use_merge` cannot go on."""
-    return (
-        f"use_merge cannot be used here: {why}, and GEPA 0.1.4 fails when it draws a common ancestor among candidates "
-        "that score 0 or less. Leave use_merge off, or start from a seed that scores above 0"
-    )

@@ -1,4 +1,4 @@
-"""Finds the rows of a run: files or splits the server holds, with ids no two loaders share, and rows in two of them."""
+"""Find the rows of a run, in files or in splits of the server, and rows that are in two splits."""
 
 import asyncio
 import json
@@ -12,14 +12,14 @@ from gepa_client.settings.groups import is_file
 from gepa_client.settings.run_config import RunConfig
 
 HeldRows = Callable[[str], Awaitable[list[AnyRow]]]
-"""Gives the rows of a split the server holds."""
+"""Fetches the rows of a split of the server."""
 
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Splits:
-    """`val` is `train` itself where the run has no rows of its own to select by. `test` may be absent."""
+    """`val` is `train` itself if the run has no validation rows. `test` may be None."""
 
     train: RowLoader
     val: RowLoader
@@ -27,16 +27,16 @@ class Splits:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Rows per split, `test` only where there is one."""
+        """Rows per split, `test` only if there is one."""
         sizes = {"train": len(self.train), "val": len(self.val)}
         return sizes | {"test": len(self.test)} if self.test is not None else sizes
 
 
 async def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> Splits:
-    """The rows the settings name; `held` gives the splits of the server and their sizes.
+    """Return the rows that the settings name; `held`: the splits of the server with their sizes.
 
     Raises:
-        SettingsError: no training rows, or a split the server does not hold. RowsError: an unreadable file.
+        SettingsError: no training rows, or an unknown split. RowsError: an unreadable file.
     """
     named = sources(config, held)
     train = await training_rows(config, held, held_rows)
@@ -46,7 +46,7 @@ async def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> 
 
 
 def sources(config: RunConfig, held: dict[str, int]) -> dict[str, str | None]:
-    """Where the rows of `train`, `val` and `test` come from: a file's name, a split's, or None."""
+    """Return where the rows of `train`, `val` and `test` come from: a file, a split of the server, or None."""
     return {
         "train": train_name(config, held),
         "val": config.valset or _default("val", held),
@@ -55,7 +55,7 @@ def sources(config: RunConfig, held: dict[str, int]) -> dict[str, str | None]:
 
 
 def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | None) -> Splits:
-    """Loaders with ids that no two of them share."""
+    """Return loaders with ids that no two of them share."""
     train_loader = RowLoader(train)
     val_loader = RowLoader(val, first_id=len(train)) if val is not None else train_loader
     first_test = len(train) + (len(val) if val is not None else 0)
@@ -63,7 +63,7 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
 
 
 async def training_rows(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow]:
-    """All rows to learn from; raises as `find` does."""
+    """Return all training rows; raises as `find` does."""
     rows = await rows_of(train_name(config, held), "trainset", held, held_rows)
     if rows is None:
         raise SettingsError(
@@ -74,7 +74,7 @@ async def training_rows(config: RunConfig, held: dict[str, int], held_rows: Held
 
 
 def train_name(config: RunConfig, held: dict[str, int]) -> str | None:
-    """Where training rows come from: a file's name, a split's, or None."""
+    """Return where training rows come from: a file, a split of the server, or None."""
     return config.trainset or _default("train", held)
 
 
@@ -83,14 +83,14 @@ def _default(split: str, held: dict[str, int]) -> str | None:
 
 
 async def rows_of(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
-    """The rows of a file or of a split the server holds; None where `source` is. `setting`: what errors call it."""
+    """Return the rows of a file or of a split of the server; None if `source` is. `setting`: its name in errors."""
     if source is None:
         return None
     if is_file(source):
         return list(load_rows(source))
     if source not in held:
         if await asyncio.to_thread(Path(source).is_file):
-            return list(load_rows(source))  # which says what a file of rows must be called
+            return list(load_rows(source))  # raises an error that names the suffixes
         offered = ", ".join(sorted(held)) if held else "none"
         raise SettingsError(
             f"{setting}: {source!r} is neither a file (.json, .jsonl, .csv) nor a split the server holds ({offered})"
@@ -102,7 +102,7 @@ async def rows_of(source: str | None, setting: str, held: dict[str, int], held_r
 
 
 def warnings(splits: Splits) -> list[str]:
-    """What the reader should know of the rows: which occur twice, and what that means for the scores."""
+    """Return warnings about rows that are in two splits, and what that means for the scores."""
     found = []
     if splits.val is splits.train:
         found.append(
@@ -121,7 +121,7 @@ def warnings(splits: Splits) -> list[str]:
 
 
 def common(first: RowLoader, second: RowLoader) -> list[tuple[str, str]]:
-    """`(id in second, id in first)` of equal rows; where the server keeps the data to itself, by split and id."""
+    """Return `(id in second, id in first)` of equal rows; rows without data are compared by split and id."""
     known = {_key(row): row.id for row in reversed(first.rows)}
     return [(row.id, known[key]) for row in second.rows if (key := _key(row)) in known]
 

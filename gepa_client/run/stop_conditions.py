@@ -1,4 +1,4 @@
-"""What ends or pauses a run besides GEPA's own stoppers: money, time, files, failures. A replay reads none of them."""
+"""What ends or pauses a run besides GEPA's own stoppers: money, time, files, failures. A replay checks none of them."""
 
 import threading
 from collections import deque
@@ -21,21 +21,21 @@ from gepa_client.transport.cancel_token import Halt
 from gepa_client.transport.error_format import plain_error
 
 FAILURE_WINDOW = 50
-"""Examples that `failure_stop` looks at: the last so many."""
+"""The number of latest examples that `failure_stop` considers."""
 
 FAILURE_SHARE = 0.5
-"""The share of them that may fail where nobody says another."""
+"""The share of them that may fail by default."""
 
 Reason = Callable[[], str | None]
-"""Why the run is over, None while it is not."""
+"""Returns why the run is over, None while it is not."""
 
 
 QUIET_S = 5.0
-"""Seconds without a call of a model that ended, after which those that are left are held."""
+"""Seconds without the end of a model call, after which the calls left are held."""
 
 
 LONGEST_WAIT_S = 60.0
-"""Seconds after which they are given up although calls keep ending."""
+"""Seconds after which calls are abandoned although some keep ending."""
 
 
 POLL_S = 0.2
@@ -53,7 +53,7 @@ class BetweenIterations:
         self.reason: str | None = None
 
     def __call__(self, _state: Any) -> bool:
-        """Whether the search is over."""
+        """Return whether the search is over."""
         recorded = self._journal.recorded_stop()
         if recorded is not None:
             if recorded.gracefully:
@@ -71,7 +71,7 @@ class BetweenIterations:
 
 
 def between_iterations(config: RunConfig, spend: Spend) -> list[Reason]:
-    """What the settings say is to be looked at between iterations."""
+    """Return the checks between iterations that the settings ask for."""
     reasons: list[Reason] = []
     file = config.stop_file
     if file is not None:
@@ -89,10 +89,10 @@ def between_iterations(config: RunConfig, spend: Spend) -> list[Reason]:
 
 
 class BetweenExamples:
-    """Stops a run as soon as its money or its time is spent: what is in flight ends, nothing new begins.
+    """Stops a run as soon as its money or its time is spent: examples in flight end, none starts.
 
-    It looks from when the run goes live on: what is recorded is told again however much was spent. `on_spent`: the
-    money is, and what is in flight may wait for more of it.
+    It checks once the replay has ended, however much was spent before. `on_spent`: called when the money is spent, as
+    examples in flight may wait for more of it.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class BetweenExamples:
         return self
 
     def capped(self, reason: str) -> None:
-        """Whoever pays for the models says that the money is spent; from any thread."""
+        """Take the gateway's report that the money is spent; safe to call from any thread."""
         self._capped = reason
         if self._live:
             self._look()
@@ -149,10 +149,10 @@ class BetweenExamples:
 
 
 class FailureStop:
-    """Pauses a run whose program fails on more than a share of its last examples, with the first of those failures.
+    """Pauses a run whose program fails on more than a share of the last examples, with the first of those failures.
 
-    `store`: of the run, None for the default one. `share`: None if none was given; it then depends on what evolves, as
-    a change of code may mend the program.
+    `store`: of the run, None for the default one. `share`: None for the default, which depends on what evolves, as a
+    code mutation may fix the program.
     """
 
     def __init__(self, run_id: str, store: str | None, share: float | None, halt: Halt) -> None:
@@ -163,31 +163,31 @@ class FailureStop:
         self._last: deque[dict[str, Any] | None] = deque(maxlen=FAILURE_WINDOW)
 
     def begin(self, evolve: Evolve) -> None:
-        """It is known what evolves; no example was run before."""
+        """Set what evolves, before the first example."""
         if evolve != "prompts" and not self._is_given:
             self._share = 1.0
 
     def done(self, example: ExampleDone) -> None:
-        """An example has its result."""
+        """Count the result of an example."""
         failed = example.status in ("program_error", "timeout")
-        told = {"id": example.id, "status": example.status, **(example.error or {})}
-        self._last.append(told if failed else None)
+        failure = {"id": example.id, "status": example.status, **(example.error or {})}
+        self._last.append(failure if failed else None)
         failures = [failure for failure in self._last if failure is not None]
         if len(self._last) == FAILURE_WINDOW and len(failures) > self._share * FAILURE_WINDOW:
             self._halt.pull(
                 Interrupted(
                     "paused",
                     f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "
-                    f"--failure-stop {self._share:g} allows (to go on all the same: "
+                    f"--failure-stop {self._share:g} allows (to continue regardless: "
                     f"`{self._resume}`); the first: {plain_error(failures[0])}",
                 )
             )
 
 
 class HeldCallAbandoner:
-    """What needs no further model comes to its end and is recorded; then the rest is lost, and nothing of it counts.
+    """Once the money is spent, lets examples that need no further model complete, then abandons the rest.
 
-    Otherwise a program whose call is held would fail its example in time, and that failure have a score.
+    A program whose call is held would otherwise fail its example by time-out, and that failure would get a score.
     """
 
     def __init__(self, adapter: RemoteAdapter, gateway: GatewayRecord) -> None:
@@ -209,7 +209,7 @@ class HeldCallAbandoner:
         self._thread.join()
 
     def spent(self) -> None:
-        """Nothing new is begun any more, and no model is called; from any thread, and again."""
+        """Report that the money is spent; safe to call from any thread, and again."""
         self._spent.set()
 
     def _watch(self) -> None:

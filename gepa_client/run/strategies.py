@@ -1,4 +1,4 @@
-"""Builds GEPA's own objects from the words a configuration file can hold."""
+"""Build GEPA's own objects from the notation of the settings."""
 
 import re
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ PASSED = (
     "val_evaluation_policy",
     "acceptance_criterion",
 )
-"""Settings that `gepa.optimize` takes exactly as they are."""
+"""Settings that `gepa.optimize` takes unchanged."""
 
 BUILT = ("trainset", "valset", "reflection_lm", "reflection_lm_kwargs", "selection_strategy")
 """Settings of the same name that become an object first: loaders, a reflection strategy, a selection strategy."""
@@ -67,7 +67,7 @@ _STOPPERS: dict[str, Any] = {
 
 
 def arguments(config: RunConfig) -> dict[str, Any]:
-    """The arguments of `gepa.optimize` that follow from the settings alone."""
+    """Return the arguments of `gepa.optimize` that follow from the settings alone."""
     return {
         **{name: getattr(config, name) for name in PASSED},
         "sampling_strategy": sampling(config.sampling),
@@ -94,7 +94,7 @@ class StateStop:
         return stops
 
     def _found(self, state: GEPAState[Any, Any]) -> str:
-        """What the stopper saw in GEPA's state."""
+        """Return what the stopper found in GEPA's state."""
         scores = state.program_full_scores_val_set
         best = f"{max(scores):.4g}" if scores else "none"
         match self.setting:
@@ -116,7 +116,7 @@ def stoppers(config: RunConfig) -> list[StateStop]:
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:
-    """`single`, `same_parent:4`, `independent:4`, `pxn:2x4`."""
+    """Build `single`, `same_parent:4`, `independent:4` or `pxn:2x4`."""
     kind, _, numbers = text.partition(":")
     counts = [int(number) for number in re.findall(r"\d+", numbers)]
     match kind:
@@ -131,7 +131,7 @@ def sampling(text: str) -> SamplingStrategy[Any, Any]:
 
 
 def selection(text: str) -> SelectionStrategy:
-    """`all`, `best`, `top_k:2`."""
+    """Build `all`, `best` or `top_k:2`."""
     kind, _, count = text.partition(":")
     match kind:
         case "best":

@@ -1,4 +1,4 @@
-"""Starts the optimizer's process, hands on its events, and stops it without losing what it found."""
+"""The supervisor's side of the driver process: start it, receive its events, and stop it without losing results."""
 
 import contextlib
 import json
@@ -27,10 +27,10 @@ END_TIMEOUT_S = 10.0
 
 
 class DriverProcess:
-    """One run in a process of its own, in its own session, so that Ctrl-C reaches it through `stop` alone.
+    """One run in a process and a session of its own, so that Ctrl-C reaches it through `stop` alone.
 
-    Use it in a `with` block; leaving it ends the process. `log`: everything it and
-    its libraries print is added there. `hash_seed`: what a recorded run was recorded with.
+    Leaving the `with` block ends the process. `log`: the file to which everything it prints is appended. `hash_seed`:
+    the one that a recorded run was recorded with.
     """
 
     def __init__(self, job: DriverJob, log: Path, hash_seed: str = HASH_SEED) -> None:
@@ -63,11 +63,11 @@ class DriverProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The process id."""
         return self._process.pid
 
     def next(self, timeout_s: float) -> Event | None:
-        """The next event, or None after `timeout_s` without one.
+        """Return the next event, or None after `timeout_s` without one.
 
         Raises:
             EOFError: there will be no more.
@@ -85,15 +85,15 @@ class DriverProcess:
         self._lines.put(dict(message))
 
     def stop(self, reason: str | None = None) -> None:
-        """Ask it to stop and write what it has; its events go on until `finished`, paused for this reason."""
+        """Request the run to stop and write its results; events continue until `finished`, paused for this reason."""
         self.send({"stop": {"reason": reason}})
 
     def kill(self) -> None:
-        """End it at once; what it had written is there."""
+        """Kill the process; what it had written is kept."""
         self._process.kill()
 
     def end(self) -> int:
-        """Wait for it to end, with force if it does not; returns its exit status (negative: the signal)."""
+        """Wait for the process to end, kill it if it does not; return its exit status (negative: the signal)."""
         self._lines.put(None)
         try:
             self._process.wait(END_TIMEOUT_S)
@@ -107,7 +107,7 @@ class DriverProcess:
         return self._process.returncode
 
     def log_tail(self) -> str:
-        """The last few lines of everything it printed, none of them long, safe to show."""
+        """Return the last lines of its log, cut and safe to display."""
         with self._log_path.open("rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - TAIL_BYTES))
@@ -115,8 +115,8 @@ class DriverProcess:
         return "\n".join(_cut(plain(line)) for line in lines[-TAIL_LINES:])
 
     def _write(self, stdin: IO[bytes]) -> None:
-        """What is queued, to the end of it; then stdin is closed, which tells it that nothing more will come."""
-        with contextlib.suppress(BrokenPipeError), stdin:  # it has ended; its events, or their absence, tell
+        """Write what is queued, then close stdin, which stops the run."""
+        with contextlib.suppress(BrokenPipeError), stdin:  # it has ended, which its events report
             while (message := self._lines.get()) is not None:
                 stdin.write(json.dumps(message).encode() + b"\n")
                 if self._lines.empty():

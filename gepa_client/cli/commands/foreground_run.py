@@ -34,9 +34,9 @@ TICK_S = 0.125
 
 @dataclass(frozen=True)
 class ForegroundRun:
-    """What is to be run, and how it is shown. `store_typed`: None where no store was named.
+    """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
-    `output`, `wish`, `seen_beat`: as in `Job`. `sandboxes`: those its servers are in, None where it calls nobody.
+    `output`, `seen_action`, `seen_beat`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
     """
 
     settings: RunConfig
@@ -49,7 +49,7 @@ class ForegroundRun:
     replays: bool = False
     until: int | None = None
     hash_seed: str = HASH_SEED
-    wish: str | None = None
+    seen_action: str | None = None
     seen_beat: int = 0
     sandboxes: NoSandboxes | None = None
 
@@ -71,7 +71,7 @@ class ForegroundRun:
             output=self.output,
             replays=self.replays,
             until=self.until,
-            wish=self.wish,
+            seen_action=self.seen_action,
             seen_beat=self.seen_beat,
             gateway=sandboxes.has_gateway,
         )

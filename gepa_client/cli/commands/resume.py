@@ -54,7 +54,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
             json_events=json_events,
             console=make_console(),
             hash_seed=(found.identity or {}).get("hash_seed") or "0",
-            wish=found.wish,
+            seen_action=found.wish,
             seen_beat=found.claim.beat,
             sandboxes=sandboxes,
         ).run()

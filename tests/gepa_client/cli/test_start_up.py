@@ -82,7 +82,7 @@ from gepa_client.journal.store_factory import open_store
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.control_messages import Job
+from gepa_client.run.control_messages import DriverJob
 events = []
 config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
 with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ with tempfile.TemporaryDirectory() as folder:
     store.create(new_run("r", config, Path(folder)))
     store.close()
     settings = config.model_dump(mode="json", exclude_unset=True)
-    job = Job(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
+    job = DriverJob(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
     drive(job, events.append, Halt(), lambda: None, GatewayRecord())
 assert events[-1].status == "completed", events[-1]
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))

@@ -46,11 +46,11 @@ def heard(
     events: list[Event] = []
     record = GatewayRecord()
     for message in messages[:1]:
-        record.heard(message)
+        record.receive(message)
     with recording(store, **options) as journal:
         record.begin(journal, store, events.append)
         for message in messages[1:]:
-            record.heard(message)
+            record.receive(message)
         news = record.news(at_once=True)
         record.end()
         return events, news, journal.spend.cost_usd
@@ -154,8 +154,8 @@ def test_a_record_that_cannot_be_written_stops_nobody_who_tells(store: Watched) 
     record = GatewayRecord()
     with recording(store) as journal:
         record.begin(journal, store, lambda _event: None)
-    record.heard(call())
-    record.heard(refusal())
+    record.receive(call())
+    record.receive(refusal())
     record.end()
     assert store.attempts(RUN.id, GATEWAY) == []
 

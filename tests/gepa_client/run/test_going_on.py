@@ -156,7 +156,10 @@ def test_a_cancel_that_comes_while_a_claim_is_waited_for_is_heeded(serve: Serve,
                 store.update(run_id, {"wish": "cancel"})
 
         told = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
-    assert (finished(told).status, finished(told).reason) == ("cancelled", "somebody asked to cancel the run")
+    assert (finished(told).status, finished(told).reason) == (
+        "cancelled",
+        "another command requested to cancel the run",
+    )
     run = record(tmp_path)
     assert (run.status, run.reason, run.wish, run.claim.owner) == ("cancelled", finished(told).reason, None, None)
     assert len(script.calls("evaluate")) == spent

@@ -299,7 +299,7 @@ def test_somebody_elses_cancel_ends_a_run_after_what_is_in_flight(
     assert cli("cancel", "last").status == 0
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
-    assert "cancelled: somebody asked to cancel the run" in stdout
+    assert "cancelled: another command requested to cancel the run" in stdout
     numbers, attempts = evaluations(tmp_path)
     assert len(words.calls("evaluate")) == len(numbers) == attempts
 

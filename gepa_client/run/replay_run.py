@@ -1,0 +1,120 @@
+"""Replay a recorded run from its journal alone, and the events at the start and the end of any run."""
+
+import os
+
+from evolverpc_common.display_text import plain
+from evolverpc_common.redaction import Secrets
+from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.errors import JournalError
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.journal.buffer import StoredTape
+from gepa_client.journal.entries import SEARCH, StoredRun
+from gepa_client.journal.history import end_of
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Started, Warned
+from gepa_client.journal.soundness import check_sound
+from gepa_client.journal.store import Store
+from gepa_client.journal.store_factory import named_store
+from gepa_client.journal.usage import Spend
+from gepa_client.run import output_folder as files
+from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
+from gepa_client.run.gateway_record import REFUSALS_EMITTED, recorded_gateway_events
+from gepa_client.run.initial_state import recorded_initial_state
+from gepa_client.run.optimizer import Optimization
+from gepa_client.run.progress import RunCounters
+from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.run.run_errors import stop_reason
+from gepa_client.settings.groups import TrackingSettings
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.cancel_token import Halt
+
+
+def replay_run(job: DriverJob, store: Store, emit: Emit, halt: Halt) -> Finished:
+    """Replay a recorded run, without any server or model.
+
+    Raises:
+        JournalError: the run was never started, or its journal is damaged. RunMismatch: the settings are other ones.
+    """
+    run = store.run(job.run_id)
+    check_sound(store, run.id)
+    # experiment trackers have received the run already
+    config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
+    tape = StoredTape(store, run.id, job.owner, halt.pull, reads_only=True)
+    spend = Spend(store.spending(run.id))
+    journal = Journal(
+        run.id, tape, spend, halt, Secrets(), replays=True, until=job.until, inherited=inherited_numbers(run)
+    )
+    journal.store = named_store(job.store)
+    initial = recorded_initial_state(journal)
+    if initial is None or run.identity is None:
+        raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
+    found = fingerprint_of(config, initial.discovery, initial.seed_candidate, None, run.identity["data"])
+    found |= {"scorer": run.identity["scorer"]}
+    check_fingerprint(run.id, named_store(job.store), run.identity, found, end_of(store, run.id, SEARCH))
+    with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
+        optimization = Optimization(config, job.output, emit, adapter, initial, RunCounters({}, spend))
+        reflection = optimization.reflection()
+        emit_started(emit, job, store, config, optimization, resumed=True)
+        calls, refusals = recorded_gateway_events(store, run.id)
+        if calls != ModelCalls():
+            emit(calls)
+        for refusal in refusals[:REFUSALS_EMITTED]:
+            emit(refusal)
+        finished = optimization.run(reflection)
+        if job.until is None:
+            emit_failed_examples(store, run.id, emit)
+        return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
+
+
+def inherited_numbers(run: StoredRun) -> int:
+    """Return how many sequence numbers a fork has from the run it was forked from."""
+    at = (run.parent or {}).get("at")
+    return at if isinstance(at, int) else 0
+
+
+def emit_started(
+    emit: Emit, job: DriverJob, store: Store, config: RunConfig, optimization: Optimization, *, resumed: bool
+) -> None:
+    """Emit what the run consists of, and write its settings beside its results."""
+    if job.output is not None:
+        files.write_json(job.output / files.CONFIG, config.recorded())
+    discovery = optimization.initial.discovery
+    emit(
+        Started(
+            run_id=job.run_id,
+            store=store.url,
+            resumed=resumed,
+            url=", ".join(config.url) or config.repo or str(config.fleet),
+            program=discovery.program.name,
+            program_version=discovery.program.version,
+            server=f"{discovery.server.name} {discovery.server.version} ({discovery.server.language})",
+            components=list(discovery.program.seed_candidate),
+            splits=optimization.initial.splits.sizes,
+            max_metric_calls=config.max_metric_calls,
+            proposer=optimization.proposer,
+            evolve=evolve_of(config, discovery),
+            config=config.recorded(),
+            hash_seed=os.environ.get("PYTHONHASHSEED"),
+        )
+    )
+
+
+def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
+    """Emit the examples that failed in the program, if any, and print them into the log."""
+    try:
+        found = failed_examples(store, run_id)
+        if found is None:
+            return
+        emit(found)
+        for group in found.groups:
+            traceback = f"\n{group.traceback}" if group.traceback else ""
+            print(
+                plain(
+                    f"{group.count} examples failed with {group.type} ({group.status}) on {group.row_count} rows; "
+                    f"the first: row {group.row}, candidate {group.candidate}: {group.message}{traceback}"
+                ),
+                flush=True,
+            )
+    except (JournalError, OSError) as error:
+        emit(Warned(message=f"the failed examples could not be reported: {stop_reason(error)}"))

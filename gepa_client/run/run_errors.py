@@ -1,0 +1,67 @@
+"""How an error ends a run: its status, its reason and its details."""
+
+import errno
+
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, StoreUnavailable
+from gepa_client.journal.run_events import Finished
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.transport.error_format import details, summary
+from protocol.errors import ProgramFailed, RpcError
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
+"""The errors of the disk among all `OSError`s, which include lost connections and time-outs."""
+
+
+def stop_for(error: OSError, what: str = "") -> Interrupted:
+    """Return how an OSError ends a run: paused if free disk space helps, else failed. `what`: the failed step."""
+    if error.errno in DISK_ERRORS:
+        return Interrupted("paused", f"a file of the run cannot be written: {summary(error)}; make room, then resume")
+    return Interrupted("failed", f"{what} failed: {summary(error)}" if what else summary(error))
+
+
+def stop_reason(error: BaseException) -> str:
+    """Return why the error ended the run, as one sentence."""
+    if isinstance(error, SettingsError):
+        return str(error)
+    if isinstance(error, Interrupted):
+        return error.reason
+    if isinstance(error, ValueError) and "Total of weights must be greater than zero" in str(error):
+        return merge_unusable("a common ancestor of two candidates scores 0 or less")
+    return summary(error)
+
+
+def error_details(error: BaseException) -> str | None:
+    """Return the server's own text, or the traceback of an unexpected error; None for errors of settings and calls."""
+    return None if isinstance(error, SettingsError | ClientError) else details(error) or None
+
+
+def merge_unusable(why: str) -> str:
+    """Return the sentence about a run that `use_merge` cannot continue."""
+    return (
+        f"use_merge cannot be used here: {why}, and GEPA 0.1.4 fails when it draws a common ancestor among candidates "
+        "that score 0 or less. Leave use_merge off, or start from a seed that scores above 0"
+    )
+
+
+def interrupted_run(interrupted: Interrupted) -> Finished:
+    """Return the last event of a run that was interrupted before its search."""
+    return Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+
+
+def refused_run(error: Exception) -> Finished:
+    """Return the last event of a run that could not start: paused if a later attempt can succeed, else refused.
+
+    If the program itself failed, the run has failed.
+    """
+    if isinstance(error, ProgramFailed):
+        return Finished(status="failed", reason=stop_reason(error), details=error_details(error), metric_calls=0)
+    later = isinstance(error, ConnectionLost | StoreUnavailable) or (isinstance(error, RpcError) and error.retryable)
+    return Finished(status="paused" if later else "refused", reason=stop_reason(error), metric_calls=0)
+
+
+def run_ended_by(error: OSError) -> Finished:
+    """Return the last event of a run that an error of the operating system ended."""
+    stop = stop_for(error)
+    if stop.status == "paused":
+        return interrupted_run(stop)
+    return Finished(status="failed", reason=stop_reason(error), details=details(error), metric_calls=0)
