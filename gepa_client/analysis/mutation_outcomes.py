@@ -53,7 +53,7 @@ class MutationOutcome:
         return self.mutation.entry.applied
 
     @property
-    def outcome(self) -> Literal["kept", "dropped", "rejected"]:
+    def status(self) -> Literal["kept", "dropped", "rejected"]:
         """`kept`: a candidate of the pool runs it. `dropped`: it was made, but not better, or not tried any more."""
         if self.made is None:
             return "rejected"
@@ -72,22 +72,24 @@ class MutationOutcome:
 
 @dataclass(frozen=True)
 class CodeHistory:
-    """The code of a run. `fates` in the order GEPA asked; `best`: the best candidate, `seed` the first."""
+    """The code of a run. `outcomes` in the order GEPA asked; `best`: the best candidate, `seed` the first."""
 
-    fates: tuple[MutationOutcome, ...]
+    outcomes: tuple[MutationOutcome, ...]
     seed: Kept | None
     best: Kept | None
 
-    def fate(self, number: int) -> MutationOutcome | None:
+    def outcome_of(self, number: int) -> MutationOutcome | None:
         """The mutation of this number."""
-        return next((fate for fate in self.fates if fate.number == number), None)
+        return next((outcome for outcome in self.outcomes if outcome.number == number), None)
 
     def making(self, commit: str | None) -> MutationOutcome | None:
         """The mutation that made a commit; None for the seed's."""
-        return next((fate for fate in self.fates if fate.made is not None and fate.made.commit == commit), None)
+        return next(
+            (outcome for outcome in self.outcomes if outcome.made is not None and outcome.made.commit == commit), None
+        )
 
     @property
-    def best_fate(self) -> MutationOutcome | None:
+    def best_outcome(self) -> MutationOutcome | None:
         """The mutation that made the best candidate's code; None where it runs the seed's."""
         return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
 
@@ -98,8 +100,8 @@ class CodeHistory:
             JournalError: a recorded bundle is not base64.
         """
         commits = Commits()
-        for fate in self.fates:
-            commits.learn(fate.mutation.entry)
+        for outcome in self.outcomes:
+            commits.learn(outcome.mutation.entry)
         found: list[Bundle] = []
         for made, bundle in commits.bundles(commit):
             if bundle is not None:
@@ -111,7 +113,7 @@ class CodeHistory:
 
 
 def code_history(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeHistory:
-    """The record of a run's code; without fates where its code did not change."""
+    """The record of a run's code; without outcomes where its code did not change."""
     recorded = recorded_mutations(store, run_id)
     makers: dict[str, int] = {}
     for mutation in recorded:

@@ -1,4 +1,4 @@
-"""The command `gepa-client`: what it can do, and nothing loaded that the chosen command does not need."""
+"""The command `gepa-client`; each command loads only what it needs."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The commands of `gepa-client`; each loads what it needs when it is run, so that `--help` is there at once."""
+"""The application: its commands, each loaded only if it is named, so that `--help` starts at once."""
 
 import sys
 from importlib import import_module
@@ -36,11 +36,11 @@ WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 WIDE = {"max_content_width": 120}
 
 MODULES = {"import": "import_"}
-"""Where a command's module cannot have its name."""
+"""Modules of commands whose name is a keyword of Python."""
 
 
 def build(loaded: str | None) -> typer.Typer:
-    """The application; only the command `loaded` has its code and its own flags, the others a line of help."""
+    """Build the application; only the command `loaded` has its code and flags, the others have a line of help."""
     app = typer.Typer(
         help=HELP,
         no_args_is_help=True,

@@ -1,10 +1,10 @@
-"""The exit statuses that every command shares; those of a run are in `summary`."""
+"""The exit statuses that all commands share; those of a run are in `views.final_summary`."""
 
 USAGE = 2
-"""It was asked for what cannot be."""
+"""The command was used wrongly, or asks for something impossible."""
 
 PAUSED = 3
 """The infrastructure failed; the same command can succeed later."""
 
 STOPPED = 130
-"""It was stopped by hand."""
+"""The user stopped the command."""

@@ -19,8 +19,8 @@ from gepa_client.cli.commands.branches_by_hand import branches_by_hand
 from gepa_client.cli.commands.store_access import is_silent, open_cli_run, refuse
 from gepa_client.cli.exit_status import STOPPED
 from gepa_client.cli.views.candidate_view import show_diff
-from gepa_client.cli.views.code_view import fate_as_json, show_code
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.code_view import outcome_as_json, show_code
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.errors import JournalError
 from gepa_client.evolution.branches import BY_HAND, run_in_names
 from gepa_client.evolution.checkout import CheckoutError, Repository, holds
@@ -42,15 +42,15 @@ REPEATED = (
 """Recorded settings without which another run would not have the servers, rows and model of this one."""
 
 DECLINED = 1
-"""Somebody was asked, and said no."""
+"""Exit status if the user declined."""
 
 NAMED = 10
-"""Files and branches that are named in a message."""
+"""Files and branches that a message names."""
 
 
 @dataclass(frozen=True)
 class _BranchesRequest:
-    """The run in question, and how to answer."""
+    """The run, its code, and how to answer."""
 
     run: StoredRun
     record: CodeHistory
@@ -60,9 +60,9 @@ class _BranchesRequest:
     console: Console
 
     def next(self, *words: str) -> None:
-        """Print a command about the run, for the same repository."""
+        """Print a next command about the run, for the same repository."""
         told = command("branches", self.run.id, *words, *_repo_words(self), store=self.store)
-        say(self.console, f"next: {safe_line(told, 1000)}")
+        echo(self.console, f"next: {safe_line(told, 1000)}")
 
 
 def branches(
@@ -87,11 +87,11 @@ def branches(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the changes of code that a run tried, as its record tells them; its servers may be gone.
+    """List the code changes that a run tried, from its record; its servers may be gone.
 
     `by-hand` as RUN: the branches that `gepa-client mutate` made in the repository.
 
-    Ends with 0 when it was done, 1 when you said no, 2 when it cannot be.
+    Exits with 0 if it was done, 1 if you declined, 2 if it is impossible.
     """
     chosen = [name for name, given in (("--diff", diff), ("--check-out", check_out), ("--delete", delete)) if given]
     if len(chosen) > 1:
@@ -108,7 +108,7 @@ def branches(
     with open_cli_run(store, run) as (kept, found):
         record = code_history(kept, found.id, kept.candidates(found.id))
     asked = _BranchesRequest(found, record, repo, store, as_json, make_console())
-    if not record.fates:
+    if not record.outcomes:
         _print_no_changes(asked, wanted=check_out or diff is not None)
         return
     try:
@@ -125,15 +125,15 @@ def branches(
 
 
 def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
-    """`wanted`: a change was asked for, not only a list."""
+    """Print or refuse, as there is no change. `wanted`: a change was asked for, not only a list."""
     nothing = f"{safe_line(asked.run.id)} changed no code"
     if wanted:
         refuse(f"{nothing}; `{_instead(asked)}`")
     if asked.as_json:
         print_json({"run": asked.run.id, "changes": []}, indent=2)
         return
-    say(asked.console, nothing)
-    say(asked.console, f"next: {safe_line(_instead(asked), 1000)}")
+    echo(asked.console, nothing)
+    echo(asked.console, f"next: {safe_line(_instead(asked), 1000)}")
 
 
 def _instead(asked: _BranchesRequest) -> str:
@@ -159,7 +159,7 @@ def _servers(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _repo_words(asked: _BranchesRequest) -> list[str]:
-    """`--repo` as it was given; also if the folder one is in is not the program's repository."""
+    """Return `--repo` as given, or with a placeholder if the present folder is not the program's repository."""
     if asked.repo != Path():
         return ["--repo", str(asked.repo)]
     seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
@@ -169,24 +169,27 @@ def _repo_words(asked: _BranchesRequest) -> list[str]:
 def _list(asked: _BranchesRequest) -> None:
     record = asked.record
     if asked.as_json:
-        print_json({"run": asked.run.id, "changes": [fate_as_json(record, fate) for fate in record.fates]}, indent=2)
+        print_json(
+            {"run": asked.run.id, "changes": [outcome_as_json(record, outcome) for outcome in record.outcomes]},
+            indent=2,
+        )
         return
     show_code(asked.console, asked.run.id, record)
-    say(asked.console, "")
-    if record.best_fate is not None:
+    echo(asked.console, "")
+    if record.best_outcome is not None:
         asked.next("--diff", BEST)
         asked.next("--check-out")
     else:
-        asked.next("--diff", str(record.fates[-1].number))
+        asked.next("--diff", str(record.outcomes[-1].number))
 
 
 def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
-    fate = _outcome_named(asked.record, which)
-    made, rejected = fate.made, fate.mutation.entry.rejected
+    outcome = _outcome_named(asked.record, which)
+    made, rejected = outcome.made, outcome.mutation.entry.rejected
     if made is None and rejected is not None and rejected.diff is None:
-        refuse(f"{fate.number} was rejected at stage {rejected.stage}, and nothing was recorded of its diff")
+        refuse(f"{outcome.number} was rejected at stage {rejected.stage}, and nothing was recorded of its diff")
     if made is None and against_seed:
-        refuse(f"{fate.number} was rejected, so there is no commit to compare")
+        refuse(f"{outcome.number} was rejected, so there is no commit to compare")
     if made is not None and against_seed:
         seed = _seed(asked.record)
         if seed is None:
@@ -195,7 +198,7 @@ def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
     else:
         told = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
     if asked.as_json:
-        print_json(fate_as_json(asked.record, fate) | {"diff": told}, indent=2)
+        print_json(outcome_as_json(asked.record, outcome) | {"diff": told}, indent=2)
     elif asked.console.is_terminal:
         show_diff(asked.console, told, full=True)
     else:
@@ -204,71 +207,77 @@ def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
 
 
 def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
-    fate = _best(asked.record)
-    if fate.made is None or fate.made.branch is None:
+    outcome = _best(asked.record)
+    if outcome.made is None or outcome.made.branch is None:
         refuse("the record names no branch of the best candidate's code")
     repository = _repository(asked)
     if changed := repository.changed():
         refuse(f"{repository.top} has changes that are not committed: {_listed(changed)}; commit or stash them first")
     before = repository.way_back()
     here = ["-C", str(asked.repo)] if asked.repo != Path() else []
-    back = shlex.join(["git", *here, "switch", *before]) if before != (fate.made.branch,) else None
-    repository.make_branch(fate.made.branch, fate.made.commit, asked.record.bundles(fate.made.commit))
+    back = shlex.join(["git", *here, "switch", *before]) if before != (outcome.made.branch,) else None
+    repository.make_branch(outcome.made.branch, outcome.made.commit, asked.record.bundles(outcome.made.commit))
     left = repository.head()
-    unasked = repository.run_unasked(_seed(asked.record) or left, fate.made.commit)
-    if unasked and left != fate.made.commit and not yes:
+    unasked = repository.run_unasked(_seed(asked.record) or left, outcome.made.commit)
+    if unasked and left != outcome.made.commit and not yes:
         _confirm_check_out(asked, unasked)
-    repository.switch(fate.made.branch)
-    filtered = repository.filtered(left, fate.made.commit)
+    repository.switch(outcome.made.branch)
+    filtered = repository.filtered(left, outcome.made.commit)
     texts = _texts_apart(asked)
     if asked.as_json:
-        done: dict[str, Any] = {"branch": fate.made.branch, "commit": fate.made.commit, "back": back, "texts": texts}
+        done: dict[str, Any] = {
+            "branch": outcome.made.branch,
+            "commit": outcome.made.commit,
+            "back": back,
+            "texts": texts,
+        }
         done |= {"run_unasked": unasked, "unfiltered": filtered}
         print_json({"run": asked.run.id, "repository": str(repository.top), **done})
         return
-    say(
-        asked.console, f"[bold]{safe_line(fate.made.branch, 200)}[/] is checked out in {safe_line(str(repository.top))}"
+    echo(
+        asked.console,
+        f"[bold]{safe_line(outcome.made.branch, 200)}[/] is checked out in {safe_line(str(repository.top))}",
     )
     if filtered:
-        say(
+        echo(
             asked.console,
             f"[yellow]git's filters were not run:[/] {safe_line(_listed(sorted(filtered)), 1000)} are as the commit "
             "stores them; to run the filters, delete these files, then `git checkout -- .`",
         )
     if texts is not None:
-        say(
+        echo(
             asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
         )
-        say(asked.console, f"next: {safe_line(texts, 1000)}")
+        echo(asked.console, f"next: {safe_line(texts, 1000)}")
     if back is not None:
-        say(asked.console, f"back: {safe_line(back)}")
+        echo(asked.console, f"back: {safe_line(back)}")
     asked.next("--delete")
 
 
 def _confirm_check_out(asked: _BranchesRequest, unasked: Mapping[str, str]) -> None:
-    """List the files of the change that run without being named, and ask."""
+    """List the changed files that other programs run by themselves, and ask."""
     how = "look at them with --diff best, then give --yes"
     if asked.as_json:
         refuse(f"the change touches files that programs run unasked: {_listed([*unasked])}; {how}")
-    say(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
+    echo(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
     for path, reason in unasked.items():
-        say(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
+        echo(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
     try:
         agreed = typer.confirm("Check it out?")
     except typer.Abort:
         refuse(f"nothing was checked out, as there was no answer; {how}", STOPPED)
     if not agreed:
-        say(asked.console, "nothing was checked out; the branch is there")
+        echo(asked.console, "nothing was checked out; the branch is there")
         raise typer.Exit(DECLINED)
 
 
 def _seed(record: CodeHistory) -> str | None:
-    """The commit that the run starts from."""
+    """Return the commit that the run starts from."""
     return code_at(record.seed.texts)[1] if record.seed is not None else None
 
 
 def _repository(asked: _BranchesRequest) -> Repository:
-    """The program's repository: that which holds the code the run starts from."""
+    """Return the program's repository, which has the commit that the run starts from."""
     repository = Repository(asked.repo)
     seed = _seed(asked.record)
     if seed is not None and not repository.has(seed):
@@ -285,7 +294,7 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
             f"{asked.run.id} is running, and needs its branches: `{command('cancel', asked.run.id, store=asked.store)}`"
         )
     repository = Repository(asked.repo)
-    best = asked.record.best_fate
+    best = asked.record.best_outcome
     stays = best.made.branch if best is not None and best.made is not None else None
     run = run_in_names(asked.run.id)
     others = sorted(branch for branch in repository.branches(run) if branch != stays)
@@ -297,46 +306,46 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
     if asked.as_json:
         print_json({"run": asked.run.id, "deleted": deleted, "checked_out": held, "best": stays})
         return
-    say(asked.console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
+    echo(asked.console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
     if held:
-        say(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_listed(held), 1000)}")
+        echo(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_listed(held), 1000)}")
     if stays is not None:
-        say(asked.console, f"the best stays: {safe_line(stays, 200)}")
-    say(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
+        echo(asked.console, f"the best stays: {safe_line(stays, 200)}")
+    echo(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
 
 
 def _confirm(asked: _BranchesRequest, repository: Repository, others: Sequence[str], stays: str | None) -> None:
-    say(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_listed(others), 1000)}")
+    echo(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_listed(others), 1000)}")
     if stays is not None:
-        say(asked.console, f"the best stays: {safe_line(stays, 200)}")
+        echo(asked.console, f"the best stays: {safe_line(stays, 200)}")
     try:
         agreed = typer.confirm("Delete them?")
     except typer.Abort:
         refuse("nothing was deleted: nobody answered; --yes deletes without asking", STOPPED)
     if not agreed:
-        say(asked.console, "nothing was deleted")
+        echo(asked.console, "nothing was deleted")
         raise typer.Exit(DECLINED)
 
 
 def _outcome_named(record: CodeHistory, which: str) -> MutationOutcome:
     if which == BEST:
         return _best(record)
-    fate = record.fate(int(which)) if which.isascii() and which.isdigit() else None
-    if fate is None:
-        there = ", ".join(str(known.number) for known in record.fates)
+    outcome = record.outcome_of(int(which)) if which.isascii() and which.isdigit() else None
+    if outcome is None:
+        there = ", ".join(str(known.number) for known in record.outcomes)
         refuse(f"there is no change {which}: give {BEST}, or one of {there}")
-    return fate
+    return outcome
 
 
 def _best(record: CodeHistory) -> MutationOutcome:
-    fate = record.best_fate
-    if fate is None:
+    outcome = record.best_outcome
+    if outcome is None:
         refuse("the best candidate runs the seed's code: no change of code was better")
-    return fate
+    return outcome
 
 
 def _texts_apart(asked: _BranchesRequest) -> str | None:
-    """How to get the best candidate's texts, where they are not those in its code."""
+    """Return the command that gives the best candidate's texts, if they are not in its code."""
     seed, best = asked.record.seed, asked.record.best
     if seed is None or best is None or _texts(seed.texts) == _texts(best.texts):
         return None
@@ -351,7 +360,7 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
 
 
 def _texts(candidate: Candidate) -> dict[str, str]:
-    """What of a candidate is no code: its texts, and those that code mutations added."""
+    """Return the components of a candidate that are not code."""
     return {name: text for name, text in candidate.items() if name != GIT_BRANCH}
 
 

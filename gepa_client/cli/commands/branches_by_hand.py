@@ -8,7 +8,7 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import STOPPED
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.evolution.branches import BY_HAND
 from gepa_client.evolution.checkout import CheckoutError, Repository
 
@@ -26,14 +26,14 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
                 print_json({"branches": found})
                 return
             for branch in found:
-                say(console, safe_line(branch, 200))
+                echo(console, safe_line(branch, 200))
             if not found:
-                say(console, f"{safe_line(str(repository.top))} has no branches of changes made by hand")
+                echo(console, f"{safe_line(str(repository.top))} has no branches of changes made by hand")
                 return
             again = command("branches", BY_HAND, "--delete", *words, store=None)
             see = shlex.join(["git", *(["-C", str(repo)] if words else []), "log", "--oneline", "-1", found[0]])
-            say(console, f"see one: {safe_line(see, 1000)}")
-            say(console, f"delete all of them: {safe_line(again, 1000)}")
+            echo(console, f"see one: {safe_line(see, 1000)}")
+            echo(console, f"delete all of them: {safe_line(again, 1000)}")
             return
         if found and not yes:
             _confirm(found, as_json=as_json)
@@ -47,19 +47,19 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
     if as_json:
         print_json({"deleted": deleted, "checked_out": held})
         return
-    say(console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
+    echo(console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
     if held:
-        say(console, f"[yellow]checked out, so they stay:[/] {safe_line(', '.join(held), 1000)}")
+        echo(console, f"[yellow]checked out, so they stay:[/] {safe_line(', '.join(held), 1000)}")
 
 
 def _confirm(found: list[str], *, as_json: bool) -> None:
     if as_json:
         refuse("--json asks nothing: give --yes as well")
-    say(make_console(), f"to be deleted: {safe_line(', '.join(found), 1000)}")
+    echo(make_console(), f"to be deleted: {safe_line(', '.join(found), 1000)}")
     try:
         agreed = typer.confirm("Delete them?")
     except typer.Abort:
         refuse("nothing was deleted: there was no answer; --yes deletes without asking", STOPPED)
     if not agreed:
-        say(make_console(), "nothing was deleted")
+        echo(make_console(), "nothing was deleted")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`gepa-client call`: one call, for debugging, with an exit status that says how it went."""
+"""`gepa-client call`: one call, for debugging; the exit status gives its outcome."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ def call(
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the answer.")] = 60.0,
 ) -> None:
-    """Make one call and print the answer as JSON.
+    """Make one call and print its result as JSON.
 
-    Ends with 0 for an answer, 1 for an error the server answered, 2 for a usage or connection error.
+    Exits with 0 for a result, 1 for an error of the server, 2 for a usage or connection error.
     """
     try:
         result = asyncio.run(_call(url, method, _read(params), token_file, allow_insecure, timeout))

@@ -1,4 +1,4 @@
-"""`gepa-client conformance URL`: hold a server in any language against the contract."""
+"""`gepa-client conformance URL`: check whether a server in any language keeps the contract."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.views.console import fail, make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe_line
 from gepa_client.conformance import Check, CheckOutcome, ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
@@ -35,7 +35,7 @@ def conformance(
         bool, typer.Option("--allow-insecure", help="Allow plain http to another machine.")
     ] = False,
 ) -> None:
-    """Run every conformance check that applies; exit 1 when a MUST is broken, 2 when nothing could be run."""
+    """Run every conformance check that applies; exit with 1 if a MUST is broken, with 2 if no check could run."""
     checks = tuple(check for check in load_checks() if not only or check.id.startswith(tuple(only)))
     if not checks:
         fail(f"no check has an id that begins with {' or '.join(only or [])}")
@@ -67,7 +67,7 @@ def conformance(
 
 
 class _Printer:
-    """One line for each check as it ends, what is wrong below it, and the counts at the end."""
+    """Prints a line for each check as it ends, the reason below a failed one, and the counts."""
 
     def __init__(self, *, show_skipped: bool) -> None:
         self._console = make_console()
@@ -77,22 +77,22 @@ class _Printer:
         if outcome.verdict is Verdict.SKIPPED and not self._show_skipped:
             return
         check = outcome.check
-        say(self._console, f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
+        echo(self._console, f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
         if outcome.reason:
-            say(self._console, f"     {_duty(check)}: {safe_line(outcome.reason, 600)}")
+            echo(self._console, f"     {_duty(check)}: {safe_line(outcome.reason, 600)}")
 
     def end(self, report: ConformanceReport) -> None:
         skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
         reasons: dict[str, int] = {}
         for outcome in skipped:
             reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
-        say(self._console, "")
-        say(self._console, safe_line(report.endpoint))
+        echo(self._console, "")
+        echo(self._console, safe_line(report.endpoint))
         for reason, count in sorted(reasons.items(), key=lambda entry: -entry[1]):
-            say(self._console, f"{count} skipped: {safe_line(reason)}")
+            echo(self._console, f"{count} skipped: {safe_line(reason)}")
         if report.count(Verdict.WARNED):
-            say(self._console, f"{report.count(Verdict.WARNED)} warned")
-        say(self._console, report.last_line)
+            echo(self._console, f"{report.count(Verdict.WARNED)} warned")
+        echo(self._console, report.last_line)
 
 
 def _duty(check: Check) -> str:

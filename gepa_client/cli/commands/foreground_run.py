@@ -1,4 +1,4 @@
-"""A run on the terminal: its process, its story, its results, and how a stop by hand reaches it."""
+"""A run in the foreground: its driver process, its display, its reports, and how Ctrl-C reaches it."""
 
 import signal
 import tempfile
@@ -54,7 +54,7 @@ class ForegroundRun:
     sandboxes: NoSandboxes | None = None
 
     def run(self) -> int:
-        """Run it to its end; returns the exit status."""
+        """Drive the run to its end; return the exit status."""
         display: Display = (
             JsonDisplay()
             if self.json_events
@@ -126,7 +126,7 @@ class ForegroundRun:
         return ended.exit_status
 
     def _record_late(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
-        """Calls that were under way when the optimizer ended have their end with the sandboxes."""
+        """End the sandboxes and record the model calls that ended after the driver."""
         if not sandboxes.has_gateway:
             return
         from gepa_client.run.gateway_record import record_late_calls
@@ -141,7 +141,7 @@ class ForegroundRun:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
 
     def _report(self, record: RunRecord, finished: Finished) -> list[str]:
-        """Both reports, where the run is ours to tell of; without them the last words still come."""
+        """Write both reports, if the run started here; return their names."""
         if self.output is None or record.started is None or finished.status == "refused":
             return []
         try:
@@ -152,7 +152,7 @@ class ForegroundRun:
 
     @contextmanager
     def _log(self) -> Iterator[Path]:
-        """Where the process prints: into the folder of results, or where nobody keeps it."""
+        """Return the log file of the driver process: in the output folder, else in a temporary one."""
         if self.output is not None:
             yield self.output / files.LOG
             return
@@ -160,7 +160,7 @@ class ForegroundRun:
             yield Path(folder) / files.LOG
 
     def _died(self, job: DriverJob, status: int, signals: int, tail: str, record: RunRecord) -> Finished:
-        """The last event of a process that could not tell it; its claim is let go, as it is certainly gone."""
+        """Return the last event of a process that could not emit it, and release its lease."""
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         reason = "stopped by hand, at once" if signals > 1 else f"the optimizer's process {how} before its run was over"
         active_seconds = None if self.replays else self._let_go(job, reason)
@@ -175,7 +175,7 @@ class ForegroundRun:
         )
 
     def _let_go(self, job: DriverJob, reason: str) -> float | None:
-        """Pause the run in the store; returns the seconds it has been driven, as last recorded."""
+        """Pause the run in the store; return the seconds it was driven, as last recorded."""
         try:
             store = open_store(job.store)
             try:
@@ -192,9 +192,9 @@ class ForegroundRun:
 
 
 class _StopOnSignals:
-    """Turns Ctrl-C and SIGTERM into a stop that keeps everything; the second one ends the process at once.
+    """Turns Ctrl-C and SIGTERM into a stop that keeps everything; the second one kills the process.
 
-    The handler only counts: `attend`, called from the loop, acts, so that nothing is printed in the middle of a print.
+    The handler only counts; `attend`, called from the loop, acts, so that no print is interrupted by another.
     """
 
     def __init__(self, process: DriverProcess, display: Display) -> None:
@@ -216,7 +216,7 @@ class _StopOnSignals:
             signal.signal(number, handler)
 
     def attend(self) -> None:
-        """Do what the signals received since the last time ask for."""
+        """Act on the signals received since the last call."""
         while self._attended < self.received:
             self._attended += 1
             if self._attended == 1:

@@ -1,4 +1,4 @@
-"""`gepa-client mutate URL "CHANGE REQUEST"`: one step by hand: the change, its diff, and some rows before and after."""
+"""`gepa-client mutate URL "CHANGE REQUEST"`: one manual mutation: its diff, and some rows before and after."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AsJson
 from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
-from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
+from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe, safe_line
 from gepa_client.cli.views.mutation_view import MutationProgressView, rejection, show_made, show_rejection, show_rows
 from gepa_client.errors import ClientError, RowsError
 from gepa_client.evolution.branches import BY_HAND
@@ -30,18 +30,18 @@ from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
 
 NOT_MADE = 1
-"""The server refused, or failed; nothing was changed."""
+"""Exit status if the server rejected the mutation or failed; nothing was changed."""
 
 TRIED = 3
-"""Rows that are run before and after, where nobody says how many."""
+"""Rows that are run before and after by default."""
 
 TRAIN = "train"
-"""The split that rows are taken from, where the server holds it and nobody names another."""
+"""The split that rows are taken from by default, if the server has it."""
 
 
 @dataclass(frozen=True)
 class MutateArgs:
-    """What was asked for, read and checked. `candidate`: None for the server's seed. `output`: for the new one."""
+    """The parsed arguments. `candidate`: None for the server's seed. `output`: the file for the new candidate."""
 
     mutation: dict[str, JsonValue]
     candidate: Candidate | None
@@ -52,27 +52,27 @@ class MutateArgs:
 
     @property
     def kind(self) -> str:
-        """The mutation's, as the contract names it."""
+        """The kind of the mutation in the contract."""
         return str(self.mutation["kind"])
 
 
 @dataclass
 class _MutationResult:
-    """The change, once it was made: kept, and told, at once."""
+    """The mutation, saved and printed as soon as it was made."""
 
-    wish: MutateArgs
+    args: MutateArgs
     console: Console
     quiet: bool
     can_be_cancelled: bool = False
     made: ApplyMutationResult | None = None
 
     def take(self, made: ApplyMutationResult) -> None:
-        """It was made."""
+        """Save and print the mutation."""
         self.made = made
-        if self.wish.output is not None:
-            _write_candidate(self.wish.output, made.candidate)
+        if self.args.output is not None:
+            _write_candidate(self.args.output, made.candidate)
         if not self.quiet:
-            show_made(self.console, made, self.wish.kind)
+            show_made(self.console, made, self.args.kind)
 
 
 def mutate(
@@ -112,14 +112,14 @@ def mutate(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the mutation may take.")] = 3600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Have a program's code changed once: by an agent, a patch, texts or a merge. Shows the diff and what it does.
+    """Change a program's code once: by an agent, a patch, texts or a merge. Prints the diff and its effect.
 
-    Ends with 0 when the change was made, 1 when the server rejected it or failed, 2 for a usage or connection error, 3
-    when the connection was lost meanwhile or --timeout is over, 130 when it was stopped by hand.
+    Exits with 0 if the change was made, 1 if the server rejected it or failed, 2 for a usage or connection error, 3 if
+    the connection was lost meanwhile or --timeout is over, 130 if you stopped it.
     """
     if output is not None and not output.resolve().parent.is_dir():
         refuse(f"--output {output}: there is no such folder")
-    wish = MutateArgs(
+    args = MutateArgs(
         mutation=mutation_of(request, location, patch, texts, merge),
         candidate=candidate_of(candidate, texts),
         examples=examples,
@@ -128,14 +128,14 @@ def mutate(
         output=output,
     )
     console = make_console()
-    outcome = _MutationResult(wish, console, quiet=as_json)
+    outcome = _MutationResult(args, console, quiet=as_json)
     try:
-        step = asyncio.run(_mutate_once(url, token_file, wish, outcome, allow_insecure=allow_insecure))
+        step = asyncio.run(_mutate_once(url, token_file, args, outcome, allow_insecure=allow_insecure))
     except MutationRejected as error:
         if as_json:
             print_json({"event": "mutation", "made": False, **rejection(error)}, indent=2)
         else:
-            show_rejection(console, error, wish.kind)
+            show_rejection(console, error, args.kind)
         raise typer.Exit(NOT_MADE) from error
     except RpcError as error:
         _print_failure(error)
@@ -154,22 +154,22 @@ def mutate(
         return
     if step.tried:
         show_rows(console, step)
-        say(console, "")
+        echo(console, "")
     if output is None:
-        say(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
+        echo(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
     access = ["--token-file", str(token_file)] if token_file is not None else []
     access += ["--allow-insecure"] if allow_insecure else []
     if output is not None:
         again = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output), *access])
-        say(console, f"next: {safe(again)}")
+        echo(console, f"next: {safe(again)}")
     if step.made.branch is not None:
-        say(console, "in the program's repository:")
-        say(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
-        say(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
+        echo(console, "in the program's repository:")
+        echo(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
+        echo(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
 
 
 async def _mutate_once(
-    url: str, token_file: Path | None, wish: MutateArgs, outcome: _MutationResult, *, allow_insecure: bool
+    url: str, token_file: Path | None, args: MutateArgs, outcome: _MutationResult, *, allow_insecure: bool
 ) -> Step:
     from gepa_client.evolution.manual_mutation import (
         make_step,  # aiohttp comes with these, which `--help` does not need
@@ -184,28 +184,28 @@ async def _mutate_once(
     async with opened as client:
         try:
             discovery = await client.discover()
-            candidate = _candidate_to_change(discovery, wish.candidate)
-            rows = await _rows(discovery, wish, lambda split: held_rows(client, split))
+            candidate = _candidate_to_change(discovery, args.candidate)
+            rows = await _rows(discovery, args, lambda split: held_rows(client, split))
         except (SettingsError, RowsError, ClientError, RpcError) as error:
             refuse(str(error) if isinstance(error, SettingsError) else summary(error))
         outcome.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
         if not outcome.quiet:
             who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
-            say(outcome.console, f"[bold]{safe_line(code_of(candidate) or '', 200)}[/] of {who}")
+            echo(outcome.console, f"[bold]{safe_line(code_of(candidate) or '', 200)}[/] of {who}")
         with MutationProgressView(outcome.console, quiet=outcome.quiet) as watching:
             return await make_step(
                 client,
                 candidate,
-                wish.mutation,
+                args.mutation,
                 rows,
-                timeout_s=wish.timeout_s,
+                timeout_s=args.timeout_s,
                 told=watching.told,
                 on_made=outcome.take,
             )
 
 
 def _candidate_to_change(discovery: DiscoverResult, given: Candidate | None) -> Candidate:
-    """The candidate to change."""
+    """Return the candidate to change. Raises SettingsError."""
     if "mutations" not in discovery.capabilities:
         raise SettingsError(
             f"the code of {discovery.program.name} cannot be changed there (no capability `mutations`): "
@@ -221,14 +221,14 @@ def _candidate_to_change(discovery: DiscoverResult, given: Candidate | None) -> 
     return candidate
 
 
-async def _rows(discovery: DiscoverResult, wish: MutateArgs, held_rows: HeldRows) -> list[AnyRow]:
-    """Up to `limit` rows, spread over all there are."""
+async def _rows(discovery: DiscoverResult, args: MutateArgs, held_rows: HeldRows) -> list[AnyRow]:
+    """Return up to `limit` rows, spread over all there are."""
     held = {split: info.size for split, info in discovery.datasets.items()}
-    source = wish.examples if wish.examples is not None else (TRAIN if held.get(TRAIN) else None)
-    if source is None or wish.limit == 0:
+    source = args.examples if args.examples is not None else (TRAIN if held.get(TRAIN) else None)
+    if source is None or args.limit == 0:
         return []
     rows = await rows_of(source, "examples", held, held_rows) or []
-    count = min(wish.limit, discovery.limits.max_batch_size, len(rows))
+    count = min(args.limit, discovery.limits.max_batch_size, len(rows))
     return [rows[(number * len(rows)) // count] for number in range(count)]
 
 
@@ -244,13 +244,13 @@ def _write_candidate(path: Path, candidate: Candidate) -> None:
 def _print_failure(error: RpcError) -> None:
     fail(summary(error))
     if further := details(error):
-        say(make_console(stderr=True), f"[dim]{safe(further.rstrip())}[/]")
+        echo(make_console(stderr=True), f"[dim]{safe(further.rstrip())}[/]")
     if "commit" in error.details:
         fail("the server has no such commit: `gepa-client branches RUN --check-out` brings a run's into its repository")
 
 
 def _state_after_stop(outcome: _MutationResult) -> str:
-    """What a stop by hand left behind."""
+    """Return what a stop by hand left behind."""
     if outcome.made is not None:
         return f"the change was made: {named(outcome.made.branch or '', outcome.made.commit)}"
     if outcome.can_be_cancelled:
@@ -275,7 +275,7 @@ def _as_json(step: Step) -> dict[str, Any]:
 def mutation_of(
     request: str | None, location: str | None, patch: Path | None, texts: Path | None, merge: Path | None
 ) -> dict[str, JsonValue]:
-    """The mutation that was typed, exactly one."""
+    """Return the one mutation that the arguments name."""
     ways = {"a change request": request, "--patch": patch, "--texts": texts, "--merge": merge}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) != 1:
@@ -298,7 +298,7 @@ def mutation_of(
 
 
 def candidate_of(candidate: Path | None, texts: Path | None) -> Candidate | None:
-    """The candidate of a file; texts that came with a commit belong to it."""
+    """Return the candidate of a file; texts that came with a commit belong to it."""
     if candidate is not None:
         return _read_texts(candidate)
     if texts is not None and GIT_BRANCH in (found := _read_texts(texts)):
@@ -307,7 +307,7 @@ def candidate_of(candidate: Path | None, texts: Path | None) -> Candidate | None
 
 
 def _texts(given: Candidate, path: Path) -> dict[str, JsonValue]:
-    """The texts of a file, those in it that code mutations added included."""
+    """Return the texts of a file, those that code mutations added included."""
     try:
         added = added_to(given)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`gepa-client runs`: every run of a store, newest first, with how far it came and what it cost."""
+"""`gepa-client runs`: every run of a store, newest first, with its progress and its cost."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ from gepa_client.cli.commands.store_access import (
     open_cli_store,
     run_as_json,
 )
-from gepa_client.cli.views.console import duration, make_console, print_json, safe_line, say, seconds_since
+from gepa_client.cli.views.console import duration, echo, make_console, print_json, safe_line, seconds_since
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import default_store
@@ -38,7 +38,7 @@ COLOURS = {
     "cancelled": "yellow",
 }
 UNBOUNDED = 400
-"""Columns where no terminal limits them."""
+"""Columns without a terminal."""
 
 SHORTEST_NAME = 6
 UNREADABLE = "?"
@@ -68,17 +68,17 @@ def runs(
             if is_silent(run):
                 again = command("resume", run.id, store=store)
                 told = f"{run.id} gave no sign of life for {duration(seconds_since(run.updated))}"
-                say(console, f"[yellow]{safe_line(told)}:[/] {safe_line(again)} takes it over")
-        say(console, f"next: {safe_line(_next(found[0], store))}")
+                echo(console, f"[yellow]{safe_line(told)}:[/] {safe_line(again)} takes it over")
+        echo(console, f"next: {safe_line(_next(found[0], store))}")
     else:
         which = f"no {status} run" if status else "no runs"
-        say(console, f"{which} in {safe_line(without_password(default_store(store)))}")
+        echo(console, f"{which} in {safe_line(without_password(default_store(store)))}")
         again = (
             command("runs", store=store)
             if status
             else FIRST_COMMAND + (f" --store {shlex.quote(without_password(store))}" if store else "")
         )
-        say(console, f"next: {safe_line(again)}")
+        echo(console, f"next: {safe_line(again)}")
 
 
 def _next(newest: StoredRun, store: str | None) -> str:
@@ -88,7 +88,7 @@ def _next(newest: StoredRun, store: str | None) -> str:
 
 
 def _seed_score(store: Store, run: StoredRun) -> Any:
-    """From the counters where the run wrote it there, else from its first candidate."""
+    """Return it from the counters if the run wrote it there, else from its first candidate."""
     if run.best is None:
         return None
     if "seed_score" in run.counters:
@@ -98,7 +98,7 @@ def _seed_score(store: Store, run: StoredRun) -> Any:
 
 
 def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) -> Table:
-    """All columns where they fit; else names shortened, then without the iteration, then without names."""
+    """Build the table with all columns if they fit; else with shorter names, without the iteration, without names."""
     width = console.width if console.is_terminal else UNBOUNDED
     longest = max(len(_name(run, UNBOUNDED)) for run in found)
     for iteration in (True, False):
@@ -113,12 +113,12 @@ def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) 
 
 
 def _needed(table: Table, console: Console) -> int:
-    """Columns the table takes when nothing in it is shortened."""
+    """Return the columns of the table if nothing is shortened."""
     return Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
 
 
 def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: bool, name: int) -> Table:
-    """The table; `name`: how wide names may be, 0 for none."""
+    """Build the table; `name`: the width of names, 0 for none."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     left = ["run", *(["name"] if name else []), "status", "score"]
     for column in left + (["iter"] if iteration else []) + ["calls", "cost", "seen"]:
@@ -134,13 +134,13 @@ def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: boo
 
 
 def _name(run: StoredRun, longest: int) -> str:
-    """The name as it is shown, cut where it is too long."""
+    """Return the name, shortened if it is too long."""
     told = line(run.name or "", UNBOUNDED)
     return told if len(told) <= longest else told[: longest - 1] + "…"
 
 
 def _short_id(run: StoredRun) -> str:
-    """The id without the name in it, which has a column of its own; commands take it as well."""
+    """Return the id without the name in it, which has a column of its own; commands take it as well."""
     own = _OWN_PART.match(run.id) if run.name else None
     return own.group() if own else run.id
 
@@ -170,5 +170,5 @@ def _cost(counters: dict[str, Any]) -> str:
 
 
 def _figure(value: Any, form: str) -> str:
-    """A figure, or `?` for what is none: one damaged run hides no others."""
+    """Return a number as text, or `?` for any other value: one damaged run hides no others."""
     return format(value, form) if isinstance(value, int | float) and not isinstance(value, bool) else UNREADABLE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, log_markup, make_console, safe, say
+from gepa_client.cli.views.console import echo, fail, log_markup, make_console, safe
 from gepa_client.cli.views.sandboxes_view import StartStatus, publish_command
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
@@ -54,11 +54,11 @@ def sandboxed(
                 with StartStatus(console, title) as status:
 
                     def show(log: Log) -> None:
-                        say(console, log_markup(log))
+                        echo(console, log_markup(log))
 
                     session.start(show, status.update, spent_usd=spent_usd)
                 which = "the sandbox" if size == 1 else f"the first of {size} sandboxes"
-                say(console, f"[dim]{which} was ready after {time.monotonic() - began:.1f} s[/]")
+                echo(console, f"[dim]{which} was ready after {time.monotonic() - began:.1f} s[/]")
             except KeyboardInterrupt:
                 fail("stopped by hand")
                 raise typer.Exit(STOPPED) from None
@@ -66,7 +66,7 @@ def sandboxed(
                 fail(str(error))
                 following = publish_command(settings) if error.must_publish else again
                 when = "next" if error.must_publish else "once that is fixed"
-                say(make_console(stderr=True), f"{when}: {safe(following)}")
+                echo(make_console(stderr=True), f"{when}: {safe(following)}")
                 raise typer.Exit(failed) from None
             yield session
         finally:

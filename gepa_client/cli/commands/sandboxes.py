@@ -17,7 +17,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
 from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED
-from gepa_client.cli.views.console import fail, make_console, print_json, safe, safe_line, say
+from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe, safe_line
 from gepa_client.cli.views.sandboxes_view import ListedSandbox, show_sandboxes
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.groups import SandboxKind
@@ -179,7 +179,7 @@ def _publish(given: dict[str, Any]) -> None:
     console = make_console()
     try:
         settings = load(None, given, must_end=False)
-        asyncio.run(publish(settings, lambda text: say(console, f"[dim]{safe(text)}[/]")))
+        asyncio.run(publish(settings, lambda text: echo(console, f"[dim]{safe(text)}[/]")))
     except SettingsError as error:
         refuse(str(error))
     except (SandboxError, OSError, ValueError) as error:
@@ -187,7 +187,7 @@ def _publish(given: dict[str, Any]) -> None:
     typed = {name: value for name, value in given.items() if value is not None}
     count = MANY if settings.sandbox == "modal" else min(MANY, os.cpu_count() or 1)
     following = flags.Typed((), None, typed).command("optimize", sandboxes=count, max_metric_calls=ENOUGH)
-    say(console, f"the environment is ready\nnext: {safe(following)}")
+    echo(console, f"the environment is ready\nnext: {safe(following)}")
 
 
 async def _list_sandboxes(
@@ -231,7 +231,7 @@ def _show(found: list[ListedSandbox], run: str | None, again: Sequence[str], *, 
     if found:
         show_sandboxes(console, found, swept=sweep)
     else:
-        say(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
+        echo(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
     left = not sweep and any(each.found.orphan for each in found)
     following = command("sandboxes", "--sweep", *again, store=None) if left else command("runs", store=None)
-    say(console, f"next: {safe(following)}")
+    echo(console, f"next: {safe(following)}")

@@ -1,4 +1,4 @@
-"""`gepa-client show RUN`: what is known of a run: its facts, its candidates as a tree, outcomes, money, changes."""
+"""`gepa-client show RUN`: a run's facts, its candidates as a tree, outcomes of its calls, cost and changes."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, refuse, run_as_json
 from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes
-from gepa_client.cli.views.console import LONGEST, counted, make_console, money, print_json, safe_line, say
+from gepa_client.cli.views.console import LONGEST, counted, echo, make_console, money, print_json, safe_line
 from gepa_client.cli.views.run_facts import run_facts, show_failures
 from gepa_client.evolution.labels import code_of
 from gepa_client.journal.entries import Kept, Spending, StoredRun
@@ -31,7 +31,7 @@ LONGEST_FACT = 2000
 REFUSALS_SHOWN = 20
 
 WITHOUT_ANSWER = ("lost", None)
-"""Outcomes of attempts that nobody heard the end of: what they cost is not known."""
+"""Outcomes of attempts without a response: their cost is unknown."""
 
 
 def show(
@@ -48,7 +48,7 @@ def show(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run: its candidates as a tree, what became of its calls, what it cost, what the best one changed."""
+    """Show a run: its candidates as a tree, the outcomes of its calls, its cost, and what the best one changed."""
     if failures and candidate is not None:
         refuse("one at a time: --failures and --candidate were given")
     console = make_console()
@@ -68,7 +68,7 @@ def show(
         else:
             code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
             show_candidate(console, candidates, candidate, rows, code, full=full)
-        say(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
+        echo(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
 
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept], failed: FailedExamples | None) -> dict[str, Any]:
@@ -107,30 +107,32 @@ def _show_run(
     url: str | None,
 ) -> None:
     colour = COLOURS.get(run.status, "default")
-    say(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
+    echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
     _show_facts(console, run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
     best = pareto_fronts.best(candidates)
     if best is not None:
-        say(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
+        echo(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
         console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))
     spending = store.spending(run.id)
     if spending:
         _show_spending(console, spending, running=run.status == "running")
     if failed is not None:
-        say(console, f"\n[yellow]failed examples: {safe_line(failure_summary(failed), LONGEST_FACT)}[/]")
-        say(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
+        echo(console, f"\n[yellow]failed examples: {safe_line(failure_summary(failed), LONGEST_FACT)}[/]")
+        echo(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
     _show_gateway(console, store, run)
     if best is not None and best.index != candidates[0].index:
-        say(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
+        echo(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
         show_changes(console, candidates[0], best, full=full)
     if best is not None and code_of(best.texts) is not None:
-        say(console, f"\n[dim]its code, and all that was tried:[/] {safe_line(command('branches', run.id, store=url))}")
+        echo(
+            console, f"\n[dim]its code, and all that was tried:[/] {safe_line(command('branches', run.id, store=url))}"
+        )
 
 
 def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int) -> None:
     if not console.is_terminal:
         for label, text in lines:
-            say(console, f"{label:<12} {safe_line(text, longest)}")
+            echo(console, f"{label:<12} {safe_line(text, longest)}")
         return
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -141,7 +143,7 @@ def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int
 
 
 def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
-    say(console, "\n[bold]calls[/]")
+    echo(console, "\n[bold]calls[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("kind", "outcome"):
         table.add_column(column, no_wrap=True)
@@ -163,19 +165,21 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
     tokens_in, tokens_out = (
         sum(getattr(spent, name) for spent in spending) for name in ("input_tokens", "output_tokens")
     )
-    say(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
+    echo(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
     if unpriced:
-        say(console, f"[yellow]{counted(unpriced, 'result')} came without a price: what they cost is not in the sum[/]")
+        echo(
+            console, f"[yellow]{counted(unpriced, 'result')} came without a price: what they cost is not in the sum[/]"
+        )
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
     if lost:
-        say(console, f"[yellow]{counted(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
+        echo(console, f"[yellow]{counted(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
 
 
 def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
-    """Which models programs called, and what they were refused."""
+    """Print the models that programs called, and refused requests."""
     calls, refused = recorded_gateway_events(store, run.id)
     if called := model_call_rows(RunRecord(model_calls=calls)):
-        say(console, "\n[bold]model calls[/]")
+        echo(console, "\n[bold]model calls[/]")
         table = Table(box=None, pad_edge=False, header_style="dim")
         for at, column in enumerate(MODEL_CALL_COLUMNS):
             table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
@@ -183,11 +187,11 @@ def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
             table.add_row(safe_line(name, 80), *figures)
         console.print(table)
     if refused:
-        say(console, "\n[bold]refused[/]")
+        echo(console, "\n[bold]refused[/]")
         for event in refused[:REFUSALS_SHOWN]:
-            say(console, safe_line(refusal_text(event)))
+            echo(console, safe_line(refusal_text(event)))
         if len(refused) > REFUSALS_SHOWN:
-            say(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
+            echo(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
 
 
 def _outcome(outcome: str | None) -> str:

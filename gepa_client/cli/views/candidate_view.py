@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from gepa_client.analysis.mutation_outcomes import CodeHistory
-from gepa_client.cli.views.console import safe, safe_line, say
+from gepa_client.cli.views.console import echo, safe, safe_line
 from gepa_client.evolution.labels import code_of, texts_of
 from gepa_client.evolution.patches import LineKind, lines
 from gepa_client.journal.entries import Kept
@@ -45,20 +45,20 @@ def show_candidate(
     kept = candidates[index]
     parents = [candidates[parent] for parent in kept.parents]
     came = f"from {' and '.join(str(parent.index) for parent in parents)}" if parents else "the seed"
-    say(
+    echo(
         console,
         f"[bold]candidate {kept.index}[/], {came}: score [bold]{kept.score:.4f}[/], found in iteration "
         f"{kept.iteration:,} after {kept.metric_calls:,} metric calls [dim]at {kept.number:,}[/]",
     )
     for name, score in (kept.objective_scores or {}).items():
-        say(console, f"[dim]objective[/] {safe_line(name, 100)} {score:.4f}")
+        echo(console, f"[dim]objective[/] {safe_line(name, 100)} {score:.4f}")
     if (named := code_of(kept.texts)) is not None:
-        say(console, f"[dim]code[/] {safe_line(named, 200)}")
+        echo(console, f"[dim]code[/] {safe_line(named, 200)}")
     for component, text in texts_of(kept.texts).items():
-        say(console, f"\n[bold]{safe_line(component, 200)}[/]")
-        say(console, safe(text) if text else "[dim](empty)[/]")
+        echo(console, f"\n[bold]{safe_line(component, 200)}[/]")
+        echo(console, safe(text) if text else "[dim](empty)[/]")
     for parent in parents:
-        say(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
+        echo(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
         show_changes(console, parent, kept, full=full)
     _show_code(console, kept, parents, record, full=full)
     _show_scores(console, kept, parents, rows)
@@ -69,35 +69,35 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
     was, now = code_of(before.texts), code_of(after.texts)
     changed = was != now
     if changed:
-        say(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
+        echo(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
     old, new = texts_of(before.texts), texts_of(after.texts)
     for component in dict.fromkeys([*old, *new]):
         lines = text_diff(old.get(component, ""), new.get(component, ""))
         if not lines:
             continue
         changed = True
-        say(console, f"[dim]{safe_line(component, 200)}[/]")
+        echo(console, f"[dim]{safe_line(component, 200)}[/]")
         for text in lines if full else lines[:LONGEST_DIFF]:
             colour, told = COLOURS.get(text[:1]), safe(text if full else _cut(text))
-            say(console, f"[{colour}]{told}[/]" if colour else told)
+            echo(console, f"[{colour}]{told}[/]" if colour else told)
         if len(lines) > LONGEST_DIFF and not full:
-            say(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
+            echo(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
     if not changed:
-        say(console, "[dim]no text differs[/]")
+        echo(console, "[dim]no text differs[/]")
 
 
 def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeHistory, *, full: bool) -> None:
     """Why its code was changed, and how; nothing where it runs a parent's."""
     commit = code_at(kept.texts)[1]
-    fate = record.making(commit)
-    if fate is None or fate.made is None or any(code_at(parent.texts)[1] == commit for parent in parents):
+    outcome = record.making(commit)
+    if outcome is None or outcome.made is None or any(code_at(parent.texts)[1] == commit for parent in parents):
         return
-    size = diff_size(fate.added, fate.removed, len(fate.made.files))
-    say(console, f"\n[bold]change of code {fate.number}[/]: {size}")
-    say(console, f"[dim]why[/] {safe(fate.mutation.entry.request.strip())}")
-    if fate.made.summary:
-        say(console, f"[dim]summary[/] {safe(fate.made.summary.strip())}")
-    show_diff(console, fate.made.diff, full=full, more="--full shows them")
+    size = diff_size(outcome.added, outcome.removed, len(outcome.made.files))
+    echo(console, f"\n[bold]change of code {outcome.number}[/]: {size}")
+    echo(console, f"[dim]why[/] {safe(outcome.mutation.entry.request.strip())}")
+    if outcome.made.summary:
+        echo(console, f"[dim]summary[/] {safe(outcome.made.summary.strip())}")
+    show_diff(console, outcome.made.diff, full=full, more="--full shows them")
 
 
 def _cut(text: str) -> str:
@@ -113,7 +113,7 @@ def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Se
         better = sum(kept.scores[row] > parent.scores[row] for row in shared)
         worse = sum(kept.scores[row] < parent.scores[row] for row in shared)
         same = len(shared) - better - worse
-        say(
+        echo(
             console,
             f"\n[bold]rows[/] against candidate {parent.index}: [green]{better} better[/], [red]{worse} worse[/], "
             f"{same} the same",
@@ -121,7 +121,7 @@ def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Se
     if not moved:
         return
     if not parents:
-        say(console, "\n[bold]rows[/]")
+        echo(console, "\n[bold]rows[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("row", overflow="ellipsis", no_wrap=True, max_width=40)
     table.add_column("score", justify="right", no_wrap=True)
@@ -200,9 +200,9 @@ def show_diff(console: Console, diff: str, *, full: bool = False, more: str = "-
     for line in told if full else told[:DIFF_LINES_SHOWN]:
         text = line.text if full or len(line.text) <= DIFF_COLUMNS_SHOWN else f"{line.text[: DIFF_COLUMNS_SHOWN - 1]}…"
         style = _STYLES.get(line.kind)
-        say(console, f"[{style}]{safe(text)}[/]" if style else safe(text))
+        echo(console, f"[{style}]{safe(text)}[/]" if style else safe(text))
     if len(told) > DIFF_LINES_SHOWN and not full:
-        say(console, f"[dim]... and {len(told) - DIFF_LINES_SHOWN:,} lines more; {more}[/]")
+        echo(console, f"[dim]... and {len(told) - DIFF_LINES_SHOWN:,} lines more; {more}[/]")
 
 
 def diff_size(added: int, removed: int, files: int) -> str:

@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
 from gepa_client.cli.views.candidate_view import ROOM, STEP
-from gepa_client.cli.views.console import counted, safe_line, say
+from gepa_client.cli.views.console import counted, echo, safe_line
 from gepa_client.evolution.branches import run_in_names
 from gepa_client.evolution.labels import named
 from protocol.code import code_at
@@ -27,19 +27,19 @@ REQUEST = 300
 
 def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
     """The list, the tree, and what the best candidate runs."""
-    fates = record.fates
-    outcomes = [fate.outcome for fate in fates]
-    told = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
+    outcomes = record.outcomes
+    statuses = [outcome.status for outcome in outcomes]
+    told = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
     where = f"; branches evolve/{run_in_names(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
-    say(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(fates), 'change')} of code, {told}{where}")
+    echo(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(outcomes), 'change')} of code, {told}{where}")
     console.print()
     console.print(_table(run_id, record))
     _show_reasons(console, record)
     console.print()
     console.print(lineage(record, console.width))
-    best = record.best_fate
+    best = record.best_outcome
     if record.best is not None and best is None:
-        say(console, f"\nthe best candidate ({record.best.index}) runs the seed's code")
+        echo(console, f"\nthe best candidate ({record.best.index}) runs the seed's code")
 
 
 def lineage(record: CodeHistory, width: int) -> Tree:
@@ -48,38 +48,38 @@ def lineage(record: CodeHistory, width: int) -> Tree:
     branch, commit = code_at(seed.texts) if seed is not None else (None, None)
     told = safe_line(named(branch, commit), 100) if branch is not None and commit is not None else "the seed's code"
     score = f" {seed.score:.4f}" if seed is not None else ""
-    best = " [bold green]best[/]" if record.best is not None and record.best_fate is None else ""
+    best = " [bold green]best[/]" if record.best is not None and record.best_outcome is None else ""
     root = Tree(f"[bold]{told}[/]{score} seed{best}", guide_style="dim")
     deepest = max(2, (width - ROOM) // STEP)
     placed: dict[int, tuple[Tree, int]] = {}
-    for fate in record.fates:
-        if fate.made is None:
+    for outcome in record.outcomes:
+        if outcome.made is None:
             continue
-        above = fate.parents[0]
+        above = outcome.parents[0]
         under, depth = placed.get(above, (root, 0)) if above is not None else (root, 0)
         if depth + 1 > deepest:
             under, depth = root, 0
-            placed[fate.number] = (under.add(_leaf(record, fate, above)), 1)
+            placed[outcome.number] = (under.add(_leaf(record, outcome, above)), 1)
         else:
-            placed[fate.number] = (under.add(_leaf(record, fate, None)), depth + 1)
+            placed[outcome.number] = (under.add(_leaf(record, outcome, None)), depth + 1)
     return root
 
 
-def fate_as_json(record: CodeHistory, fate: MutationOutcome) -> dict[str, Any]:
+def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, Any]:
     """One change with everything but its bundle."""
-    entry, made, best = fate.mutation.entry, fate.made, record.best_fate
+    entry, made, best = outcome.mutation.entry, outcome.made, record.best_outcome
     return {
-        "number": fate.number,
+        "number": outcome.number,
         "kind": entry.kind,
         "request": entry.request,
         "location": entry.location,
-        "parents": list(fate.parents),
-        "outcome": fate.outcome,
-        "best": best is not None and best.number == fate.number,
-        "candidates": [kept.index for kept in fate.kept],
-        "score": fate.score,
-        "lines_added": fate.added,
-        "lines_removed": fate.removed,
+        "parents": list(outcome.parents),
+        "outcome": outcome.status,
+        "best": best is not None and best.number == outcome.number,
+        "candidates": [kept.index for kept in outcome.kept],
+        "score": outcome.score,
+        "lines_added": outcome.added,
+        "lines_removed": outcome.removed,
         "applied": made.model_dump(mode="json", exclude={"bundle", "candidate"}) if made is not None else None,
         "rejected": entry.rejected.model_dump(mode="json") if entry.rejected is not None else None,
     }
@@ -88,7 +88,7 @@ def fate_as_json(record: CodeHistory, fate: MutationOutcome) -> dict[str, Any]:
 def _named_alike(run_id: str, record: CodeHistory) -> bool:
     """Whether a branch's name follows from its number; in a run that was forked some are the other's."""
     own = f"evolve/{run_in_names(run_id)}/"
-    made = [(fate.number, fate.made.branch) for fate in record.fates if fate.made is not None]
+    made = [(outcome.number, outcome.made.branch) for outcome in record.outcomes if outcome.made is not None]
     return all(branch == f"{own}{number}" for number, branch in made)
 
 
@@ -101,66 +101,66 @@ def _table(run_id: str, record: CodeHistory) -> Table:
     if apart:
         table.add_column("branch", no_wrap=True)
     table.add_column("change", ratio=1)
-    best = record.best_fate
-    for fate in record.fates:
-        made = fate.made
+    best = record.best_outcome
+    for outcome in record.outcomes:
+        made = outcome.made
         table.add_row(
-            str(fate.number),
-            _starts(fate.parents),
-            "-" if fate.score is None else f"{fate.score:.4f}",
-            f"{fate.added:,}" if made is not None else "-",
-            f"{fate.removed:,}" if made is not None else "-",
+            str(outcome.number),
+            _starts(outcome.parents),
+            "-" if outcome.score is None else f"{outcome.score:.4f}",
+            f"{outcome.added:,}" if made is not None else "-",
+            f"{outcome.removed:,}" if made is not None else "-",
             str(len(made.files)) if made is not None else "-",
-            _outcome(fate) + (" [bold green]best[/]" if best is not None and best.number == fate.number else ""),
+            _outcome(outcome) + (" [bold green]best[/]" if best is not None and best.number == outcome.number else ""),
             *([safe_line((made.branch if made is not None else None) or "-", 140)] if apart else []),
-            _request(fate),
+            _request(outcome),
         )
     return table
 
 
-def _request(fate: MutationOutcome) -> Text:
-    cell = Text.from_markup(safe_line(fate.why, REQUEST), overflow="ellipsis")
+def _request(outcome: MutationOutcome) -> Text:
+    cell = Text.from_markup(safe_line(outcome.why, REQUEST), overflow="ellipsis")
     cell.no_wrap = True
     return cell
 
 
-def _leaf(record: CodeHistory, fate: MutationOutcome, above: int | None) -> str:
+def _leaf(record: CodeHistory, outcome: MutationOutcome, above: int | None) -> str:
     """A change's own line; `above`: the one it starts from, where it does not hang below it."""
-    best = record.best_fate
-    parts = [f"[bold]{fate.number}[/]"]
-    if fate.score is not None:
-        parts.append(f"{fate.score:.4f}")
-    parts += [f"[green]+{fate.added:,}[/] [red]-{fate.removed:,}[/]", _outcome(fate)]
-    if best is not None and best.number == fate.number:
+    best = record.best_outcome
+    parts = [f"[bold]{outcome.number}[/]"]
+    if outcome.score is not None:
+        parts.append(f"{outcome.score:.4f}")
+    parts += [f"[green]+{outcome.added:,}[/] [red]-{outcome.removed:,}[/]", _outcome(outcome)]
+    if best is not None and best.number == outcome.number:
         parts.append("[bold green]best[/]")
     if above is not None:
         parts.append(f"from {above}")
-    if len(fate.parents) > 1:
-        parts.append(f"merge of {_starts(fate.parents)}")
+    if len(outcome.parents) > 1:
+        parts.append(f"merge of {_starts(outcome.parents)}")
     return " ".join(parts)
 
 
-def _outcome(fate: MutationOutcome) -> str:
-    if fate.kept:
-        which = ", ".join(str(kept.index) for kept in fate.kept[:3]) + (", ..." if len(fate.kept) > 3 else "")
+def _outcome(outcome: MutationOutcome) -> str:
+    if outcome.kept:
+        which = ", ".join(str(kept.index) for kept in outcome.kept[:3]) + (", ..." if len(outcome.kept) > 3 else "")
         return f"[green]kept[/] as {which}"
-    if fate.mutation.entry.rejected is not None:
-        return f"[red]rejected[/] ({safe_line(fate.mutation.entry.rejected.stage, 20)})"
+    if outcome.mutation.entry.rejected is not None:
+        return f"[red]rejected[/] ({safe_line(outcome.mutation.entry.rejected.stage, 20)})"
     return "[dim]dropped[/]"
 
 
 def _show_reasons(console: Console, record: CodeHistory) -> None:
     """Why changes were rejected, each different reason once, those that were met most often first."""
     alike: dict[str, list[int]] = {}
-    for fate in record.fates:
-        if (rejected := fate.mutation.entry.rejected) is not None:
-            alike.setdefault(f"{rejected.stage}: {rejected.reason}", []).append(fate.number)
+    for outcome in record.outcomes:
+        if (rejected := outcome.mutation.entry.rejected) is not None:
+            alike.setdefault(f"{rejected.stage}: {rejected.reason}", []).append(outcome.number)
     reasons = sorted(alike.items(), key=lambda reason: -len(reason[1]))
     for reason, numbers in reasons[:REASONS]:
         which = ", ".join(map(str, numbers[:NAMED])) + (f" and {len(numbers) - NAMED} more" if numbers[NAMED:] else "")
-        say(console, f"[red]rejected[/] at {safe_line(reason)} [dim]({which})[/]")
+        echo(console, f"[red]rejected[/] at {safe_line(reason)} [dim]({which})[/]")
     if reasons[REASONS:]:
-        say(console, f"[dim]... and {counted(len(reasons) - REASONS, 'other reason')}[/]")
+        echo(console, f"[dim]... and {counted(len(reasons) - REASONS, 'other reason')}[/]")
 
 
 def _starts(parents: Sequence[int | None]) -> str:

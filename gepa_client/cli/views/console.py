@@ -20,7 +20,7 @@ def make_console(*, stderr: bool = False) -> Console:
     return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, emoji=False)
 
 
-def say(console: Console, markup: str) -> None:
+def echo(console: Console, markup: str) -> None:
     """Print markup, wrapped between words on a terminal and not at all elsewhere."""
     console.print(markup, soft_wrap=not console.is_terminal)
 
@@ -42,7 +42,7 @@ def safe_line(text: str, limit: int = 300) -> str:
 
 def fail(message: str) -> None:
     """Print what went wrong to stderr."""
-    say(make_console(stderr=True), f"[bold red]error:[/] {safe(message)}")
+    echo(make_console(stderr=True), f"[bold red]error:[/] {safe(message)}")
 
 
 def print_json(value: Any, *, indent: int | None = None) -> None:

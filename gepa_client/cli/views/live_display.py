@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import plain_json
-from gepa_client.cli.views.console import counted, safe_line, say
+from gepa_client.cli.views.console import counted, echo, safe_line
 from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal.run_events import (
     Event,
@@ -134,7 +134,7 @@ class PlainDisplay(_Frameless):
 
     def note(self, text: str) -> None:
         """Print a line; `text` is markup."""
-        say(self._console, text)
+        echo(self._console, text)
 
 
 DRAW_S = 0.1
@@ -173,7 +173,7 @@ class LiveDisplay:
             return
         told = event_text(event)
         if isinstance(event, Warned | Finalized):
-            say(self._console, told)
+            echo(self._console, told)
         elif told and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {told}")
         self._draw()
@@ -190,7 +190,7 @@ class LiveDisplay:
 
     def note(self, text: str) -> None:
         """Print a line above the frame."""
-        say(self._console, text)
+        echo(self._console, text)
 
     def _frame(self) -> RenderableType:
         return frame(self._record, list(self._latest), min(self._console.width - SPARE, WIDEST))

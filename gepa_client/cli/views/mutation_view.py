@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gepa_client.cli.views.candidate_view import diff_size, show_diff
-from gepa_client.cli.views.console import counted, money, safe, safe_line, say
+from gepa_client.cli.views.console import counted, echo, money, safe, safe_line
 from gepa_client.evolution.labels import named
 from gepa_client.evolution.mutation_request import Result, Step, score_of
 from gepa_client.evolution.patches import totals
@@ -82,24 +82,24 @@ class MutationProgressView:
         if self._quiet or message == self._last:
             return
         self._last = message
-        say(self._console, f"[dim]{time.monotonic() - self._began:7.1f} s[/]  {safe_line(message)}")
+        echo(self._console, f"[dim]{time.monotonic() - self._began:7.1f} s[/]  {safe_line(message)}")
 
 
 def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
     """The diff, and what it comes to; what a mutation of this `kind` cost, where an agent may have made it."""
-    say(console, "")
+    echo(console, "")
     show_diff(console, made.diff)
     branch = safe_line(named(made.branch, made.commit) if made.branch else made.commit, 200)
-    say(console, f"\n[bold]{branch}[/]: {diff_size(*totals(made.diff), len(made.files))}")
-    say(console, f"[dim]files[/]    {safe_line(', '.join(made.files), 1000)}")
+    echo(console, f"\n[bold]{branch}[/]: {diff_size(*totals(made.diff), len(made.files))}")
+    echo(console, f"[dim]files[/]    {safe_line(', '.join(made.files), 1000)}")
     if made.summary:
-        say(console, f"[dim]summary[/]  {safe(made.summary.strip())}")
+        echo(console, f"[dim]summary[/]  {safe(made.summary.strip())}")
     if made.usage is not None or kind == "change_request":
-        say(console, f"[dim]cost[/]     {cost(made.usage)}")
+        echo(console, f"[dim]cost[/]     {cost(made.usage)}")
     for label, names in (("added", made.components_added), ("removed", made.components_removed)):
         if names:
-            say(console, f"[dim]components {label}[/]  {safe_line(', '.join(names), 1000)}")
-    say(console, "")
+            echo(console, f"[dim]components {label}[/]  {safe_line(', '.join(names), 1000)}")
+    echo(console, "")
 
 
 def show_rows(console: Console, step: Step) -> None:
@@ -111,24 +111,24 @@ def show_rows(console: Console, step: Step) -> None:
     if before is not None and after is not None:
         colour = "green" if after > before else "red" if after < before else "default"
         mean = f"mean of {counted(len(step.tried), 'row')}"
-        say(console, f"\nscore {before:.4g} -> [bold {colour}]{after:.4g}[/], {mean}")
+        echo(console, f"\nscore {before:.4g} -> [bold {colour}]{after:.4g}[/], {mean}")
 
 
 def show_rejection(console: Console, error: MutationRejected, kind: str) -> None:
     """The stage and the reason, the end of the log, what was refused, and what to do; `kind`: the mutation's."""
     known = rejection(error)
-    say(console, f"[bold red]rejected at stage {safe_line(known['stage'], 40)}:[/] {safe(known['reason'])}")
+    echo(console, f"[bold red]rejected at stage {safe_line(known['stage'], 40)}:[/] {safe(known['reason'])}")
     if known["log_tail"]:
-        say(console, f"\n[dim]the end of the log:\n{safe(known['log_tail'].rstrip())}[/]")
+        echo(console, f"\n[dim]the end of the log:\n{safe(known['log_tail'].rstrip())}[/]")
     if known["diff"]:
-        say(console, "\n[dim]what was refused:[/]")
+        echo(console, "\n[dim]what was refused:[/]")
         show_diff(console, known["diff"])
-    say(console, "\nnothing was changed" if known["stage"] != "empty" else "")
+    echo(console, "\nnothing was changed" if known["stage"] != "empty" else "")
     if known["usage"] is not None:
-        say(console, f"[dim]cost[/]  {cost(Usage.model_validate(known['usage']))}")
+        echo(console, f"[dim]cost[/]  {cost(Usage.model_validate(known['usage']))}")
     advice = _advice(known, kind)
     if advice is not None:
-        say(console, f"what to do: {advice}")
+        echo(console, f"what to do: {advice}")
 
 
 def rejection(error: MutationRejected) -> dict[str, Any]:
@@ -220,10 +220,10 @@ def _show_errors(console: Console, step: Step) -> None:
         if not error or (told := _told(error)) in shown:
             continue
         shown.add(told)
-        say(console, f"\n[bold red]row {safe_line(tried.row.id, 80)}, after:[/] {safe(told)}")
+        echo(console, f"\n[bold red]row {safe_line(tried.row.id, 80)}, after:[/] {safe(told)}")
         for further in (error.get("traceback"), error.get("log")):
             if further:
-                say(console, f"[dim]{safe(further.rstrip())}[/]")
+                echo(console, f"[dim]{safe(further.rstrip())}[/]")
 
 
 def _told(error: Mapping[str, Any]) -> str:

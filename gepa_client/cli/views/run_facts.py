@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import ROWS_LISTED
-from gepa_client.cli.views.console import duration, safe, safe_line, say, seconds_since
+from gepa_client.cli.views.console import duration, echo, safe, safe_line, seconds_since
 from gepa_client.journal.entries import SEARCH, Kept, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts
 from gepa_client.journal.run_events import FailedExamples
@@ -153,17 +153,17 @@ def _value(value: Any, *, full: bool) -> str:
 def show_failures(console: Console, run_id: str, failed: FailedExamples | None, *, full: bool) -> None:
     """Every type with its rows and candidates and the first traceback. `full`: all rows that are listed."""
     if failed is None:
-        say(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
+        echo(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
         return
-    say(
+    echo(
         console, f"[bold]{safe_line(run_id)}[/]: failed examples: {safe_line(failure_summary(failed), LONGEST_FAILURE)}"
     )
     for group in failed.groups:
-        say(console, f"\n[bold red]{safe_line(failure_name(group), 200)}[/]")
-        say(console, safe_line(failure_places(group, ROWS_LISTED if full else FAILURES_NAMED), LONGEST_FAILURE))
+        echo(console, f"\n[bold red]{safe_line(failure_name(group), 200)}[/]")
+        echo(console, safe_line(failure_places(group, ROWS_LISTED if full else FAILURES_NAMED), LONGEST_FAILURE))
         told, *traceback = first_failure(group).splitlines()
-        say(console, safe(told))
+        echo(console, safe(told))
         if traceback:
-            say(console, f"[dim]{safe(chr(10).join(traceback))}[/]")
+            echo(console, f"[dim]{safe(chr(10).join(traceback))}[/]")
     if not full and any(group.row_count > FAILURES_NAMED for group in failed.groups):
-        say(console, "\n[dim]--full names more rows[/]")
+        echo(console, "\n[dim]--full names more rows[/]")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from gepa_client.cli.views.console import duration, safe_line, say
+from gepa_client.cli.views.console import duration, echo, safe_line
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.run_config import RunConfig
@@ -68,7 +68,7 @@ class StartStatus:
     def __init__(self, console: Console, text: str) -> None:
         self._status: Status | None = console.status(text) if console.is_terminal else None
         if self._status is None:
-            say(console, f"{text} …")
+            echo(console, f"{text} …")
 
     def __enter__(self) -> "StartStatus":
         if self._status is not None:
@@ -103,6 +103,6 @@ def show_sandboxes(console: Console, found: "Sequence[ListedSandbox]", *, swept:
     console.print(table, soft_wrap=not console.is_terminal)
     ended, orphans = sum(each.ended for each in found), sum(each.found.orphan for each in found)
     if swept:
-        say(console, f"{ended} sandbox{'' if ended == 1 else 'es'} ended, {len(found) - ended} left")
+        echo(console, f"{ended} sandbox{'' if ended == 1 else 'es'} ended, {len(found) - ended} left")
     elif orphans:
-        say(console, f"[yellow]{orphans} of {len(found)} have no owner any more[/]")
+        echo(console, f"[yellow]{orphans} of {len(found)} have no owner any more[/]")
