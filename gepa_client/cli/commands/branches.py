@@ -61,8 +61,8 @@ class _BranchesRequest:
 
     def next(self, *words: str) -> None:
         """Print a next command about the run, for the same repository."""
-        told = command("branches", self.run.id, *words, *_repo_words(self), store=self.store)
-        echo(self.console, f"next: {safe_line(told, 1000)}")
+        following = command("branches", self.run.id, *words, *_repo_words(self), store=self.store)
+        echo(self.console, f"next: {safe_line(following, 1000)}")
 
 
 def branches(
@@ -193,16 +193,16 @@ def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
     if made is not None and against_seed:
         seed = _seed(asked.record)
         if seed is None:
-            refuse("the record does not say which commit the seed ran")
-        told = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
+            refuse("the record does not name the commit of the seed")
+        text = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
     else:
-        told = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
+        text = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
     if asked.as_json:
-        print_json(outcome_as_json(asked.record, outcome) | {"diff": told}, indent=2)
+        print_json(outcome_as_json(asked.record, outcome) | {"diff": text}, indent=2)
     elif asked.console.is_terminal:
-        show_diff(asked.console, told, full=True)
+        show_diff(asked.console, text, full=True)
     else:
-        patch = told if told.endswith("\n") else f"{told}\n"
+        patch = text if text.endswith("\n") else f"{text}\n"
         sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))  # for `git apply`: every byte of it
 
 
@@ -321,7 +321,7 @@ def _confirm(asked: _BranchesRequest, repository: Repository, others: Sequence[s
     try:
         agreed = typer.confirm("Delete them?")
     except typer.Abort:
-        refuse("nothing was deleted: nobody answered; --yes deletes without asking", STOPPED)
+        refuse("nothing was deleted: there was no answer; --yes deletes without asking", STOPPED)
     if not agreed:
         echo(asked.console, "nothing was deleted")
         raise typer.Exit(DECLINED)

@@ -182,8 +182,8 @@ def _next(report: "CheckReport", typed: flags.Typed) -> str:
     budget = report.timing.budget if report.timing else None
     is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
     command = typed.command("optimize", **({"max_metric_calls": budget} if budget is not None and not is_given else {}))
-    nobody = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
-    return f"{command} --reflection-lm MODEL" if nobody else command
+    no_proposer = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
+    return f"{command} --reflection-lm MODEL" if no_proposer else command
 
 
 def _table(examples: "list[CheckedExample]") -> Table:
@@ -208,24 +208,24 @@ def _table(examples: "list[CheckedExample]") -> Table:
 
 
 def _cell(value: Any, absent: str) -> Text:
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    markup = f"[dim]{absent}[/]" if value is None else safe_line(told, 200)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    markup = f"[dim]{absent}[/]" if value is None else safe_line(text, 200)
     cell = Text.from_markup(markup, overflow="ellipsis")
     cell.no_wrap = True
     return cell
 
 
 def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
-    told = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
+    text = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
     if timing.budget is None or timing.run_s is None:
-        return told + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
+        return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
     quick, slow = (_span(seconds) for seconds in timing.run_s)
     uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
     would_take = quick if quick == slow else f"{quick} to {slow}"
-    told += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
+    text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
-        told += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
-    return told
+        text += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
+    return text
 
 
 def _span(seconds: float) -> str:

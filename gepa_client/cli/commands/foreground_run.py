@@ -14,7 +14,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from gepa_client import report
-from gepa_client.cli.views import final_summary as last_words
+from gepa_client.cli.views import final_summary as final_summary
 from gepa_client.cli.views.console import fail, log_markup, print_json
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
@@ -120,9 +120,9 @@ class ForegroundRun:
             by_hand=stops.received > 0,
         )
         if self.json_events:
-            print_json(last_words.as_json(ended))
+            print_json(final_summary.as_json(ended))
         else:
-            last_words.show(ended, self.console)
+            final_summary.show(ended, self.console)
         return ended.exit_status
 
     def _record_late(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
@@ -134,8 +134,8 @@ class ForegroundRun:
 
         try:
             secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
-            if told := sandboxes.end():
-                for event in record_late_calls(self.store, self.run_id, secrets, told):
+            if late := sandboxes.end():
+                for event in record_late_calls(self.store, self.run_id, secrets, late):
                     record.apply(event)
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
@@ -162,7 +162,7 @@ class ForegroundRun:
     def _died(self, job: DriverJob, status: int, signals: int, tail: str, record: RunRecord) -> Finished:
         """Return the last event of a process that could not emit it, and release its lease."""
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        reason = "stopped by hand, at once" if signals > 1 else f"the optimizer's process {how} before its run was over"
+        reason = "stopped by hand, at once" if signals > 1 else f"the driver process {how} before its run was over"
         active_seconds = None if self.replays else self._let_go(job, reason)
         return Finished(
             active_seconds=active_seconds,
@@ -220,7 +220,7 @@ class _StopOnSignals:
         while self._attended < self.received:
             self._attended += 1
             if self._attended == 1:
-                self._display.note("stopping after what is in flight; everything is kept (once more to stop at once)")
+                self._display.note("stopping after examples in flight; everything is kept (Ctrl-C again stops at once)")
                 self._process.stop()
             else:
                 self._process.kill()

@@ -199,7 +199,7 @@ async def _mutate_once(
                 args.mutation,
                 rows,
                 timeout_s=args.timeout_s,
-                told=watching.told,
+                told=watching.progress,
                 on_made=outcome.take,
             )
 
@@ -279,7 +279,7 @@ def mutation_of(
     ways = {"a change request": request, "--patch": patch, "--texts": texts, "--merge": merge}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) != 1:
-        refuse(f"say one change: {', '.join(ways)}" + (f"; {' and '.join(given)} were given" if given else ""))
+        refuse(f"give one change: {', '.join(ways)}" + (f"; {' and '.join(given)} were given" if given else ""))
     if location is not None and request is None:
         refuse("--location is for a change request")
     if patch is not None:

@@ -37,7 +37,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         settings = from_record(found.config, {**given, "url": url or None}, config)
         _refuse_less(found, settings, given["store"], end)
         if _is_over(found, settings):
-            _say_so(found, given["store"], as_json=json_events)
+            _print_complete(found, given["store"], as_json=json_events)
             return
         output = files.open_again(Path(found.output)) if found.output else files.open_new(found.id)
     except (SettingsError, OSError) as error:
@@ -76,7 +76,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     )
 
 
-def _say_so(run: StoredRun, store: str | None, *, as_json: bool) -> None:
+def _print_complete(run: StoredRun, store: str | None, *, as_json: bool) -> None:
     more = command("resume", run.id, *_further(run), store=store)
     if as_json:
         summary = {"event": "summary", "run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason}
@@ -108,6 +108,6 @@ def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: in
         fork = command("fork", run.id, "--at", str(min(budget, end)), "--max-metric-calls", str(budget), store=store)
         raise SettingsError(
             f"--max-metric-calls {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
-            f"give {done} or more to go on, or begin a run that ends sooner: "
+            f"give {done} or more to continue, or start a run that ends sooner: "
             f"`{fork}`"
         )

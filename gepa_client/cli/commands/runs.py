@@ -67,8 +67,8 @@ def runs(
         for run in found:
             if is_silent(run):
                 again = command("resume", run.id, store=store)
-                told = f"{run.id} gave no sign of life for {duration(seconds_since(run.updated))}"
-                echo(console, f"[yellow]{safe_line(told)}:[/] {safe_line(again)} takes it over")
+                silent = f"{run.id} gave no sign of life for {duration(seconds_since(run.updated))}"
+                echo(console, f"[yellow]{safe_line(silent)}:[/] {safe_line(again)} takes it over")
         echo(console, f"next: {safe_line(_next(found[0], store))}")
     else:
         which = f"no {status} run" if status else "no runs"
@@ -135,8 +135,8 @@ def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: boo
 
 def _name(run: StoredRun, longest: int) -> str:
     """Return the name, shortened if it is too long."""
-    told = line(run.name or "", UNBOUNDED)
-    return told if len(told) <= longest else told[: longest - 1] + "…"
+    text = line(run.name or "", UNBOUNDED)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _short_id(run: StoredRun) -> str:

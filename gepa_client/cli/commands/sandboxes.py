@@ -91,7 +91,7 @@ def sandboxes(
     or the command could not be run.
     """
     if every and not sweep:
-        refuse("--all says what --sweep ends: give both")
+        refuse("--all extends --sweep: give both")
     if every and run is not None:
         refuse("--all and --run name different sandboxes to end: leave one of them out")
     if every and not yes:

@@ -124,9 +124,7 @@ def _show_run(
         echo(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
         show_changes(console, candidates[0], best, full=full)
     if best is not None and code_of(best.texts) is not None:
-        echo(
-            console, f"\n[dim]its code, and all that was tried:[/] {safe_line(command('branches', run.id, store=url))}"
-        )
+        echo(console, f"\n[dim]its code, and all attempts:[/] {safe_line(command('branches', run.id, store=url))}")
 
 
 def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int) -> None:
@@ -151,14 +149,14 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         table.add_column(column, justify="right", no_wrap=True)
     for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
         answered = spent.outcome not in WITHOUT_ANSWER
-        told = answered or spent.cost_usd or spent.unpriced
+        known = answered or spent.cost_usd or spent.unpriced
         table.add_row(
             safe_line(spent.kind, 40),
             _outcome(spent.outcome),
             f"{spent.attempts:,}",
             f"{spent.examples:,}" if answered else "-",
             f"{spent.seconds:,.1f}",
-            money(spent.cost_usd, spent.unpriced) if told else "not known",
+            money(spent.cost_usd, spent.unpriced) if known else "unknown",
         )
     console.print(table)
     usd, unpriced = (sum(getattr(spent, name) for spent in spending) for name in ("cost_usd", "unpriced"))
@@ -167,12 +165,10 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
     )
     echo(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
     if unpriced:
-        echo(
-            console, f"[yellow]{counted(unpriced, 'result')} came without a price: what they cost is not in the sum[/]"
-        )
+        echo(console, f"[yellow]{counted(unpriced, 'result')} came without a price: their cost is not in the sum[/]")
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
     if lost:
-        echo(console, f"[yellow]{counted(lost, 'attempt')} never heard of again: nobody knows what they cost[/]")
+        echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
 def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:

@@ -1,4 +1,4 @@
-"""One candidate on a terminal: its texts, what it changed in each parent, and its score on every row it moved."""
+"""Candidates on a terminal: one with its texts, changes and scores; all as a tree; and diffs."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,7 +16,7 @@ from gepa_client.report.summary_fields import text_diff
 from protocol.code import code_at
 
 LONGEST_DIFF = 200
-"""Lines of one component's diff that are shown, unless in full."""
+"""Lines of a text's diff that are shown, unless in full."""
 
 LONGEST_LINE = 200
 """Characters of a line of a diff that are shown, unless in full."""
@@ -25,11 +25,11 @@ COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
 
 STEP = 4
-"""Columns a level is indented by."""
+"""Columns of indentation per level."""
 
 
 ROOM = 44
-"""Columns a candidate's own line is left."""
+"""Columns left for a candidate's own line."""
 
 
 def show_candidate(
@@ -41,7 +41,7 @@ def show_candidate(
     *,
     full: bool,
 ) -> None:
-    """Texts, a diff against each parent, the change of code that made it, and scores beside the parents'."""
+    """Print texts, a diff against each parent, the code mutation that made it, and scores beside the parents'."""
     kept = candidates[index]
     parents = [candidates[parent] for parent in kept.parents]
     came = f"from {' and '.join(str(parent.index) for parent in parents)}" if parents else "the seed"
@@ -65,7 +65,7 @@ def show_candidate(
 
 
 def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> None:
-    """A diff for every text that differs; what is too long for a terminal is cut, unless `full`. Code is named."""
+    """Print a diff for every text that differs, cut unless `full`; code is named only."""
     was, now = code_of(before.texts), code_of(after.texts)
     changed = was != now
     if changed:
@@ -78,8 +78,8 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
         changed = True
         echo(console, f"[dim]{safe_line(component, 200)}[/]")
         for text in lines if full else lines[:LONGEST_DIFF]:
-            colour, told = COLOURS.get(text[:1]), safe(text if full else _cut(text))
-            echo(console, f"[{colour}]{told}[/]" if colour else told)
+            colour, shown = COLOURS.get(text[:1]), safe(text if full else _cut(text))
+            echo(console, f"[{colour}]{shown}[/]" if colour else shown)
         if len(lines) > LONGEST_DIFF and not full:
             echo(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
     if not changed:
@@ -87,7 +87,7 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
 
 
 def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeHistory, *, full: bool) -> None:
-    """Why its code was changed, and how; nothing where it runs a parent's."""
+    """Print the mutation that changed its code; nothing if it runs a parent's code."""
     commit = code_at(kept.texts)[1]
     outcome = record.making(commit)
     if outcome is None or outcome.made is None or any(code_at(parent.texts)[1] == commit for parent in parents):
@@ -105,7 +105,7 @@ def _cut(text: str) -> str:
 
 
 def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Sequence[RecordedRow]) -> None:
-    """Rows whose score is not what every parent had; for a seed all rows."""
+    """Print rows whose score differs from a parent's; for a seed all rows."""
     names = {str(row.row_id): row.id for row in rows}
     moved = [row for row, score in kept.scores.items() if not parents or _moved(row, score, parents)]
     for parent in parents:
@@ -145,7 +145,7 @@ def _beside(score: float, before: float | None) -> str:
 
 
 def candidate_tree(candidates: Sequence[Kept], front: set[int], best: int, width: int) -> Tree:
-    """The tree, at most `width` columns wide: a branch too deep for it goes on at the left, saying from where."""
+    """Build the tree, at most `width` columns wide: a deeper branch continues at the left, with its parent's number."""
     label = _labels(candidates, front, best)
     root = Tree(label(candidates[0], None), guide_style="dim")
     deepest = max(2, (width - ROOM) // STEP)
@@ -161,7 +161,7 @@ def candidate_tree(candidates: Sequence[Kept], front: set[int], best: int, width
 
 
 def _labels(candidates: Sequence[Kept], front: set[int], best: int) -> Callable[[Kept, int | None], str]:
-    """How a candidate's line is written; `above` is the parent it hangs below, which need not be named then."""
+    """Return the function that labels a candidate; `above`: the parent it hangs below, which is not named then."""
     digits = len(str(candidates[-1].index))
     commits = {kept.index: code_at(kept.texts)[1] for kept in candidates}
 
@@ -195,16 +195,16 @@ _STYLES: dict[LineKind, str] = {"head": "bold", "at": "cyan", "add": "green", "d
 
 
 def show_diff(console: Console, diff: str, *, full: bool = False, more: str = "--json has them") -> None:
-    """Print it; `more` says where the lines are that were cut."""
-    told = list(lines(diff))
-    for line in told if full else told[:DIFF_LINES_SHOWN]:
+    """Print a unified diff of code, cut unless `full`; `more`: where the other lines are."""
+    diff_lines = list(lines(diff))
+    for line in diff_lines if full else diff_lines[:DIFF_LINES_SHOWN]:
         text = line.text if full or len(line.text) <= DIFF_COLUMNS_SHOWN else f"{line.text[: DIFF_COLUMNS_SHOWN - 1]}…"
         style = _STYLES.get(line.kind)
         echo(console, f"[{style}]{safe(text)}[/]" if style else safe(text))
-    if len(told) > DIFF_LINES_SHOWN and not full:
-        echo(console, f"[dim]... and {len(told) - DIFF_LINES_SHOWN:,} lines more; {more}[/]")
+    if len(diff_lines) > DIFF_LINES_SHOWN and not full:
+        echo(console, f"[dim]... and {len(diff_lines) - DIFF_LINES_SHOWN:,} lines more; {more}[/]")
 
 
 def diff_size(added: int, removed: int, files: int) -> str:
-    """`+12 -3 in 2 files`, as markup."""
+    """Return `+12 -3 in 2 files`, as markup."""
     return f"[green]+{added:,}[/] [red]-{removed:,}[/] in {files:,} file{'' if files == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The code of a run on a terminal: every change that was tried, as a list and as a tree of commits."""
+"""The code of a run on a terminal: every mutation that was tried, as a list and as a tree of commits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,22 +16,22 @@ from gepa_client.evolution.labels import named
 from protocol.code import code_at
 
 REASONS = 10
-"""Different reasons of rejections that are shown."""
+"""Different reasons for rejections that are shown."""
 
 NAMED = 5
-"""Changes that are named with each."""
+"""Mutations that are named with each."""
 
 REQUEST = 300
-"""Characters of a change request's first line that are shown, where there is room."""
+"""Characters of a change request's first line that are shown."""
 
 
 def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
-    """The list, the tree, and what the best candidate runs."""
+    """Print the list, the tree, and the code of the best candidate."""
     outcomes = record.outcomes
     statuses = [outcome.status for outcome in outcomes]
-    told = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+    counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
     where = f"; branches evolve/{run_in_names(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
-    echo(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(outcomes), 'change')} of code, {told}{where}")
+    echo(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(outcomes), 'change')} of code, {counts}{where}")
     console.print()
     console.print(_table(run_id, record))
     _show_reasons(console, record)
@@ -43,13 +43,13 @@ def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
 
 
 def lineage(record: CodeHistory, width: int) -> Tree:
-    """The commits that were made as a tree, each below the first it starts from, at most `width` columns wide."""
+    """Build the tree of commits, each below the first it starts from, at most `width` columns wide."""
     seed = record.seed
     branch, commit = code_at(seed.texts) if seed is not None else (None, None)
-    told = safe_line(named(branch, commit), 100) if branch is not None and commit is not None else "the seed's code"
+    label = safe_line(named(branch, commit), 100) if branch is not None and commit is not None else "the seed's code"
     score = f" {seed.score:.4f}" if seed is not None else ""
     best = " [bold green]best[/]" if record.best is not None and record.best_outcome is None else ""
-    root = Tree(f"[bold]{told}[/]{score} seed{best}", guide_style="dim")
+    root = Tree(f"[bold]{label}[/]{score} seed{best}", guide_style="dim")
     deepest = max(2, (width - ROOM) // STEP)
     placed: dict[int, tuple[Tree, int]] = {}
     for outcome in record.outcomes:
@@ -66,7 +66,7 @@ def lineage(record: CodeHistory, width: int) -> Tree:
 
 
 def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, Any]:
-    """One change with everything but its bundle."""
+    """Return a mutation with everything but its bundle."""
     entry, made, best = outcome.mutation.entry, outcome.made, record.best_outcome
     return {
         "number": outcome.number,
@@ -86,7 +86,7 @@ def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, 
 
 
 def _named_alike(run_id: str, record: CodeHistory) -> bool:
-    """Whether a branch's name follows from its number; in a run that was forked some are the other's."""
+    """Return whether every branch's name follows from its number; in a fork some belong to the other run."""
     own = f"evolve/{run_in_names(run_id)}/"
     made = [(outcome.number, outcome.made.branch) for outcome in record.outcomes if outcome.made is not None]
     return all(branch == f"{own}{number}" for number, branch in made)
@@ -125,7 +125,7 @@ def _request(outcome: MutationOutcome) -> Text:
 
 
 def _leaf(record: CodeHistory, outcome: MutationOutcome, above: int | None) -> str:
-    """A change's own line; `above`: the one it starts from, where it does not hang below it."""
+    """Return a mutation's line; `above`: the one it starts from, unless it hangs below it."""
     best = record.best_outcome
     parts = [f"[bold]{outcome.number}[/]"]
     if outcome.score is not None:
@@ -150,7 +150,7 @@ def _outcome(outcome: MutationOutcome) -> str:
 
 
 def _show_reasons(console: Console, record: CodeHistory) -> None:
-    """Why changes were rejected, each different reason once, those that were met most often first."""
+    """Print why mutations were rejected, each different reason once, the most frequent first."""
     alike: dict[str, list[int]] = {}
     for outcome in record.outcomes:
         if (rejected := outcome.mutation.entry.rejected) is not None:

@@ -1,4 +1,4 @@
-"""Terminals: where output goes, and how text from elsewhere becomes safe to print."""
+"""Terminals: consoles, safe text, JSON, and numbers as text."""
 
 import json
 import sys
@@ -12,11 +12,11 @@ from evolverpc_common.display_text import line, plain, plain_json
 from gepa_client.sandboxing.session_interface import Log
 
 LONGEST = 20_000
-"""Characters of a single text from elsewhere that are shown."""
+"""Characters that are shown of one text of a server, a file or an exception."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console that guesses nothing: no emoji codes, no highlighting of what only looks like a number."""
+    """Create a console without emoji codes and automatic highlighting."""
     return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, emoji=False)
 
 
@@ -26,7 +26,7 @@ def echo(console: Console, markup: str) -> None:
 
 
 def safe(text: str) -> str:
-    """Text from a server, a file or an exception, for use inside rich markup; line breaks stay."""
+    """Escape a text of a server, a file or an exception for rich markup; line breaks stay."""
     return escape(plain(text, limit=LONGEST))
 
 
@@ -36,22 +36,22 @@ def log_markup(log: Log) -> str:
 
 
 def safe_line(text: str, limit: int = 300) -> str:
-    """The same, as one line of at most `limit` characters."""
+    """Escape a text as one line of at most `limit` characters."""
     return escape(line(text, limit))
 
 
 def fail(message: str) -> None:
-    """Print what went wrong to stderr."""
+    """Print an error to stderr."""
     echo(make_console(stderr=True), f"[bold red]error:[/] {safe(message)}")
 
 
 def print_json(value: Any, *, indent: int | None = None) -> None:
-    """Print JSON to stdout with control and bidirectional characters as escapes of JSON."""
+    """Print JSON to stdout, with control and bidirectional characters escaped."""
     print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
 
 
 def money(usd: float, unpriced: int = 0) -> str:
-    """`$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)`: what is not known is said, and never zero."""
+    """Return `$0.0123`, `$0.0123 + 12 unpriced` or `unknown (12 unpriced)`; an unknown price is never zero."""
     known = f"${usd:,.2f}" if usd >= 100 else f"${usd:.4f}" if usd else "$0"
     if not unpriced:
         return known
@@ -59,12 +59,12 @@ def money(usd: float, unpriced: int = 0) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 row`, `1,200 rows`."""
+    """Return `1 row`, `1,200 rows`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def seconds_since(moment: str) -> float | None:
-    """Seconds from an ISO 8601 time to now, for people only; None where it cannot be read."""
+    """Return the seconds from an ISO 8601 time to now; None if it is invalid."""
     try:
         then = datetime.fromisoformat(moment)
     except ValueError:
@@ -73,7 +73,7 @@ def seconds_since(moment: str) -> float | None:
 
 
 def duration(seconds: float | None) -> str:
-    """`3 s`, `12 min`, `5 h`, `9 d`."""
+    """Return `3 s`, `12 min`, `5 h`, `9 d`."""
     if seconds is None:
         return "?"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):

@@ -1,4 +1,4 @@
-"""The events of a run as lines of markup; everything in them that others wrote is escaped."""
+"""The events of a run as lines of markup, with all texts of servers and models escaped."""
 
 from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
@@ -32,20 +32,20 @@ from gepa_client.report.summary_fields import refusal_text
 PHASES = {
     "connecting": "connecting",
     "seed": "scoring the seed",
-    "replaying": "telling again what is recorded",
+    "replaying": "replaying the journal",
     "optimizing": "optimizing",
     "testing": "scoring the test rows",
-    "finalizing": "telling the program",
+    "finalizing": "calling finalize",
 }
 NOT_BY_SCORE = ("Duplicate", "Passed acceptance")
-"""How GEPA's reasons begin for leaving out a proposal that was good enough on its minibatch."""
+"""Prefixes of GEPA's reasons for leaving out a proposal that was good enough on its minibatch."""
 
 REQUEST = 160
 """Characters of a change request that are shown."""
 
 
 def event_text(event: Event) -> str:
-    """The event as one line of markup, everything that others wrote escaped; empty where it needs no telling."""
+    """Return the event as one line of markup; empty if it is not printed."""
     match event:
         case Started():
             rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
@@ -91,9 +91,9 @@ def event_text(event: Event) -> str:
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             return f"{what}: {event.score:.4g} on {event.rows} test rows"
         case Finalized(error=str()):
-            return f"[yellow]the program could not be told:[/] {safe_line(event.error or '')}"
+            return f"[yellow]finalize failed:[/] {safe_line(event.error or '')}"
         case Finalized():
-            return f"the program says: {safe_line(event.message)}" if event.message else "the program was told"
+            return f"finalize: {safe_line(event.message)}" if event.message else "finalize was called"
         case CallRefused():
             return f"[yellow]refused[/] {safe_line(refusal_text(event))}"
         case Budget() | Progress() | ModelCalls() | FailedExamples() | Finished():
@@ -101,7 +101,7 @@ def event_text(event: Event) -> str:
 
 
 def fleet_text(event: FleetChanged) -> str:
-    """What became of a server, or of all of them, as markup."""
+    """Return a change of the fleet as markup."""
     where = safe_line(event.url or "", 80)
     detail = f": {safe_line(event.detail)}" if event.detail else ""
     match event.kind:
@@ -109,7 +109,7 @@ def fleet_text(event: FleetChanged) -> str:
             limit = f" (up to {clock(event.after)})" if event.after is not None else ""
             return f"[yellow]no server answers, waiting{limit}[/]{detail}"
         case "resting":
-            return f"[yellow]{where} rests[/]{detail}"
+            return f"[yellow]{where} is paused[/]{detail}"
         case "refused" | "warning":
             return f"[yellow]{where or 'the fleet'}[/]{detail}"
         case "joined":
@@ -121,7 +121,7 @@ def fleet_text(event: FleetChanged) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`0:42`, `1:02:03`."""
+    """Return `0:42`, `1:02:03`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,4 +1,4 @@
-"""The last words of a run: what became of it, where everything is, what to type next, and the scores."""
+"""The final summary of a run: its status, its files, the next command, and the scores."""
 
 import shlex
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from gepa_client.settings.run_config import RunConfig
 from protocol.code import code_at
 
 EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "refused": USAGE}
-"""Exit status by how the run ended."""
+"""Exit status by the status of the run."""
 
 _NO_SEED = "the run ended before the seed was scored"
 
@@ -49,9 +49,9 @@ LABELS = {
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run that is over; `written` are names in `output`, `seconds` those since this command began.
+    """A run that has ended; `written`: names in `output`, `seconds` since this command began.
 
-    `store`: as it was typed. `replayed`: it was told again from its record. `by_hand`: somebody stopped it.
+    `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it.
     """
 
     settings: RunConfig
@@ -67,14 +67,14 @@ class RunSummary:
 
     @property
     def exit_status(self) -> int:
-        """A record that ends is the natural end of a replay."""
+        """The exit status; a replay succeeds if its record ends."""
         if self.replayed and self.finished.status not in ("failed", "refused") and self.record.started is not None:
             return 0
         return STOPPED if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
 
     @property
     def begun(self) -> bool:
-        """False for a run that could not be begun, or gone on with: there is nothing to tell of it but why."""
+        """False for a run that could not start or resume: only the reason is printed."""
         if self.finished.status == "refused":
             return False
         unreachable = self.finished.status == "paused" and self.finished.details is None and not self.by_hand
@@ -82,7 +82,7 @@ class RunSummary:
 
 
 def as_json(ended: RunSummary) -> dict[str, Any]:
-    """The last line of `--json`."""
+    """Return the last line of `--json`."""
     headline = ended.record.headline()
     return {
         "event": "summary",
@@ -107,7 +107,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
 
 
 def show(ended: RunSummary, console: Console) -> None:
-    """The same for people; the scores stand in the last line, or a run that was not begun has an error on stderr."""
+    """Print the summary, the scores in the last line; only an error on stderr for a run that did not start."""
     finished = ended.finished
     if not ended.begun:
         fail(finished.reason or "the run was not begun")
@@ -142,12 +142,12 @@ def show(ended: RunSummary, console: Console) -> None:
 
 
 def score_line(ended: RunSummary) -> str:
-    """`python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
+    """Return `python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
     prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
     headline = ended.record.headline()
     if headline is None:
         again = ended.record.started is not None and ended.record.started.resumed
-        why = "this ended before the recorded scores were told again" if again else _NO_SEED
+        why = "this ended before the recorded scores were replayed" if again else _NO_SEED
         return f"{prefix}no score: {why}, {ended.seconds:.1f} s"
     calls = f"{ended.record.metric_calls} metric calls"
     if more := ended.record.uncounted:
@@ -159,7 +159,7 @@ def score_line(ended: RunSummary) -> str:
 
 
 def _seconds(ended: RunSummary) -> str:
-    """The seconds that the run was driven, as in the report; of a replay, those of the replay."""
+    """Return the seconds that the run was driven, as in the report; of a replay, its own."""
     if ended.replayed:
         return f"{ended.seconds:.1f} s"
     resumed = ended.record.started is not None and ended.record.started.resumed
@@ -167,7 +167,7 @@ def _seconds(ended: RunSummary) -> str:
 
 
 def _failed_examples(ended: RunSummary) -> list[str]:
-    """How many, by type where they failed and the first of each, and how to see all of them, as markup."""
+    """Return lines about failed examples: their number by type, the first of each, and the command that lists all."""
     failed = ended.record.failed_examples
     if failed is None:
         return []
@@ -187,14 +187,14 @@ def _model_calls(record: RunRecord) -> dict[str, Any] | None:
 
 
 def _refused(record: RunRecord) -> str | None:
-    """How often, and the first of it."""
+    """Return how often something was refused, and the first of it."""
     times = refusal_summary(record)
     first = f", the first {refusal_text(record.refusals[0])}" if record.refusals else ""
     return f"{times}{first}" if times is not None else None
 
 
 def _shown(output: Path) -> Path:
-    """The folder as the reader would type it."""
+    """Return the folder as the user would type it."""
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
 
 
@@ -218,6 +218,6 @@ def _next_command(ended: RunSummary) -> str:
 
 
 def _runs_other_code(record: RunRecord) -> bool:
-    """Whether the best candidate runs other code than the seed."""
+    """Return whether the best candidate runs other code than the seed."""
     seed, best = record.seed, record.best
     return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

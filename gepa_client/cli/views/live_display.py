@@ -1,4 +1,4 @@
-"""Three ways to watch a run: a live display on a terminal, plain lines elsewhere, and its events as JSON."""
+"""Three displays of a run: live on a terminal, plain lines elsewhere, and JSON events."""
 
 import sys
 import time
@@ -36,11 +36,11 @@ from gepa_client.report.summary_fields import refusal_count
 PLAIN_EVERY_S = 10.0
 WIDEST = 110
 SPARE = 3
-"""Columns left free: a terminal echoes ^C after the frame, and a line that wraps would throw the redrawing off."""
+"""Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
 
 
 class Display(Protocol):
-    """Shows a run as it goes."""
+    """Displays a run while it is driven."""
 
     def __enter__(self) -> Self: ...
 
@@ -49,20 +49,20 @@ class Display(Protocol):
     ) -> None: ...
 
     def event(self, event: Event, record: RunRecord) -> None:
-        """Show an event that `record` already knows."""
+        """Display an event that `record` already contains."""
         ...
 
     def tick(self, record: RunRecord) -> None:
-        """Time has passed."""
+        """Update what depends on time."""
         ...
 
     def note(self, text: str) -> None:
-        """Say something that is not an event; `text` is markup."""
+        """Print something that is not an event; `text` is markup."""
         ...
 
 
 class _Frameless:
-    """What displays without a frame of their own share."""
+    """What displays without a frame share."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,29 +73,29 @@ class _Frameless:
         pass
 
     def tick(self, record: RunRecord) -> None:
-        """Nothing moves by itself."""
+        """Do nothing: nothing moves by itself."""
 
 
 class JsonDisplay(_Frameless):
-    """Every event as a line of JSON on stdout."""
+    """Prints every event as a line of JSON on stdout."""
 
     def event(self, event: Event, _record: RunRecord) -> None:
-        """Print it on one line, with control and bidirectional characters as escapes of JSON."""
+        """Print the event on one line, with control and bidirectional characters escaped."""
         print(plain_json(event.model_dump_json()), flush=True)
 
     def note(self, text: str) -> None:
-        """Notes are for people: stderr."""
+        """Print a note to stderr."""
         print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
 
 
 class _KnownCooldowns:
-    """Which servers are known to rest: one that is found to be worse than it seemed rests only once."""
+    """The servers known to be paused, so that a second event about one is not printed."""
 
     def __init__(self) -> None:
         self._resting: set[str] = set()
 
     def repeats(self, event: Event) -> bool:
-        """Whether the event says what was told already."""
+        """Return whether the event repeats what was printed."""
         if not isinstance(event, FleetChanged) or event.url is None:
             return False
         if event.kind == "resting" and event.url in self._resting:
@@ -108,16 +108,16 @@ class _KnownCooldowns:
 
 
 class PlainDisplay(_Frameless):
-    """One line for each thing worth telling; what goes on is told every ten seconds."""
+    """Prints a line for each notable event, and the progress every ten seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told_s = 0.0
+        self._printed_s = 0.0
         self._rests = _KnownCooldowns()
 
     def event(self, event: Event, record: RunRecord) -> None:
-        """Print what happened, if anybody would want to read it."""
-        if isinstance(event, Progress | MutationProgress) and event.seconds - self._told_s < PLAIN_EVERY_S:
+        """Print the event, if it is notable."""
+        if isinstance(event, Progress | MutationProgress) and event.seconds - self._printed_s < PLAIN_EVERY_S:
             return
         code_evolves = record.started is not None and record.started.evolve != "prompts"
         if isinstance(event, Rejected) and not code_evolves:  # of texts they are many; a change of code was dear
@@ -125,12 +125,12 @@ class PlainDisplay(_Frameless):
         if isinstance(event, NoProposal) or self._rests.repeats(event):
             return
         if isinstance(event, Progress):
-            told = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
+            text = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
         else:
-            told = event_text(event)
-        if told:
-            self._told_s = event.seconds
-            self.note(f"{event.seconds:7.1f} s  {told}")
+            text = event_text(event)
+        if text:
+            self._printed_s = event.seconds
+            self.note(f"{event.seconds:7.1f} s  {text}")
 
     def note(self, text: str) -> None:
         """Print a line; `text` is markup."""
@@ -138,7 +138,7 @@ class PlainDisplay(_Frameless):
 
 
 DRAW_S = 0.1
-"""Seconds between two pictures of the frame, at least."""
+"""Seconds between two drawings of the frame, at least."""
 
 
 class LiveDisplay:
@@ -151,7 +151,7 @@ class LiveDisplay:
         self._record = RunRecord()
         self._latest: deque[str] = deque(maxlen=self.LINES)
         self._rests = _KnownCooldowns()
-        # Drawn by whoever prints: a thread of its own would draw in the middle of a line.
+        # Drawn by the printing thread: another one would draw in the middle of a line.
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
         self._drawn_s = 0.0
 
@@ -165,21 +165,21 @@ class LiveDisplay:
         self._live.stop()
 
     def event(self, event: Event, record: RunRecord) -> None:
-        """Remember it; the frame is redrawn by itself. Warnings stay above it."""
+        """Add the event to the frame; warnings stay above it."""
         self._record = record
         if isinstance(event, Finished) and record.started is None:
             self._live.transient = True  # there was nothing to see
         if self._rests.repeats(event):
             return
-        told = event_text(event)
+        text = event_text(event)
         if isinstance(event, Warned | Finalized):
-            echo(self._console, told)
-        elif told and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
-            self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {told}")
+            echo(self._console, text)
+        elif text and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
+            self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {text}")
         self._draw()
 
     def tick(self, record: RunRecord) -> None:
-        """Keep the clock going while nothing arrives."""
+        """Update the clock while no event arrives."""
         self._record = record
         self._draw()
 
@@ -197,7 +197,7 @@ class LiveDisplay:
 
 
 def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
-    """The picture of a run, `width` columns wide: four lines of facts and the latest events."""
+    """Build the frame of a run, `width` columns wide: four lines of facts and the latest events."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(ratio=1)
@@ -217,7 +217,7 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
         code = Text.from_markup(_code(record), overflow="ellipsis")
         code.no_wrap = True
         facts.add_row("code", code)
-    latest_lines = [Text.from_markup(told, overflow="ellipsis") for told in latest]
+    latest_lines = [Text.from_markup(text, overflow="ellipsis") for text in latest]
     for text in latest_lines:
         text.no_wrap = True
     phase = record.finished.status if record.finished is not None else PHASES[record.phase]
@@ -234,7 +234,7 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
 
 
 def _title(started: Started) -> str:
-    """The run's own name first: several programs are often called the same."""
+    """Return the run's own name first, as several programs often have the same name."""
     own = started.config.get("name") or started.run_id
     return f"{safe_line(str(own), 40)} · {safe_line(started.program, 40)}"
 
@@ -247,7 +247,7 @@ def _scores(record: RunRecord) -> str:
 
 
 def calls(record: RunRecord) -> str:
-    """`412 of 3,000 metric calls`."""
+    """Return `412 of 3,000 metric calls`."""
     of = f" of {record.budget:,}" if record.budget is not None else ""
     return f"{record.metric_calls:,}{of} metric calls"
 
@@ -271,7 +271,7 @@ def _pace(record: RunRecord) -> str:
 
 
 def _waiting(record: RunRecord) -> str:
-    """An outage with what is left of the time that it may take."""
+    """Return an outage with the time left before the run pauses."""
     event = record.waiting
     if event is None or event.after is None:
         return fleet_text(event) if event is not None else ""
@@ -292,7 +292,7 @@ def _pool(record: RunRecord) -> str:
 
 
 def _code(record: RunRecord) -> str:
-    """`3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
+    """Return `3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
     made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
     parts = [f"{counted(made, 'change')} made", f"{len(record.mutations) - made} refused"]
     if record.mutating:

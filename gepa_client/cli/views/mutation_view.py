@@ -1,4 +1,4 @@
-"""A mutation made by hand, as it is told: what goes on, the diff and the outputs, or why it was refused."""
+"""A manual mutation on the terminal: its progress, the diff and the outputs, or why it was rejected."""
 
 import json
 import re
@@ -20,17 +20,17 @@ from protocol import ApplyMutationResult, Usage
 from protocol.errors import MutationRejected
 
 ADVICE = {
-    "agent": "where it ran out of time or turns, the server's --agent-timeout-s and --agent-max-turns allow more",
-    "empty": "nothing would differ: ask in other words, and say with --location where to look first",
+    "agent": "if it ran out of time or turns, the server's --agent-timeout-s and --agent-max-turns allow more",
+    "empty": "nothing would differ: describe the change differently, and name with --location where to look first",
     "paths": "ask for a change that stays within what the server's --allow and --deny permit",
     "size": "ask for a smaller change, or raise the server's --max-diff-bytes",
     "environment": "the dependencies it names could not be installed: see the log",
-    "build": "the server's --build-command fails on it: say in the next request what the log says",
-    "check": "the server's --check-command fails on it: say in the next request what the log says",
-    "start": "the program does not start with it: say in the next request what the log says",
+    "build": "the server's --build-command fails on it: quote the log in the next request",
+    "check": "the server's --check-command fails on it: quote the log in the next request",
+    "start": "the program does not start with it: quote the log in the next request",
     "push": "the server could not push to the remote that its --push names",
 }
-"""What one does about a rejection, by its stage."""
+"""What to do about a rejection, by its stage."""
 
 AGENT_ADVICE = {
     re.compile(r"cannot be started|cannot start"): "the server's --agent-command cannot be started: see that it is "
@@ -38,7 +38,7 @@ AGENT_ADVICE = {
     re.compile(r"not logged in|\b401\b", re.IGNORECASE): "set ANTHROPIC_API_KEY where gepa-server runs",
     re.compile(r"exited with status|was killed by"): "the agent itself failed: see its log",
 }
-"""What one does where the agent did not get to its end, by what is said of it, the first that fits."""
+"""What to do if the agent failed, by the first pattern that matches its error."""
 
 CONFLICT_ADVICE = "the two changed the same lines: ask for one of the changes again, on top of the other's candidate"
 
@@ -50,14 +50,14 @@ TEXTS_ADVICE = (
 PATCH_ADVICE = "make the patch against the commit of the candidate that --candidate names, else of the server's seed"
 
 EDIT_ADVICE = {"patch": PATCH_ADVICE, "texts": TEXTS_ADVICE, "merge": CONFLICT_ADVICE}
-"""What one does about a rejection at stage `edit`, by the mutation's kind."""
+"""What to do about a rejection at stage `edit`, by the mutation's kind."""
 
 CELL = 200
 """Characters of an input or output that are shown."""
 
 
 class MutationProgressView:
-    """Says what goes on: a line for each thing that is told, and on a terminal that it goes on."""
+    """Prints a line for each progress message, and on a terminal that the mutation is running."""
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
         self._console = console
@@ -77,8 +77,8 @@ class MutationProgressView:
         if self._status is not None:
             self._status.stop()
 
-    def told(self, message: str) -> None:
-        """Print it, unless it was the last thing said."""
+    def progress(self, message: str) -> None:
+        """Print the message, unless it repeats the last one."""
         if self._quiet or message == self._last:
             return
         self._last = message
@@ -86,7 +86,7 @@ class MutationProgressView:
 
 
 def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
-    """The diff, and what it comes to; what a mutation of this `kind` cost, where an agent may have made it."""
+    """Print the diff, its size, and the cost of a mutation that an agent may have made."""
     echo(console, "")
     show_diff(console, made.diff)
     branch = safe_line(named(made.branch, made.commit) if made.branch else made.commit, 200)
@@ -103,7 +103,7 @@ def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
 
 
 def show_rows(console: Console, step: Step) -> None:
-    """Each row before and after."""
+    """Print each row before and after."""
     console.print()
     console.print(_table(step))
     _show_errors(console, step)
@@ -115,7 +115,7 @@ def show_rows(console: Console, step: Step) -> None:
 
 
 def show_rejection(console: Console, error: MutationRejected, kind: str) -> None:
-    """The stage and the reason, the end of the log, what was refused, and what to do; `kind`: the mutation's."""
+    """Print the stage, the reason, the log tail, the rejected diff, and what to do; `kind`: the mutation's."""
     known = rejection(error)
     echo(console, f"[bold red]rejected at stage {safe_line(known['stage'], 40)}:[/] {safe(known['reason'])}")
     if known["log_tail"]:
@@ -132,31 +132,33 @@ def show_rejection(console: Console, error: MutationRejected, kind: str) -> None
 
 
 def rejection(error: MutationRejected) -> dict[str, Any]:
-    """What the server said of it; texts are empty where it said nothing, `usage` None where it is none."""
-    said = {"reason": str(error), **error.details}
-    return {key: _text(said.get(key)) for key in ("stage", "reason", "log_tail", "diff")} | {
-        "usage": said.get("usage") if _is_usage(said.get("usage")) else None
+    """Return what the server reported; missing texts are empty, missing `usage` is None."""
+    reported = {"reason": str(error), **error.details}
+    return {key: _text(reported.get(key)) for key in ("stage", "reason", "log_tail", "diff")} | {
+        "usage": reported.get("usage") if _is_usage(reported.get("usage")) else None
     }
 
 
 def _advice(known: Mapping[str, Any], kind: str) -> str | None:
-    """What one does about it."""
+    """Return what to do about a rejection."""
     if known["stage"] == "edit":
         return EDIT_ADVICE.get(kind)
     if known["stage"] == "agent":
-        said = known["reason"] if "was not done after" in known["reason"] else f"{known['reason']}\n{known['log_tail']}"
-        return next((advice for cause, advice in AGENT_ADVICE.items() if cause.search(said)), ADVICE["agent"])
+        evidence = (
+            known["reason"] if "was not done after" in known["reason"] else f"{known['reason']}\n{known['log_tail']}"
+        )
+        return next((advice for cause, advice in AGENT_ADVICE.items() if cause.search(evidence)), ADVICE["agent"])
     return ADVICE.get(known["stage"])
 
 
 def cost(usage: Usage | None) -> str:
-    """`$0.0123, 1,200 tokens in, 300 out`; what is not known is said."""
+    """Return `$0.0123, 1,200 tokens in, 300 out`, or what is unknown."""
     if usage is None:
         return "not known"
-    told = [money(usage.cost_usd) if usage.cost_usd is not None else "price not known"]
+    parts = [money(usage.cost_usd) if usage.cost_usd is not None else "price not known"]
     if usage.input_tokens is not None and usage.output_tokens is not None:
-        told.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
-    return ", ".join(told)
+        parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
+    return ", ".join(parts)
 
 
 def _text(value: Any) -> str:
@@ -197,13 +199,13 @@ def _score(result: Result) -> str:
 def _outcome(result: Result) -> Text:
     error = result.get("error")
     if error:
-        return _one_line(f"[red]{safe_line(_told(error), CELL)}[/]")
+        return _one_line(f"[red]{safe_line(_error_text(error), CELL)}[/]")
     return _cell(result.get("output"), "")
 
 
 def _cell(value: Any, absent: str) -> Text:
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _one_line(f"[dim]{absent}[/]" if value is None else safe_line(told, CELL))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _one_line(f"[dim]{absent}[/]" if value is None else safe_line(text, CELL))
 
 
 def _one_line(markup: str) -> Text:
@@ -213,18 +215,18 @@ def _one_line(markup: str) -> Text:
 
 
 def _show_errors(console: Console, step: Step) -> None:
-    """Why rows fail with the new candidate, each different reason once."""
+    """Print why rows fail with the new candidate, each different reason once."""
     shown: set[str] = set()
     for tried in step.tried:
         error = tried.after.get("error")
-        if not error or (told := _told(error)) in shown:
+        if not error or (text := _error_text(error)) in shown:
             continue
-        shown.add(told)
-        echo(console, f"\n[bold red]row {safe_line(tried.row.id, 80)}, after:[/] {safe(told)}")
+        shown.add(text)
+        echo(console, f"\n[bold red]row {safe_line(tried.row.id, 80)}, after:[/] {safe(text)}")
         for further in (error.get("traceback"), error.get("log")):
             if further:
                 echo(console, f"[dim]{safe(further.rstrip())}[/]")
 
 
-def _told(error: Mapping[str, Any]) -> str:
+def _error_text(error: Mapping[str, Any]) -> str:
     return f"{error.get('type')}: {error.get('message')}"

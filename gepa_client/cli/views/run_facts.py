@@ -1,4 +1,4 @@
-"""The facts of a stored run that a reader wants first, as label and plain text."""
+"""The facts of a stored run as label and plain text, and its failed examples."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from gepa_client.report.summary_fields import (
 from gepa_client.settings.run_config import RunConfig
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
-"""Settings that have a line of their own, or say nothing of the run."""
+"""Settings that have a line of their own, or do not describe the run."""
 
 SHOWN = 80
 """Characters of one value that are shown."""
@@ -35,7 +35,7 @@ DIGEST_SHOWN = 8
 
 
 def run_facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> list[tuple[str, str]]:
-    """What is known, line by line; what is not known is left out. `full`: no value is cut."""
+    """Return the known facts, line by line. `full`: no value is cut."""
     lines = [
         ("reason", run.reason),
         ("name", run.name),
@@ -56,10 +56,10 @@ def run_facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full:
     return [(label, text) for label, text in lines if text]
 
 
-def _program(said: Mapping[str, Any] | None) -> str | None:
-    if said is None:
+def _program(described: Mapping[str, Any] | None) -> str | None:
+    if described is None:
         return None
-    program, server = said["program"], said["server"]
+    program, server = described["program"], described["server"]
     version = f", version {program['version']}" if program.get("version") else ""
     return f"{program['name']}{version}, behind {server['name']} {server['version']} ({server['language']})"
 
@@ -103,7 +103,7 @@ def _journal(store: Store, run: StoredRun) -> str:
 
 
 def _settings(config: Mapping[str, Any], *, full: bool) -> str:
-    """Those that are not what they would be anyway."""
+    """Return the settings that differ from their defaults."""
     defaults = {name: field.get_default(call_default_factory=True) for name, field in RunConfig.model_fields.items()}
     return _flat(
         {
@@ -118,13 +118,13 @@ def _settings(config: Mapping[str, Any], *, full: bool) -> str:
 
 
 def _identity(identity: Mapping[str, Any], *, full: bool) -> str:
-    """What must be the same for a replay, but for the settings, which have a line of their own."""
-    told = {name: value for name, value in identity.items() if name != "settings" and value not in (None, False)}
-    return _flat(dict(_leaves(told)), full=full)
+    """Return the fingerprint without the settings, which have a line of their own."""
+    known = {name: value for name, value in identity.items() if name != "settings" and value not in (None, False)}
+    return _flat(dict(_leaves(known)), full=full)
 
 
 def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """`data.train`: what lies within mappings, by its path."""
+    """Yield the values within mappings by their path, such as `data.train`."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{path}{name}.")
@@ -137,21 +137,21 @@ def _plain(value: Any) -> Any:
 
 
 def _flat(values: Mapping[str, Any], *, full: bool) -> str:
-    """`seed 3, module_selector all`: each value on one line, whatever it is."""
+    """Return `seed 3, module_selector all`, on one line."""
     return ", ".join(f"{name} {_value(value, full=full)}" for name, value in values.items())
 
 
 def _value(value: Any, *, full: bool) -> str:
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if full:
-        return told
-    if DIGEST.fullmatch(told):
-        return told[:DIGEST_SHOWN]
-    return told if len(told) <= SHOWN else f"{told[: SHOWN - 1]}…"
+        return text
+    if DIGEST.fullmatch(text):
+        return text[:DIGEST_SHOWN]
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 def show_failures(console: Console, run_id: str, failed: FailedExamples | None, *, full: bool) -> None:
-    """Every type with its rows and candidates and the first traceback. `full`: all rows that are listed."""
+    """Print every type with its rows, its candidates and the first traceback. `full`: all listed rows."""
     if failed is None:
         echo(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
         return
@@ -161,8 +161,8 @@ def show_failures(console: Console, run_id: str, failed: FailedExamples | None, 
     for group in failed.groups:
         echo(console, f"\n[bold red]{safe_line(failure_name(group), 200)}[/]")
         echo(console, safe_line(failure_places(group, ROWS_LISTED if full else FAILURES_NAMED), LONGEST_FAILURE))
-        told, *traceback = first_failure(group).splitlines()
-        echo(console, safe(told))
+        message, *traceback = first_failure(group).splitlines()
+        echo(console, safe(message))
         if traceback:
             echo(console, f"[dim]{safe(chr(10).join(traceback))}[/]")
     if not full and any(group.row_count > FAILURES_NAMED for group in failed.groups):

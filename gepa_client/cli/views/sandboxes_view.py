@@ -59,6 +59,7 @@ def publish_command(settings: RunConfig) -> str:
 
 
 def _if_given(settings: RunConfig, name: str) -> object:
+    """Return the setting, None if it was not given."""
     return getattr(settings, name) if name in settings.model_fields_set else None
 
 
