@@ -82,7 +82,7 @@ def test_what_becomes_of_the_servers_is_told_in_a_line_each_and_nothing_of_their
         assert (record.waiting is not None) == (event.kind == "waiting")
     told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
     assert told[0] == f"{url} joined"
-    assert told[1].startswith(f"{url} rests: lost: \\u001b[2J[red]x[/]")
+    assert told[1].startswith(f"{url} is paused: lost: \\u001b[2J[red]x[/]")
     assert told[2:] == [
         "no server answers, waiting (up to 10:00)",
         f"{url} is back",
@@ -129,7 +129,7 @@ def test_a_server_that_rests_rests_once_however_much_is_found_out_meanwhile() ->
     for kind, url in ("resting", "a"), ("resting", "a"), ("resting", "b"), ("left", "a"), ("resting", "a"):
         display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
     told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert told == ["a rests: lost", "b rests: lost", "a has left: lost", "a rests: lost"]
+    assert told == ["a is paused: lost", "b is paused: lost", "a has left: lost", "a is paused: lost"]
 
 
 def asked(number: int, **given: object) -> MutationStarted:

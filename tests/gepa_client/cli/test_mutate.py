@@ -98,7 +98,7 @@ def test_a_rejection_says_where_and_why_it_failed_and_what_to_do(serve: Serve, c
         ("agent", "Not logged in", "set ANTHROPIC_API_KEY where gepa-server runs"),
         ("agent", "sh exited with status 3", "the agent itself failed: see its log"),
         ("agent", "sh was not done after 5 s (`agent_timeout_s`)", "--agent-timeout-s"),
-        ("empty", "nothing was changed", "ask in other words"),
+        ("empty", "nothing was changed", "describe the change differently"),
     ],
 )
 def test_what_to_do_about_a_rejection_depends_on_its_cause(
@@ -152,7 +152,7 @@ def test_a_mutation_that_takes_too_long_is_cancelled_on_the_server(serve: Serve,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say one change: a change request, --patch, --texts, --merge"),
+        ([], "give one change: a change request, --patch, --texts, --merge"),
         (["x", "--patch", "p"], "a change request and --patch were given"),
         (["", ], "the change request is empty"),
         (["--patch", "p", "--location", "x"], "--location is for a change request"),

@@ -167,7 +167,7 @@ def test_prices_nobody_said_and_attempts_nobody_heard_of_again_are_told_and_not_
     told = cli("show", "x").stdout
     assert "unknown (20 unpriced)" in told
     assert "20 results came without a price" in told
-    assert "2 attempts never heard of again" in told
+    assert "2 attempts without a response" in told
     shown = json.loads(cli("show", "x", "--json").stdout)
     assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.008), 20, 2)
 

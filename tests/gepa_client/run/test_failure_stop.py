@@ -30,4 +30,4 @@ def test_a_program_that_always_fails_pauses_a_run_that_cannot_mend_it(
         stop.done(FAILED)
     assert (halt.reason is not None) == pauses
     if halt.reason is not None:
-        assert "to go on all the same: `gepa-client resume r1 --failure-stop 1`" in halt.reason.reason
+        assert "to continue regardless: `gepa-client resume r1 --failure-stop 1`" in halt.reason.reason

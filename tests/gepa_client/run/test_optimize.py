@@ -256,7 +256,7 @@ def test_an_optimizer_that_dies_is_reported_and_its_best_candidate_stays(
     os.kill(int(child), signal.SIGKILL)
     stdout, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 3
-    assert "paused: the optimizer's process was ended by SIGKILL before its run was over" in stdout
+    assert "paused: the driver process was ended by SIGKILL before its run was over" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
     shown = stdout.split("the end of its log:\n")[1].split("best candidate")[0].splitlines()
     assert 1 <= len(shown) <= 5
@@ -323,11 +323,11 @@ def test_a_finalize_that_hangs_or_fails_costs_neither_time_nor_result(
     words.finalize = lambda _: asyncio.sleep(3600)
     ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--finalize-timeout-s", 0.3, "--no-check")
     assert ended.status == 0
-    assert "the program could not be told: no answer within 0.3 s" in ended.stdout
+    assert "finalize failed: no answer within 0.3 s" in ended.stdout
     words.finalize = failing("disk full")
     ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--output", "second")
     assert ended.status == 0
-    assert "the program could not be told" in ended.stdout
+    assert "finalize failed" in ended.stdout
     assert json.loads((tmp_path / "second" / "result.json").read_text())["status"] == "completed"
 
 

@@ -212,7 +212,7 @@ def test_ctrl_c_lets_what_is_in_flight_end_and_the_run_goes_on_from_there(
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
-    assert "stopping after what is in flight" in stdout
+    assert "stopping after examples in flight" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
     numbers, attempts = evaluations(tmp_path)
     told = re.search(r" (\d+) metric calls(?: counted, (\d+) more results recorded of the batch)?", stdout)
@@ -254,7 +254,7 @@ def test_ctrl_c_twice_ends_at_once_and_at_most_what_was_in_flight_runs_again(
     process.send_signal(signal.SIGINT)
     stdout_line = process.stdout
     assert stdout_line is not None
-    until(lambda: "stopping after what is in flight" in stdout_line.readline())
+    until(lambda: "stopping after examples in flight" in stdout_line.readline())
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert time.monotonic() - began < 6.0
