@@ -21,7 +21,7 @@ ROWS_LISTED = 200
 """Rows that a group lists; it counts all of them."""
 
 GROUPS_LISTED = 50
-"""Types that are told apart; the names come from the program, which may make up as many as it likes."""
+"""Types that get a group; the names come from the program, which may invent any number."""
 
 OTHER_TYPES = "(other types)"
 LONGEST_TYPE = 200
@@ -33,9 +33,9 @@ _TEST_PART = re.compile(r"test-(\d+)")
 
 
 def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
-    """The failed examples of every process of the run; None if none failed.
+    """Return the failed examples of every process of the run; None if none failed.
 
-    Only the answers of failed examples are read, page by page. A fork has no attempts for the entries it begins with:
+    Only the responses of failed examples are read, page by page. A fork has no attempts for the entries it starts with:
     all of those are read.
     """
     found: dict[tuple[str, str], _FailureCount] = {}
@@ -98,7 +98,7 @@ class _FailureCount:
 
 
 def _inherited(store: Store, run_id: str) -> int:
-    """The first number of the search that is not from the run this one was forked from."""
+    """Return the first sequence number of the search that is not from the run this one was forked from."""
     at = (store.run(run_id).parent or {}).get("at")
     return at if isinstance(at, int) else 0
 

@@ -15,13 +15,13 @@ from gepa_client.journal.store_factory import default_store, find_run, named_sto
 
 
 def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:
-    """What `gepa.optimize` returned, or would return if it stopped now, for a run in a store.
+    """Return what `gepa.optimize` returned, or would return if it stopped now, for a run in a store.
 
     `run`: an id, the beginning of one, a name, or `last`. `store`: a file or `mongodb://...`; without it GEPA_STORE,
     else `runs/evolverpc.db`. The ids of rows are GEPA's integers, training rows first.
 
-    `best_outputs_valset` holds the recorded outputs of the candidates best at each row, None where the run was told
-    not to keep them. `run_dir` is None: nothing is kept there.
+    `best_outputs_valset` holds the recorded outputs of the candidates best at each row, None if the run did not keep
+    them. `run_dir` is None.
 
     Raises:
         NoSuchRun: the store has no such run. JournalError: it has no candidate yet, or the store cannot be read.
@@ -34,12 +34,12 @@ def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:
 
 
 def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:
-    """The same for a run of a store that is open."""
+    """Return the result of a run in an open store; see `load_result`."""
     candidates = store.candidates(run.id)
     if not candidates:
         raise JournalError(
             f"run {run.id} is {run.status} and has no candidate yet: its seed has not been scored. "
-            f"`{command('resume', run.id, store=named_store(store.url))}` goes on with it"
+            f"`{command('resume', run.id, store=named_store(store.url))}` resumes it"
         )
     rows = {int(row): best for row, best in pareto_fronts.by_row(candidates).items()}
     objectives = pareto_fronts.by_objective(candidates)

@@ -1,4 +1,4 @@
-"""What became of each change of code that a run recorded: made and kept, made and dropped, or refused."""
+"""The outcome of each code mutation that a run recorded: made and kept, made and dropped, or rejected."""
 
 import base64
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class RecordedMutation:
 
 @dataclass(frozen=True)
 class MutationOutcome:
-    """A mutation and what came of it.
+    """A mutation and its outcome.
 
     `parents`: the mutations that made the commits it starts from, by number; None for the seed's. `kept`: the
     candidates that run its commit, the one it was made for first. `added`, `removed`: lines.
@@ -79,22 +79,22 @@ class CodeHistory:
     best: Kept | None
 
     def outcome_of(self, number: int) -> MutationOutcome | None:
-        """The mutation of this number."""
+        """Return the mutation of this number."""
         return next((outcome for outcome in self.outcomes if outcome.number == number), None)
 
     def making(self, commit: str | None) -> MutationOutcome | None:
-        """The mutation that made a commit; None for the seed's."""
+        """Return the mutation that made a commit; None for the seed's."""
         return next(
             (outcome for outcome in self.outcomes if outcome.made is not None and outcome.made.commit == commit), None
         )
 
     @property
     def best_outcome(self) -> MutationOutcome | None:
-        """The mutation that made the best candidate's code; None where it runs the seed's."""
+        """The mutation that made the best candidate's code; None if it runs the seed's."""
         return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
 
     def bundles(self, commit: str) -> list[Bundle]:
-        """What brings a commit to a repository that has the seed's: parents first, those without a bundle left out.
+        """Return the bundles that bring a commit to a repository that has the seed's, parents first.
 
         Raises:
             JournalError: a recorded bundle is not base64.
@@ -113,7 +113,7 @@ class CodeHistory:
 
 
 def code_history(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeHistory:
-    """The record of a run's code; without outcomes where its code did not change."""
+    """Return the code mutations of a run, in GEPA's order."""
     recorded = recorded_mutations(store, run_id)
     makers: dict[str, int] = {}
     for mutation in recorded:

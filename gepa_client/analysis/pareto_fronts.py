@@ -27,7 +27,7 @@ def front(candidates: Sequence[Kept], frontier_type: str = "instance") -> set[in
 
 
 def best(candidates: Sequence[Kept]) -> Kept | None:
-    """The first of those with the highest mean score, as GEPA chooses it; None where there is no candidate."""
+    """Return the first candidate with the highest mean score, as GEPA does; None if there is none."""
     return max(candidates, key=lambda kept: kept.score, default=None)
 
 

@@ -25,7 +25,7 @@ from gepa_client.transport.rpc import RpcClient
 from gepa_client.transport.task_group import Job, run_all
 
 OUTAGE_S = 60.0
-"""How long a scorer that is gone is waited for: somebody watches, and nothing is lost by trying later."""
+"""Seconds without a scorer before the command fails; a later attempt loses nothing."""
 
 SENT = ("output",)
 """What the scorer sees of a recorded result, besides its status and its seconds."""
@@ -77,7 +77,7 @@ class RescoredCandidate:
 
 @dataclass
 class RescoringResult:
-    """What came of it. `reasons`: why the scorer failed on outputs, one text for each of them."""
+    """The new scores. `reasons`: why the scorer failed on outputs, one text for each of them."""
 
     run: str
     scorer: str
@@ -132,11 +132,11 @@ async def rescore_run(
     """Score every recorded validation output; an output that several candidates gave on a row is scored once.
 
     A row on which the program failed keeps the run's failure score, and so does an output the scorer fails on.
-    `on_progress` is told how many outputs are scored, and of how many.
+    `on_progress` gets the number of outputs scored, and of all.
 
     Raises:
         JournalError: nothing is recorded to score. Refused: the server does not score.
-        ClientError, RpcError: the scorer cannot be used, or gave no verdict in several tries.
+        ClientError, RpcError: the scorer cannot be used, or gave no result in several attempts.
     """
     candidates, rows = store.candidates(run.id), validation_rows(store, run.id)
     if not candidates or not rows:
@@ -194,7 +194,7 @@ def _row_score(
 async def _scored(
     scorer: ScorerAddress, outputs: dict[bytes, _RecordedOutput], on_progress: Callable[[int, int], None]
 ) -> dict[bytes, dict[str, Any]]:
-    """The scorer's answer to each output, one example a call, as many at once as it bears."""
+    """Return the scorer's response to each output, one example per call, within its concurrency limit."""
     answers: dict[bytes, dict[str, Any]] = {}
     journal = Journal(f"rescore-{uuid.uuid4().hex}")  # names the calls; nothing is kept of them
     fleet = Fleet(max_outage_s=OUTAGE_S)
@@ -213,7 +213,7 @@ async def _scored(
 
         placed = zip(outputs.items(), slots, strict=True)
         await run_all([work(key, output, journal.attempts(slot, SCORE)) for (key, output), slot in placed])
-    except Interrupted as ended:  # no run is interrupted here: it only says that there is no verdict to be had
+    except Interrupted as ended:  # no run is interrupted here: the scorer gave no result
         raise BadResponse(f"the scorer gave no verdict: {ended.reason}") from ended
     finally:
         await fleet.aclose()

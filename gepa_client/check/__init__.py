@@ -1,1 +1,1 @@
-"""A server tried on a few rows before a run is paid for."""
+"""Try a server on a few rows before a run is paid for."""

@@ -1,4 +1,4 @@
-"""What `check` found: each step's verdict, each example's outcome, and what a run would take."""
+"""The report of a check: each step's verdict, each example's result, and an estimate of a run."""
 
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ class CheckStep(_ReportModel):
 
 
 class CheckedExample(_ReportModel):
-    """What became of one row; `step` says where it failed. `row` is its index in the training rows."""
+    """The result of one row; `step` names where it failed. `row` is its index in the training rows."""
 
     row: int
     id: str

@@ -1,4 +1,4 @@
-"""Faults that would end a run for certain, found before anything is tried or written."""
+"""Find errors that would certainly end a run, before anything is tried or written."""
 
 import asyncio
 from pathlib import Path
@@ -12,11 +12,11 @@ from protocol.errors import RpcError
 
 
 def preflight(settings: RunConfig, *, output: Path | None) -> None:
-    """One `discover` at each server, and no metric call.
+    """Check the settings and call `discover` once at each server, without a metric call.
 
     Raises:
-        SettingsError: the folder for the results is in use, the reflection model can never answer, or nobody proposes.
-        ClientError, RpcError: no server can be used; what the first one answered.
+        SettingsError: the folder for the results is in use, the reflection model cannot answer, or no proposer.
+        ClientError, RpcError: no server can be used; the error of the first one.
     """
     preflight_output(output)
     preflight_model(settings)
@@ -26,7 +26,7 @@ def preflight(settings: RunConfig, *, output: Path | None) -> None:
 
 
 def preflight_output(output: Path | None) -> None:
-    """Raises SettingsError where the folder for the results is in use."""
+    """Raise SettingsError if the folder for the results is in use."""
     if output is not None:
         try:
             refuse_results(output)
@@ -35,7 +35,7 @@ def preflight_output(output: Path | None) -> None:
 
 
 def preflight_model(settings: RunConfig) -> None:
-    """Raises SettingsError where no call to the reflection model can succeed; loads litellm only where one is named."""
+    """Raise SettingsError if no call to the reflection model can succeed; loads litellm only if one is named."""
     if settings.reflection_lm is None:
         return
     from gepa_client.gepa.litellm_model import fault
@@ -45,7 +45,7 @@ def preflight_model(settings: RunConfig) -> None:
 
 
 async def _capabilities(settings: RunConfig) -> list[str]:
-    """What the servers that answer offer, all of them together; raises what kept the first one, where none answers."""
+    """Return the capabilities of all servers that answer; raise the first one's error if none does."""
     from gepa_client.fleet.endpoints_file import Address
     from gepa_client.run.named_endpoints import endpoints
     from gepa_client.transport.rpc import RESENDS, RpcClient  # aiohttp comes with it, which `--help` does not need

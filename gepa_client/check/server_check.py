@@ -1,4 +1,4 @@
-"""Tries a server on a few training rows before a run is paid for, and says what the run would meet and take."""
+"""Try a server on a few training rows before a run is paid for, and estimate the run."""
 
 import asyncio
 import contextlib
@@ -140,7 +140,7 @@ class _ServerCheck:
         self.steps.append(CheckStep(name=name, verdict=verdict, message=message, details=further))
 
     def failed(self, name: StepName, error: Exception) -> None:
-        """Note what ended a step."""
+        """Note the error that ended a step."""
         breach = "the server breaks the contract: " if isinstance(error, BadResponse) else ""
         self.note(name, "failed", breach + summary(error), details(error) if isinstance(error, RpcError) else None)
 
@@ -151,13 +151,13 @@ class _ServerCheck:
         await self._meet_others(discovery)
         rows = await self._rows(discovery)
         if any(step.verdict == "failed" for step in self.steps):
-            self.note("evaluate", "skipped", "no row is tried until what failed is mended")
+            self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
         else:
             await self._try(discovery, rows)
         self._proposals(discovery)
 
     async def _try(self, discovery: DiscoverResult, rows: list[AnyRow]) -> None:
-        """Run the seed on a few rows, on more of them if those cannot be judged, and make a reflective dataset."""
+        """Run the seed on a few rows, on more if those cannot be judged, and make a reflective dataset."""
         untried = list(range(len(rows)))
         first = spread_over(untried, min(self.wanted, discovery.limits.max_batch_size))
         chosen = first
@@ -179,7 +179,7 @@ class _ServerCheck:
         await self._reflect(discovery, [(at, rows[at]) for at in first], results[: len(first)])
 
     def _more(self, discovery: DiscoverResult, results: list[dict[str, Any]], untried: list[int]) -> list[int]:
-        """The rows to try next: none unless every score is 0 and more rows may show one that is not."""
+        """Return the rows to try next: none unless every score is 0 and more rows may have another score."""
         share = self._share_failed()
         if not _are_zero(results) or self.evolve != "prompts" or _is_blank(discovery) or output_fault(results):
             return []
@@ -208,7 +208,7 @@ class _ServerCheck:
         return self.discovery
 
     def _code(self, discovery: DiscoverResult) -> None:
-        """What would be changed, code or prompts; nothing is said of it where there are prompts alone."""
+        """Note what would be changed, code or prompts; nothing for a program without code."""
         offered = "commits" in discovery.capabilities, "mutations" in discovery.capabilities
         seed = code_of(discovery.program.seed_candidate) or "no commit"
         if all(offered) and self.config.reflection_lm is None and self.config.evolve != "prompts":
@@ -225,10 +225,12 @@ class _ServerCheck:
         elif all(offered):
             self.note("code", "ok", f"could evolve, from {seed}; --evolve prompts leaves it as it is")
         elif any(offered):
-            self.note("code", "ok", f"candidates name the commit that runs, now {seed}; nobody there changes code")
+            self.note(
+                "code", "ok", f"candidates name the commit that runs, now {seed}; the server does not change code"
+            )
 
     async def _meet_scorers(self) -> None:
-        """Ask the servers that score whether they can."""
+        """Check that the scoring servers can score."""
         named = scorers(self.config)
         if not named:
             return
@@ -245,7 +247,7 @@ class _ServerCheck:
             self.note("scores", "warning", f"one of the servers that score: {summary(error)}")
 
     async def _meet_others(self, discovery: DiscoverResult) -> None:
-        """How many examples all servers together run at once."""
+        """Count the examples that all servers together run at once."""
         self.at_once = discovery.limits.max_concurrency
         answers = await asyncio.gather(*(_met(at, resends=0) for at in self.others))
         for at, found in zip(self.others, answers, strict=True):
@@ -258,7 +260,7 @@ class _ServerCheck:
                 self.note("handshake", "failed", f"{at.url} does not serve the same: {'; '.join(different)}")
 
     async def _rows(self, discovery: DiscoverResult) -> list[AnyRow]:
-        """All training rows; none if they cannot be read."""
+        """Return all training rows; none if they cannot be read."""
         held = {split: info.size for split, info in discovery.datasets.items()}
         try:
             fetch = functools.partial(held_rows, self.client)
@@ -283,7 +285,7 @@ class _ServerCheck:
         return list(rows)
 
     async def _evaluate(self, discovery: DiscoverResult, rows: list[Numbered], *, traced: bool) -> list[dict[str, Any]]:
-        """One result per row; a call that was lost stands as an `infra_error` of its own.
+        """Return one result per row; a lost call counts as an `infra_error`.
 
         Raises:
             BadResponse, RpcError: the server breaks the contract, or cannot run the program at all.
@@ -354,7 +356,7 @@ class _ServerCheck:
             and all(example.status == "program_error" for example in failed)
             and self.evolve != "prompts"
         ):
-            message = f"the program fails on {len(failed)} of {len(self.examples)}; changes of code may mend that"
+            message = f"the program fails on {len(failed)} of {len(self.examples)}; code mutations may fix that"
             self.note("evaluate", "warning", message)
         elif share > TOLERATED and all(example.status == "program_error" for example in failed):
             message = f"the program failed on {len(failed)} of {len(self.examples)} examples; 10 % are tolerated"
@@ -390,13 +392,13 @@ class _ServerCheck:
         )
 
     def _all_zero(self, discovery: DiscoverResult, results: list[dict[str, Any]]) -> None:
-        """Judge scores that are all 0: a fault only if the outputs show that something is broken."""
+        """Judge scores that are all 0: an error only if the outputs show that something is broken."""
         if _is_blank(discovery):
             names = ", ".join(texts_of(discovery.program.seed_candidate))
             message = f"the seed's texts are empty ({names}), so every score is 0: nothing to worry about"
             self.note("scores", "ok", message)
         elif self.evolve != "prompts":
-            message = "every score is 0: a change of code may mend that, if the score function is right"
+            message = "every score is 0: a code mutation may fix that, if the score function is right"
             self.note("scores", "warning", message)
         elif (fault := output_fault(results)) is not None:
             self.note(
@@ -414,7 +416,7 @@ class _ServerCheck:
             )
 
     async def _reflect(self, discovery: DiscoverResult, rows: list[Numbered], results: list[dict[str, Any]]) -> None:
-        """A reflective dataset for the first component, from everything that got a verdict."""
+        """Make a reflective dataset for the first component, from all examples with a result."""
         seed = discovery.program.seed_candidate
         texts = [name for name in seed if name not in CODE_COMPONENTS]
         component = texts[0] if texts and self.evolve != "code" else GIT_BRANCH
@@ -452,7 +454,7 @@ class _ServerCheck:
             self.note("reflective dataset", "ok", about)
 
     def _images(self, about: str) -> None:
-        """Judge records with images by the model that is to see them."""
+        """Judge records with images by the model that reads them."""
         model = self.config.reflection_lm
         seen = sees(model) if model is not None else True
         if seen:
@@ -469,23 +471,23 @@ class _ServerCheck:
         elif "proposals" in discovery.capabilities:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
-            self.note("proposals", "warning", "nobody proposes new texts yet: a run needs --reflection-lm")
+            self.note("proposals", "warning", "no proposer of new texts yet: a run needs --reflection-lm")
 
 
 def _are_zero(results: list[dict[str, Any]]) -> bool:
-    """Whether something was scored, everything with 0, and no result waits for another server's score."""
+    """Return whether something was scored, everything with 0, and no result waits for another server's score."""
     scores = [result["score"] for result in results if result["score"] is not None]
     return bool(scores) and not any(scores) and not any(result["status"] == "rollout" for result in results)
 
 
 def _is_blank(discovery: DiscoverResult) -> bool:
-    """Whether the seed has texts and all of them are still empty."""
+    """Return whether the seed has texts and all of them are empty."""
     texts = texts_of(discovery.program.seed_candidate)
     return bool(texts) and not any(text.strip() for text in texts.values())
 
 
 async def _met(at: Address, resends: int = RESENDS) -> DiscoverResult | Exception:
-    """What a server says of itself, or why it cannot be asked."""
+    """Return a server's description, or why it is unavailable."""
     try:
         async with RpcClient(
             at.url, token_file=at.token_file, proxy_token_file=at.proxy_token_file, allow_insecure=at.allow_insecure
@@ -496,7 +498,7 @@ async def _met(at: Address, resends: int = RESENDS) -> DiscoverResult | Exceptio
 
 
 def _mean(values: list[float]) -> float:
-    """Without their sum, which may be infinite where every value is finite: they are a server's."""
+    """Return the mean, without the sum, which may be infinite although every value is finite."""
     return sum(value / len(values) for value in values)
 
 

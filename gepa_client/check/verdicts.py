@@ -1,4 +1,4 @@
-"""What to make of scores that are all 0: a program that is broken, or one that is not good yet."""
+"""Judge scores that are all 0: the program is broken, or not good yet."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from gepa_client.journal.requests import digest_of
 
 
 def output_fault(results: Sequence[dict[str, Any]]) -> str | None:
-    """How the outputs show that the program or its score function is broken; None if they do not.
+    """Return how the outputs show that the program or its score function is broken; None if they do not.
 
-    `results`: the contract's results, of which every scored one scored 0. Failed examples count as outputs that are
-    missing. One output alone is never called equal.
+    `results`: the contract's results, of which every scored one scored 0. Failed examples count as missing outputs. A
+    single output is never reported as equal to others.
     """
     outputs = [result.get("output") for result in results if result["status"] == "ok"]
     written = [output for output in outputs if not _is_empty(output)]
@@ -26,13 +26,13 @@ def output_fault(results: Sequence[dict[str, Any]]) -> str | None:
 
 
 def spread_over(untried: Sequence[int], count: int) -> list[int]:
-    """`count` of the indices, evenly spread over all of them; all if there are no more."""
+    """Return `count` of the indices, evenly spread over all of them; all if there are no more."""
     count = min(count, len(untried))
     return [untried[number * len(untried) // count] for number in range(count)]
 
 
 def _is_empty(value: JsonValue) -> bool:
-    """Whether there is nothing in it: null, a blank text, or a list or an object of such values alone."""
+    """Return whether a value is null, a blank text, or a list or an object of such values alone."""
     if isinstance(value, dict):
         return all(map(_is_empty, value.values()))
     if isinstance(value, list):

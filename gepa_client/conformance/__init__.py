@@ -1,4 +1,4 @@
-"""Does a server keep the contract? Runs the cases of `protocol/conformance` against any endpoint in any language."""
+"""Check whether a server keeps the contract, with the cases of `protocol/conformance`, in any language."""
 
 from gepa_client.conformance.cases import Area, Check, Step, load_areas, load_checks
 from gepa_client.conformance.runner import CheckOutcome, ConformanceReport, Verdict, run_conformance

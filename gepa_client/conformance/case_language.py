@@ -1,4 +1,4 @@
-"""Holds a JSON value against a matcher; the language is described in `protocol/conformance/README.md`."""
+"""The language of the cases: templates to fill, matchers to compare with; see `protocol/conformance/README.md`."""
 
 import json
 import re
@@ -18,7 +18,7 @@ PART = re.compile(r"\[(\*|\d+)\]|([^.\[\]]+)")
 
 
 def mismatches(actual: Any, matcher: Any, path: str = "") -> list[str]:
-    """What is wrong with `actual`, one line each, with its path; empty where it matches."""
+    """Return the mismatches of `actual`, one line each, with its path; empty if it matches."""
     if isinstance(matcher, dict):
         operators = [key for key in matcher if key.startswith("$")]
         if operators:
@@ -28,7 +28,7 @@ def mismatches(actual: Any, matcher: Any, path: str = "") -> list[str]:
         return _object(actual, matcher, path)
     if isinstance(matcher, list):
         return _array(actual, matcher, path)
-    return [] if same(actual, matcher) else [_said(path, f"expected {shown(matcher)}, found {shown(actual)}")]
+    return [] if same(actual, matcher) else [_at(path, f"expected {shown(matcher)}, found {shown(actual)}")]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -47,7 +47,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as short text for a report."""
+    """Return a value as short text for a report."""
     try:
         text = "nothing" if value is ABSENT else json.dumps(value)
     except RecursionError:
@@ -55,13 +55,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-def _said(path: str, text: str) -> str:
+def _at(path: str, text: str) -> str:
     return f"{path}: {text}" if path else text
 
 
 def _object(actual: Any, matcher: dict[str, Any], path: str) -> list[str]:
     if not isinstance(actual, dict):
-        return [_said(path, f"expected an object, found {shown(actual)}")]
+        return [_at(path, f"expected an object, found {shown(actual)}")]
     lines: list[str] = []
     for key, expected in matcher.items():
         below = f"{path}.{key}" if path else key
@@ -71,9 +71,9 @@ def _object(actual: Any, matcher: dict[str, Any], path: str) -> list[str]:
 
 def _array(actual: Any, matcher: list[Any], path: str) -> list[str]:
     if not isinstance(actual, list):
-        return [_said(path, f"expected an array, found {shown(actual)}")]
+        return [_at(path, f"expected an array, found {shown(actual)}")]
     if len(actual) != len(matcher):
-        return [_said(path, f"expected {len(matcher)} items, found {len(actual)}")]
+        return [_at(path, f"expected {len(matcher)} items, found {len(actual)}")]
     return [
         line
         for position, (item, expected) in enumerate(zip(actual, matcher, strict=True))
@@ -87,7 +87,7 @@ def _operate(operator: str, argument: Any, actual: Any, path: str) -> list[str]:
     if operator not in FLAT:
         raise ValueError(f"unknown operator {operator}")
     holds, complaint = FLAT[operator]
-    return [] if holds(actual, argument) else [_said(path, f"{shown(actual)} {complaint} {shown(argument)}")]
+    return [] if holds(actual, argument) else [_at(path, f"{shown(actual)} {complaint} {shown(argument)}")]
 
 
 def _every(actual: Any, matcher: Any, path: str) -> list[str]:
@@ -95,25 +95,25 @@ def _every(actual: Any, matcher: Any, path: str) -> list[str]:
         return [line for key, value in actual.items() for line in mismatches(value, matcher, f"{path}.{key}")]
     if isinstance(actual, list):
         return [line for at, value in enumerate(actual) for line in mismatches(value, matcher, f"{path}[{at}]")]
-    return [_said(path, f"expected an array or an object, found {shown(actual)}")]
+    return [_at(path, f"expected an array or an object, found {shown(actual)}")]
 
 
 def _some(actual: Any, matcher: Any, path: str) -> list[str]:
     if isinstance(actual, list) and any(not mismatches(value, matcher) for value in actual):
         return []
-    return [_said(path, f"no item of {shown(actual)} is as expected")]
+    return [_at(path, f"no item of {shown(actual)} is as expected")]
 
 
 def _unordered(actual: Any, matchers: list[Any], path: str) -> list[str]:
     if not isinstance(actual, list):
-        return [_said(path, f"expected an array, found {shown(actual)}")]
+        return [_at(path, f"expected an array, found {shown(actual)}")]
     if len(actual) != len(matchers):
-        return [_said(path, f"expected {len(matchers)} items, found {len(actual)}: {shown(actual)}")]
+        return [_at(path, f"expected {len(matchers)} items, found {len(actual)}: {shown(actual)}")]
     fitting = [[at for at, item in enumerate(actual) if not mismatches(item, matcher)] for matcher in matchers]
     taken: dict[int, int] = {}
     for number in range(len(matchers)):
         if not _place(number, fitting, taken, set()):
-            return [_said(path, f"no item of {shown(actual)} is as expected at position {number} of the expectation")]
+            return [_at(path, f"no item of {shown(actual)} is as expected at position {number} of the expectation")]
     return []
 
 
@@ -131,16 +131,16 @@ def _place(number: int, fitting: list[list[int]], taken: dict[int, int], tried: 
 def _one_of(actual: Any, matchers: list[Any], path: str) -> list[str]:
     if any(not mismatches(actual, matcher) for matcher in matchers):
         return []
-    return [_said(path, f"{shown(actual)} is none of {shown(matchers)}")]
+    return [_at(path, f"{shown(actual)} is none of {shown(matchers)}")]
 
 
 def _not(actual: Any, matcher: Any, path: str) -> list[str]:
-    return [] if mismatches(actual, matcher) else [_said(path, f"{shown(actual)} is what it must not be")]
+    return [] if mismatches(actual, matcher) else [_at(path, f"{shown(actual)} is what it must not be")]
 
 
 def _length(actual: Any, matcher: Any, path: str) -> list[str]:
     if not isinstance(actual, str | list | dict):
-        return [_said(path, f"{shown(actual)} has no length")]
+        return [_at(path, f"{shown(actual)} has no length")]
     return mismatches(len(actual), matcher, f"{path or 'value'} (length)")
 
 
@@ -228,14 +228,14 @@ def render(node: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def as_bytes(rendered: Any) -> bytes:
-    """The body that a rendered `raw` stands for: texts in UTF-8 and bytes, one after the other."""
+    """Return the body of a rendered `raw`: texts in UTF-8 and bytes, one after the other."""
     if isinstance(rendered, list):
         return b"".join(as_bytes(part) for part in rendered)
     return rendered if isinstance(rendered, bytes) else str(rendered).encode()
 
 
 def lookup(document: Any, path: str) -> Any:
-    """The value at `a.b[0].c`, or `ABSENT`; `[*]` gives the list of what the rest of the path finds in each item."""
+    """Return the value at `a.b[0].c`, or `ABSENT`; `[*]` collects what the rest of the path finds in each item."""
     parts = list(PART.finditer(path))
     for number, part in enumerate(parts):
         index, key = part.groups()

@@ -32,7 +32,7 @@ class ErrorExpectation(CaseModel):
 
 
 class Expectation(CaseModel):
-    """What an answer must be. A field that is not given expects nothing, except as `Step.expect` says.
+    """The expected answer. A field that is not given expects nothing, except as `Step.expect` defines.
 
     `status`: HTTP statuses allowed. `headers`: matchers by lower-case name. `id`, `result`: of the JSON-RPC answer.
     `body`: the whole body as JSON. `empty`: no body. `or_lost`: the server may instead close the connection.
@@ -55,7 +55,7 @@ class HttpOverrides(CaseModel):
     `path` is the server's, in place of the RPC path. `headers`: added or replaced; null leaves one out,
     a list sends one header for each value.
     `upload`: `chunked` sends the body without its length; `withheld` declares one byte more than `max_request_bytes`
-    and sends only the body given; `endless` goes on in chunks to twice that limit.
+    and sends only the body given; `endless` sends chunks up to twice that limit.
     """
 
     verb: str = "POST"
@@ -109,7 +109,7 @@ class Check(CaseModel):
 
     `requires`, `lacks`: capabilities that must, must not, be advertised for the check to apply. `when`: matchers by
     path in the answer of `discover`. `program`: the program that must be served. `needs_token`: the runner must hold a
-    token. `section`: where `docs/protocol.md` says it. `timeout_s`: seconds for all of it.
+    token. `section`: of `docs/protocol.md`. `timeout_s`: seconds for all of it.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z0-9_]+)+$")]

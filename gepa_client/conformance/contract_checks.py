@@ -1,4 +1,4 @@
-"""Every message an endpoint sends is held against the contract's models: the envelope, and the method's result."""
+"""Compare every message of an endpoint with the contract's models: the envelope, and the method's result."""
 
 import json
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ class NotJson(ValueError):
 
 
 def read(body: bytes) -> Any:
-    """The body as JSON, read strictly.
+    """Parse the body as strict JSON.
 
     Raises:
-        NotJson: says why it is none.
+        NotJson: with the reason.
     """
     try:
         return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
@@ -34,11 +34,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def problems(message: Any, request: Any, methods: Mapping[str, str], *, refused: bool) -> list[str]:
-    """Where an answer breaks the contract's schema, one line each.
+    """Return where an answer breaks the contract's schema, one line each.
 
-    `request`: what was sent, as JSON, or None where it was not JSON. `methods`: call id -> method, of the calls made so
-    far, since `get_result` answers in the shape of another call. `refused`: HTTP refused the request, so that nobody
-    may have read its id.
+    `request`: what was sent, as JSON, or None if it was not JSON. `methods`: call id -> method, of the calls made so
+    far, since `get_result` answers in the shape of another call. `refused`: HTTP refused the request, possibly before
+    its id was read.
     """
     if isinstance(message, list):
         by_id = {_key(entry.get("id")): entry for entry in request or [] if isinstance(entry, dict)}

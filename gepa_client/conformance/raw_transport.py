@@ -29,7 +29,7 @@ class NoAnswer(Exception):
 
 
 class NotConnected(NoAnswer):
-    """Nobody listens at the address."""
+    """No server listens at the address."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class RawTransport:
 
 
 async def chunked(body: bytes) -> AsyncIterator[bytes]:
-    """The body in two pieces, so that its length is not declared."""
+    """Yield the body in two pieces, so that its length is not declared."""
     half = len(body) // 2
     for piece in (body[:half], body[half:]):
         if piece:
@@ -140,13 +140,13 @@ async def chunked(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def withheld(body: bytes) -> AsyncIterator[bytes]:
-    """The body given, and then nothing, for as long as anyone waits."""
+    """Yield the body, then wait for ever."""
     yield body
     await asyncio.Event().wait()
 
 
 async def endless(body: bytes, size: int) -> AsyncIterator[bytes]:
-    """The body given, and blanks after it until `size` bytes have been sent."""
+    """Yield the body, and blanks after it until `size` bytes have been sent."""
     yield body
     blanks = b" " * CHUNK_BYTES
     for _ in range(size // CHUNK_BYTES + 1):

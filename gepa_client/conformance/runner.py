@@ -1,4 +1,4 @@
-"""Runs checks against one endpoint, one after the other, each with a bound on its time."""
+"""Run checks against one endpoint, one after the other, each within a time limit, and collect their outcomes."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """One check's verdict; `reason` says why it failed, warned or was skipped."""
+    """One check's verdict; `reason`: why it failed, warned or was skipped."""
 
     check: Check
     verdict: Verdict
@@ -44,7 +44,7 @@ class CheckOutcome:
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The outcome as `--json` prints it."""
+        """Return the outcome as `--json` prints it."""
         return {
             "id": self.check.id,
             "title": self.check.title,
@@ -79,7 +79,7 @@ class ConformanceReport:
         return f"{self.count(Verdict.PASSED)} passed, {self.count(Verdict.FAILED)} failed"
 
     def as_json(self) -> dict[str, Any]:
-        """The report as `--json` prints it."""
+        """Return the report as `--json` prints it."""
         return {
             "url": self.url,
             "endpoint": self.endpoint,
@@ -97,13 +97,13 @@ async def run_conformance(
     on_outcome: Callable[[CheckOutcome], None] | None = None,
     allow_insecure: bool = False,
 ) -> ConformanceReport:
-    """Run `checks` (all when not given) that apply to the endpoint; `on_outcome` hears of each as it ends.
+    """Run `checks` (default all) that apply to the endpoint; `on_outcome` is called as each check ends.
 
     `token`: else from the environment (`GEPA_TOKEN`).
 
     Raises:
-        Refused: the address or token cannot be used. ConnectionLost: nobody listens there.
-        Unauthorized: the server refuses the token, so that nothing can be said of it.
+        Refused: the address or token cannot be used. ConnectionLost: no server listens there.
+        Unauthorized: the server refuses the token, so nothing can be checked.
     """
     chosen = tuple(load_checks() if checks is None else checks)
     outcomes: list[CheckOutcome] = []
@@ -118,7 +118,7 @@ async def run_conformance(
 
 
 async def _discover(transport: RawTransport) -> tuple[JsonValue, str]:
-    """What the endpoint says of itself, or None and why that cannot be used; the checks judge its envelope."""
+    """Return the endpoint's description, or None and why it cannot be used; the checks judge its envelope."""
     request = {"jsonrpc": "2.0", "id": "discover", "method": "discover", "params": {}}
     try:
         answer = await transport.send(json.dumps(request).encode(), timeout_s=DISCOVER_TIMEOUT_S)

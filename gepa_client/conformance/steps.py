@@ -24,7 +24,7 @@ class CheckFailed(Exception):
 
 
 class FreshNames(dict[str, str]):
-    """Names that nobody used before, the same one for the same key within a check."""
+    """Names that were never used before, the same one for the same key within a check."""
 
     def __missing__(self, key: str) -> str:
         self[key] = f"conformance-{uuid.uuid4().hex}-{key}"
@@ -87,7 +87,7 @@ class CheckRun:
             self._scope[name] = answer.elapsed_s if path == "elapsed" else lookup(message, path)
 
     def _body(self, step: Step, scope: dict[str, Any]) -> tuple[Any, bytes]:
-        """The request as JSON (None where it is not meant to be any), and as bytes."""
+        """Return the request as JSON (None if it is not meant to be JSON), and as bytes."""
         if step.kind == "raw":
             return None, as_bytes(render(step.raw, scope))
         if step.kind == "send":
@@ -97,7 +97,7 @@ class CheckRun:
             request = {"jsonrpc": "2.0", "id": self._ids, "method": step.call}
             if step.params is not None:
                 request["params"] = render(step.params, scope)
-        # A lone surrogate in what a server said cannot be UTF-8; its replacement here is its JSON escape.
+        # A lone surrogate of a server's text has no UTF-8; it is replaced by its JSON escape.
         return request, json.dumps(request, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
     def _remember_call(self, request: Any) -> None:
@@ -131,7 +131,7 @@ class CheckRun:
         return chunked(body), {}
 
     def _checked(self, step: Step, answer: RawAnswer, request: Any, scope: dict[str, Any]) -> Any:
-        """The answer as JSON (None where there is no body) after every check of it."""
+        """Return the answer as JSON (None without a body) after every check of it."""
         expect = step.expect if step.expect is not None else Expectation(result={})
         given = expect.model_fields_set
         speaks_rpc = (step.http.path is None and step.http.verb == "POST" and not expect.status) or bool(

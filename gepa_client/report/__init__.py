@@ -1,4 +1,4 @@
-"""A run told afterwards: `report.md` to read, `report.html` with pictures, both from its events alone."""
+"""The report of a run: `report.md` and `report.html`, both from its events alone."""
 
 from pathlib import Path
 

@@ -66,7 +66,7 @@ LINES_OPEN = 60
 
 
 def html(record: RunRecord) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = _text(record.started.run_id if record.started else "run")
     return "\n".join(
         [
@@ -104,8 +104,8 @@ def _section(title: str, parts: list[str]) -> str:
 def _facts(record: RunRecord) -> str:
     rows = [f"<dt>{escape(label)}</dt><dd>{_text(text)}</dd>" for label, text in summary_facts(record)]
     if record.finalized is not None:
-        said = record.finalized.error or record.finalized.message or "was told"
-        rows.append(f"<dt>the program</dt><dd>{_text(line(said))}</dd>")
+        answer = record.finalized.error or record.finalized.message or "no message"
+        rows.append(f"<dt>finalize</dt><dd>{_text(line(answer))}</dd>")
     return "<dl>" + "\n".join(rows) + "</dl>"
 
 
@@ -256,7 +256,7 @@ def _failures(record: RunRecord) -> list[str]:
 
 
 def code_change(record: RunRecord, mutation: Mutated | MutationRejected, most: int = DIFF_SHOWN) -> str:
-    """Why a change was made, what was said of it, and at most so many lines of its diff."""
+    """Return why a change was made, its summary, and at most `most` lines of its diff."""
     parts = [f'<p class="note">why</p><blockquote>{_text(mutation.request)}</blockquote>']
     if isinstance(mutation, Mutated):
         size = f"+{mutation.lines_added} -{mutation.lines_removed}"
@@ -272,7 +272,7 @@ def code_change(record: RunRecord, mutation: Mutated | MutationRejected, most: i
 
 
 def _refused_change(record: RunRecord, mutation: Mutated | MutationRejected) -> str:
-    """A change that came to nothing, with the reason."""
+    """Return a change that was not kept, with the reason."""
     head = f"<h3>Change {mutation.number}, of {escape(change_origin(mutation))}</h3>"
     return "\n".join(
         [
@@ -284,7 +284,7 @@ def _refused_change(record: RunRecord, mutation: Mutated | MutationRejected) -> 
 
 
 def refused_changes(record: RunRecord) -> list[str]:
-    """Every change that came to nothing, the last ones where there are many."""
+    """Return the changes that were not kept, the last `REFUSED_SHOWN` of them."""
     more = omitted_changes(record)
     shown = [_refused_change(record, mutation) for mutation in changes_not_kept(record)[-REFUSED_SHOWN:]]
     return [*([f'<p class="note">{_text(more)}</p>'] if more is not None else []), *shown]

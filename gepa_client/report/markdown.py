@@ -28,15 +28,13 @@ from gepa_client.report.summary_fields import (
 
 
 def markdown(record: RunRecord) -> str:
-    """The report as Markdown; texts from elsewhere stand in code blocks they cannot end."""
+    """Return the report as Markdown; texts of servers and models stand in code blocks they cannot end."""
     parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip(), ""]
     for label, text in summary_facts(record):
         parts += [f"- {label}: {_code(text)}"] if "\n" not in text else _long(label, text)
     if record.finalized is not None:
-        said = record.finalized.error or record.finalized.message or "nothing"
-        parts.append(
-            f"- the program was told, and {'failed' if record.finalized.error else 'said'}: {_code(line(said))}"
-        )
+        answer = record.finalized.error or record.finalized.message or "no message"
+        parts.append(f"- finalize{' failed' if record.finalized.error else ''}: {_code(line(answer))}")
     if record.warnings:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
     if calls := model_call_rows(record):
@@ -99,7 +97,7 @@ def markdown(record: RunRecord) -> str:
 
 
 def _change(record: RunRecord, mutation: Mutated | MutationRejected, most: int) -> list[str]:
-    """Why a change of code was made, what the agent said of it, and at most so many lines of its diff."""
+    """Return why a code change was made, the agent's summary, and at most `most` lines of its diff."""
     parts = ["", "Why:", "", *_block(plain(mutation.request).splitlines(), "text")]
     if isinstance(mutation, Mutated):
         size = f"+{mutation.lines_added} -{mutation.lines_removed} in {', '.join(mutation.files)}"
@@ -128,7 +126,7 @@ def _code(text: str) -> str:
 
 
 def _long(label: str, text: str) -> list[str]:
-    """A fact of several lines: a code block within its item of the list."""
+    """Return a fact of several lines as a code block within its item of the list."""
     return [f"- {label}:", "", *(f"  {text}" for text in _block(text.splitlines(), "text")), ""]
 
 

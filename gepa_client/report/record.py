@@ -1,4 +1,4 @@
-"""The story of a run, told by its events alone: the display, the summary and the report all read this."""
+"""The state of a run by its events alone, which the display, the summary and the reports read."""
 
 from dataclasses import dataclass, field
 
@@ -64,7 +64,7 @@ class RunRecord:
     without_proposal: int = 0
     mutations: list[Mutated | MutationRejected] = field(default_factory=list)
     mutating: dict[int, str] = field(default_factory=dict)
-    """What is said of each change of code that is being made, by its number."""
+    """The last progress of each mutation that is being made, by its number."""
     model_calls: ModelCalls | None = None
     refusals: list[CallRefused] = field(default_factory=list)
     """What a gateway refused, each different thing once."""
@@ -196,7 +196,7 @@ class RunRecord:
         return (last_n - first_n) / (last_s - first_s) if last_s > first_s else None
 
     def seconds_left(self) -> float | None:
-        """What is left of the budget at the present rate."""
+        """Return the seconds left of the budget at the present rate."""
         rate = self.rate()
         if self.budget is None or not rate or self.phase != "optimizing" or self.finished is not None:
             return None
@@ -214,7 +214,7 @@ class RunRecord:
 
 
 def change_of(record: RunRecord, candidate: CandidateFound) -> Mutated | None:
-    """The change of code that made this candidate; None where it runs the code of a parent, or the seed's."""
+    """Return the code mutation that made this candidate; None if it runs the code of a parent, or the seed's."""
     commit = _commit(candidate)
     if commit is None or any(_commit(record.candidates[parent]) == commit for parent in candidate.parents):
         return None
@@ -222,7 +222,7 @@ def change_of(record: RunRecord, candidate: CandidateFound) -> Mutated | None:
 
 
 def omitted_changes(record: RunRecord) -> str | None:
-    """What a report says of the changes that it does not show; None where it shows all."""
+    """Return the sentence about the changes that a report omits; None if it has all."""
     count = len(changes_not_kept(record)) - REFUSED_SHOWN
     return f"{count} earlier ones are left out; `{_branches(record)}` lists them" if count > 0 else None
 
@@ -246,14 +246,14 @@ def change_origin(mutation: MutationStarted | Mutated | MutationRejected) -> str
 
 
 def change_outcome(mutation: Mutated | MutationRejected) -> str:
-    """What became of a change that was not kept, in one line without markup."""
+    """Return the outcome of a change that was not kept, in one line without markup."""
     if isinstance(mutation, MutationRejected):
         return f"rejected at stage {mutation.stage}: {mutation.reason}"
     return "made, but not kept: not better on its minibatch, or the run ended first"
 
 
 def full_diff_command(record: RunRecord, mutation: Mutated | MutationRejected) -> str:
-    """The command that shows the whole of its diff."""
+    """Return the command that shows the whole diff."""
     return _branches(record, "--diff", str(mutation.number))
 
 

@@ -1,4 +1,4 @@
-"""What both forms of the report tell: the facts of a run, and what changed from parent to child."""
+"""What the reports and the terminal share: the facts of a run, text changes, failures, and model calls."""
 
 import difflib
 
@@ -22,13 +22,13 @@ MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "co
 
 
 def text_diff(before: str, after: str) -> list[str]:
-    """The lines of a unified diff, without its two lines of file names; empty where nothing changed."""
+    """Return the lines of a unified diff, without its two lines of file names; empty if nothing changed."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
     return [plain(text) for text in list(lines)[2:]]
 
 
 def text_changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str]]]:
-    """`(component, parent, diff)` for every text in which a candidate differs from a parent; its code is told apart."""
+    """Return `(component, parent, diff)` for every text in which a candidate differs from a parent."""
     candidate = record.candidates[index]
     return [
         (component, parent, lines)
@@ -39,7 +39,7 @@ def text_changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str
 
 
 def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
-    """What a reader wants to know first, as label and plain text; why the run ended may take several lines."""
+    """Return the main facts as label and plain text; the reason of the end may take several lines."""
     started, finished = record.started, record.finished
     found: list[tuple[str, str]] = []
     if started is not None:
@@ -104,7 +104,7 @@ def failure_summary(failed: FailedExamples) -> str:
 
 
 def failure_name(group: FailureGroup) -> str:
-    """The exception's type; a timeout is called that, with its type if it has another."""
+    """Return the exception's type, or `timeout`, with its type if it has another one."""
     if group.status == "program_error":
         return group.type
     return "timeout" if group.type.lower() in ("timeout", "timeouterror") else f"timeout ({group.type})"
@@ -125,9 +125,9 @@ def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
 
 
 def first_failure(group: FailureGroup) -> str:
-    """The first one: row, candidate and message, with its traceback on further lines."""
-    told = f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"
-    return f"{told}\n{group.traceback.rstrip()}" if group.traceback else told
+    """Return the first failure: row, candidate and message, with its traceback on further lines."""
+    text = f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"
+    return f"{text}\n{group.traceback.rstrip()}" if group.traceback else text
 
 
 def _counted(count: int, what: str) -> str:
@@ -135,7 +135,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def model_call_rows(record: RunRecord) -> list[tuple[str, ...]]:
-    """A row for each model, the dearest first, and with more than one their sum; texts as they are."""
+    """Return a row for each model, the most expensive first, and their sum if there are several."""
     if record.model_calls is None:
         return []
     by_model = sorted(record.model_calls.by_model.items(), key=lambda named: (-named[1].cost_usd, named[0]))
@@ -144,7 +144,7 @@ def model_call_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def model_call_summary(record: RunRecord) -> str | None:
-    """Calls and money in one line; None where nothing was called."""
+    """Return calls and cost in one line; None without calls."""
     if record.model_calls is None or not record.model_calls.total.calls:
         return None
     total = record.model_calls.total
@@ -160,9 +160,9 @@ def refusal_summary(record: RunRecord) -> str | None:
 
 
 def refusal_count(record: RunRecord) -> int:
-    """As the totals say, or the events where those came after them."""
-    told = sum(refusal.times for refusal in record.refusals)
-    return max(told, record.model_calls.refused if record.model_calls is not None else 0)
+    """Return the number of refusals by the totals, or by the events if those are newer."""
+    events = sum(refusal.times for refusal in record.refusals)
+    return max(events, record.model_calls.refused if record.model_calls is not None else 0)
 
 
 def refusal_text(event: CallRefused) -> str:
@@ -172,7 +172,7 @@ def refusal_text(event: CallRefused) -> str:
 
 
 def model_cost(tally: ModelTally) -> str:
-    """`$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)`: what is not known is said, and never zero."""
+    """Return `$0.0123`, `$0.0123 + 12 unpriced` or `unknown (12 unpriced)`; an unknown price is never zero."""
     if not tally.unpriced:
         return f"${tally.cost_usd:.4f}"
     unpriced = f"{tally.unpriced:,} unpriced"

@@ -478,7 +478,7 @@ def test_scores_of_0_are_no_fault_where_code_may_mend_them(serve: Serve, cli: Cl
     script = evolving("commits", "mutations", evaluate=lambda *_: scored({"need": "nothing"}, {}))
     ended = cli("check", serve(script), *MODEL, "--evolve", "code")
     assert ended.status == 0, ended.stdout
-    assert "warning scores: every score is 0: a change of code may mend that" in ended.stdout
+    assert "warning scores: every score is 0: a code mutation may fix that" in ended.stdout
     assert script.calls("make_reflective_dataset")[0]["components_to_update"] == [GIT_BRANCH]
     ended = cli("check", serve(script), *MODEL, "--evolve", "prompts")
     assert ended.status == 1
@@ -489,6 +489,6 @@ def test_a_program_that_fails_is_no_fault_where_code_may_mend_it(serve: Serve, c
     script = evolving("commits", "mutations", evaluate=failing_rows(12))
     ended = cli("check", serve(script), *MODEL)
     assert ended.status == 0, ended.stdout
-    assert "warning evaluate: the program fails on 12 of 15; changes of code may mend that" in ended.stdout
+    assert "warning evaluate: the program fails on 12 of 15; code mutations may fix that" in ended.stdout
     assert "reflection and changes of code not counted" in " ".join(ended.stdout.split())
     assert cli("check", serve(script), *MODEL, "--evolve", "prompts").status == 1
