@@ -59,7 +59,7 @@ def test_what_is_changed_follows_from_settings_and_program(
 @pytest.mark.parametrize(
     ("program", "settings", "words"),
     [
-        (says({"rules": "r"}), {"evolve": "code"}, "does not say which commit runs, nor change code"),
+        (says({"rules": "r"}), {"evolve": "code"}, "does not name the commit that runs, nor change code"),
         (
             says(BOTH, "commits"),
             {"evolve": "both"},

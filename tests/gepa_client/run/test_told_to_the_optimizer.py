@@ -248,7 +248,7 @@ def test_a_line_that_nobody_understands_fails_the_run(
     record = driven(job, heard)
     assert record.finished is not None
     assert record.finished.status == "failed"
-    assert "is not understood" in (record.finished.reason or "")
+    assert "received an invalid control message" in (record.finished.reason or "")
 
 
 def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
