@@ -104,7 +104,7 @@ def calling(words: Script) -> list[DriverProcess]:
 
     def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         for process in hearing:
-            process.tell(model_call(next(numbers)))
+            process.send(model_call(next(numbers)))
         return {**scored(row, candidate), "usage": {"cost_usd": 5.0, "input_tokens": 2}}
 
     words.evaluate, words.delay_s, words.max_concurrency = evaluate, 0.01, 4
@@ -156,10 +156,10 @@ def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, 
     def heard(event: Event, process: DriverProcess) -> None:
         if not told:
             told.append(process)
-            process.tell(model_call(0))
-            process.tell(model_call(1, model=NASTY, cost_usd=None))
+            process.send(model_call(0))
+            process.send(model_call(1, model=NASTY, cost_usd=None))
             for _ in range(3):
-                process.tell({"refusal": {"sandbox": "s-1", "what": NASTY, "reason": "not allowed"}})
+                process.send({"refusal": {"sandbox": "s-1", "what": NASTY, "reason": "not allowed"}})
 
     record = driven(job, heard)
     assert job.output is not None
@@ -192,7 +192,7 @@ def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script,
 
     def tell(process: DriverProcess, first: int) -> None:
         for number in range(first, first + 500):
-            process.tell(model_call(number, model="m" * 100, cost_usd=0.0001))
+            process.send(model_call(number, model="m" * 100, cost_usd=0.0001))
 
     def heard(_event: Event, process: DriverProcess) -> None:
         if threads:
@@ -225,7 +225,7 @@ def test_a_stop_and_a_cap_have_the_reason_they_were_given(
         if isinstance(event, Progress):
             readings.append(event)
             if event.evaluated:
-                process.tell({line: {"reason": "there is no more"}})
+                process.send({line: {"reason": "there is no more"}})
 
     record = driven(job, heard)
     assert record.finished is not None
@@ -243,7 +243,7 @@ def test_a_line_that_nobody_understands_fails_the_run(
 
     def heard(event: Event, process: DriverProcess) -> None:
         if isinstance(event, Progress) and event.evaluated:
-            process.tell(line)
+            process.send(line)
 
     record = driven(job, heard)
     assert record.finished is not None
