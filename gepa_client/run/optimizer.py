@@ -31,7 +31,6 @@ from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
-from gepa_client.transport.error_format import details, summary
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 

@@ -2,9 +2,9 @@
 
 import errno
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, StoreUnavailable
 from gepa_client.journal.run_events import Finished
-from evolverpc_common.settings.sources import SettingsError
 from gepa_client.transport.error_format import details, summary
 from protocol.errors import ProgramFailed, RpcError
 

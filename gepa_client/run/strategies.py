@@ -52,10 +52,10 @@ PASSED = (
 """Settings that `gepa.optimize` takes unchanged."""
 
 BUILT = ("trainset", "valset", "reflection_lm", "reflection_lm_kwargs", "selection_strategy")
-"""Settings of the same name that become an object first: loaders, a reflection strategy, a selection strategy."""
+"""Settings of the same name that become an object first: loaders, a reflection strategy, stoppers, strategies."""
 
 ENFORCED = ("max_reflection_cost",)
-"""Settings of the same name that the run enforces itself, by the cost that its journal records."""
+"""Settings of the same name that the run enforces itself, by the costs in its journal."""
 
 _STOPPERS: dict[str, Any] = {
     "patience": NoImprovementStopper,
@@ -63,7 +63,7 @@ _STOPPERS: dict[str, Any] = {
     "max_candidates": MaxTrackedCandidatesStopper,
     "max_iterations": MaxCandidateProposalsStopper,
 }
-"""GEPA's stopper of each setting. They read GEPA's state alone, so that a replay stops at the same iteration."""
+"""Stoppers that use GEPA's state alone, so that a replay stops where the run did."""
 
 
 def arguments(config: RunConfig) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def arguments(config: RunConfig) -> dict[str, Any]:
 
 @dataclass
 class StateStop:
-    """The GEPA stopper of a setting. `reason`: why it ended the search, None until it does."""
+    """One of GEPA's stoppers with the setting it comes from. `reason`: why it ended the search, None until it does."""
 
     setting: str
     value: float
@@ -110,7 +110,7 @@ class StateStop:
 
 
 def stoppers(config: RunConfig) -> list[StateStop]:
-    """Return the stoppers that read GEPA's state alone."""
+    """Return the stoppers that use GEPA's state alone, in the order of the settings."""
     given = {name: getattr(config, name) for name in _STOPPERS}
     return [StateStop(name, value) for name, value in given.items() if value is not None]
 

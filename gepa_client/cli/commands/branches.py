@@ -137,7 +137,7 @@ def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
 
 
 def _instead(asked: _BranchesRequest) -> str:
-    """The command that gives the run changes of code: it goes on, or another one begins with its servers and rows."""
+    """Return the command that would give the run, or another one, code changes."""
     seed, config = asked.record.seed, asked.run.config
     evolve = config.get("evolve")
     code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)

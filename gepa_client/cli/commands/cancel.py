@@ -1,4 +1,4 @@
-"""`gepa-client cancel RUN`: asks whoever drives a run to stop, waits for it, and ends a run that nobody drives."""
+"""`gepa-client cancel RUN`: ask the driver of a run to stop and wait for it; end a run that has no driver."""
 
 import time
 import uuid
@@ -9,17 +9,17 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, refuse
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 
 LEASE_S = 10.0
-"""Seconds without a sign of life after which a driver is gone, where the run's settings do not say."""
+"""Seconds without a heartbeat after which a driver counts as gone, if the run's settings do not define it."""
 
 LOOK_EVERY_S = 0.2
 STILL_RUNNING = 1
 BY_HAND = "cancelled by hand"
-WISH = "cancel"
+CANCEL = "cancel"
 
 
 def cancel(
@@ -30,9 +30,9 @@ def cancel(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a run for good; what is in flight ends first, and everything found is kept.
+    """Stop a run for good; examples in flight end first, and all results are kept.
 
-    Ends with 0 when the run has stopped, 1 when it is still stopping after --wait, 2 when it cannot be cancelled.
+    Exits with 0 if the run has stopped, 1 if it is still stopping after --wait, 2 if it cannot be cancelled.
     """
     console = make_console()
     with open_cli_run(store, run) as (kept, found):
@@ -42,43 +42,43 @@ def cancel(
         if found.status != "cancelled" or found.claim.owner is not None:
             if found.claim.owner is not None and not as_json:
                 driver = found.driver or "another process"
-                say(console, f"asking {safe_line(driver)} to stop; waiting up to {wait:g} s for what is in flight")
+                echo(console, f"asking {safe_line(driver)} to stop; waiting up to {wait:g} s for examples in flight")
             found = _cancel(kept, found, wait)
         stopped = found.claim.owner is None
         if as_json:
             print_json({"run": found.id, "status": found.status, "reason": found.reason, "stopped": stopped})
         elif stopped:
-            said = f": {found.reason}" if found.reason and found.reason != BY_HAND else ""
-            say(console, f"{safe_line(found.id)} is {safe_line(found.status + said)}; what it found is kept")
-            say(console, f"next: {safe_line(command('show', found.id, store=store))}")
+            why = f": {found.reason}" if found.reason and found.reason != BY_HAND else ""
+            echo(console, f"{safe_line(found.id)} is {safe_line(found.status + why)}; its results are kept")
+            echo(console, f"next: {safe_line(command('show', found.id, store=store))}")
         else:
-            say(
+            echo(
                 console,
-                f"[yellow]{safe_line(found.id)} has not stopped yet:[/] what is in flight has not ended, or its driver "
-                f"is gone, which {_lease_s(found):g} s without a sign of life tell",
+                f"[yellow]{safe_line(found.id)} has not stopped yet:[/] examples in flight have not ended, or its "
+                f"driver is gone, which is certain after {_lease_s(found):g} s without a heartbeat",
             )
-            say(console, f"next: {safe_line(command('cancel', found.id, store=store))}")
+            echo(console, f"next: {safe_line(command('cancel', found.id, store=store))}")
     if not stopped:
         raise typer.Exit(STILL_RUNNING)
 
 
 def _cancel(store: Store, run: StoredRun, wait_s: float) -> StoredRun:
-    """Ask, and wait; a run whose claim stands still for its lease, or that is free, is ended here.
+    """Request the cancellation and wait; end a run here whose lease is free or has not moved for its duration.
 
-    Clocks of two machines are never compared: only whether the claim moves while this process waits.
+    Clocks of two machines are never compared, only whether the lease moves while this process waits.
     """
     owner = f"cancel-{uuid.uuid4().hex}"
     lease_s = _lease_s(run)
-    store.update(run.id, {"wish": WISH})
+    store.update(run.id, {"wish": CANCEL})
     until = time.monotonic() + wait_s
     seen, since = run.claim, time.monotonic()
     while True:
         run = store.run(run.id)
         if run.claim.owner is None and run.status in ("completed", "cancelled"):
-            store.update(run.id, {"wish": None})  # else it would stop whoever extends the run later
+            store.update(run.id, {"wish": None})  # else it would stop a later extension of the run
             return store.run(run.id)
-        if run.wish is None:  # whoever took the run over meanwhile may have thought it an old one
-            store.update(run.id, {"wish": WISH})
+        if run.wish is None:  # a driver that took the run over may have discarded it as an old one
+            store.update(run.id, {"wish": CANCEL})
         if run.claim != seen:
             seen, since = run.claim, time.monotonic()
         if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(

@@ -1,4 +1,4 @@
-"""`gepa-client check`: try a server on a few rows; a table for people, one JSON object for machines."""
+"""`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from gepa_client.cli import flags
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.flags import EXAMPLES, MOST_EXAMPLES
-from gepa_client.cli.views.console import fail, log_markup, make_console, print_json, safe, safe_line, say
+from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json, safe, safe_line
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
 from gepa_client.transport.error_format import summary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ERRORS_IN_FULL = 5
 CHECK = "check"
-"""Stands for the run that sandboxes are labelled with."""
+"""The run id in the labels of a check's sandboxes."""
 
 MARKS = {
     "ok": "[green]ok[/]",
@@ -39,7 +39,10 @@ MARKS = {
 
 
 def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
-    """Run the command; its help is in `gepa_client.cli.flags`."""
+    """Try a server on a few training rows; report what a run would find, and take.
+
+    Exits with 0 if a run may start, 1 if it should not, 2 if the server cannot be reached.
+    """
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
         preflight_model(settings)
@@ -50,14 +53,14 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
         status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples)
         for log in sandboxes.check_findings():
-            say(make_console(stderr=True), log_markup(log))
+            echo(make_console(stderr=True), log_markup(log))
     raise typer.Exit(status)
 
 
 def run_check(
     settings: RunConfig, typed: flags.Typed, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES
 ) -> int:
-    """Check and show; returns the exit status. `brief`: a check that found nothing takes one line."""
+    """Check and print the report; return the exit status. `brief`: a check without findings takes one line."""
     from gepa_client.check.server_check import (
         check_server as tried,  # aiohttp comes with it, which `--help` does not need
     )
@@ -68,7 +71,7 @@ def run_check(
 
     def trying(count: int) -> None:
         if not json_output:
-            say(console, f"[dim]check: trying {_count(count, 'row')} …[/]")
+            echo(console, f"[dim]check: trying {_count(count, 'row')} …[/]")
 
     try:
         report = asyncio.run(tried(settings, examples, trying))
@@ -85,7 +88,7 @@ def run_check(
     else:
         _show(console, report, settings.repo or report.url)
         if report.passed:
-            say(console, f"next: {safe(_next(report, typed))}")
+            echo(console, f"next: {safe(_next(report, typed))}")
         if brief:
             fail(f"the check failed, so no run was started; {_otherwise(report)}")
     if brief and report.passed and _lacks_price(settings, report):
@@ -99,7 +102,7 @@ def run_check(
 
 
 def _otherwise(report: "CheckReport") -> str:
-    """How to start a run in spite of what failed, with the other checks if they can be had."""
+    """Return how to start a run in spite of the failed steps, with the other checks if possible."""
     failed = {step.name.replace(" ", "_") for step in report.steps if step.verdict == "failed"}
     if failed <= {"evaluate", "scores", "reflective_dataset"}:
         flags_to_add = " ".join(f"--ignore-findings {name}" for name in sorted(failed))
@@ -108,9 +111,9 @@ def _otherwise(report: "CheckReport") -> str:
 
 
 def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
-    """Whether money alone ends the run and nobody who works for it is known to say what that costs.
+    """Return whether only a limit on cost ends the run and the examples had no price.
 
-    A reflection model, or a server that scores, may yet have a price.
+    A reflection model, or a scoring server, may yet report prices.
     """
     priced = any(example.cost_usd is not None for example in report.examples)
     others = settings.reflection_lm is not None or settings.score_with
@@ -120,34 +123,34 @@ def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
 def _show_brief(console: Console, report: "CheckReport") -> None:
     for step in report.steps:
         if step.verdict == "warning":
-            say(console, f"[yellow]check:[/] {safe(step.message)}")
+            echo(console, f"[yellow]check:[/] {safe(step.message)}")
     if report.timing is not None:
-        say(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
+        echo(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
 
 
 def _show(console: Console, report: "CheckReport", where: str) -> None:
     if report.program is not None:
-        say(
+        echo(
             console,
             f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(where)}",
         )
     if report.examples:
         console.print(_table(report.examples[:MOST_EXAMPLES]))
         if len(report.examples) > MOST_EXAMPLES:
-            say(console, f"... and {_count(len(report.examples) - MOST_EXAMPLES, 'more row')}")
+            echo(console, f"... and {_count(len(report.examples) - MOST_EXAMPLES, 'more row')}")
     _show_errors(console, report.examples)
     if report.examples:
         console.print()
     for step in report.steps:
-        say(console, f"{MARKS[step.verdict]} {step.name}: {safe(step.message)}")
+        echo(console, f"{MARKS[step.verdict]} {step.name}: {safe(step.message)}")
         if step.details and step.verdict == "failed":
-            say(console, f"[dim]{safe(step.details.rstrip())}[/]")
+            echo(console, f"[dim]{safe(step.details.rstrip())}[/]")
     if report.timing is not None:
-        say(console, f"\n{_timing(report.timing, report.evolve)}")
+        echo(console, f"\n{_timing(report.timing, report.evolve)}")
 
 
 def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
-    """Each different error in full, once, with the rows that met it."""
+    """Print each different error once, with its rows."""
     alike: dict[tuple[str, str | None], list[CheckedExample]] = {}
     for example in examples:
         if example.error is not None:
@@ -155,16 +158,16 @@ def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
     for (error, further), failed in list(alike.items())[:ERRORS_IN_FULL]:
         one = f"row {failed[0].row}[/] (id {safe_line(failed[0].id, 80)})"
         where = one if len(failed) == 1 else f"rows {_ranges([example.row for example in failed])}[/]"
-        say(console, f"\n[bold red]{where}: {safe(error)}")
+        echo(console, f"\n[bold red]{where}: {safe(error)}")
         if further:
-            say(console, f"[dim]{safe(further.rstrip())}[/]")
+            echo(console, f"[dim]{safe(further.rstrip())}[/]")
     left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
     if left:
-        say(console, f"\n... and {_count(left, 'more error')}")
+        echo(console, f"\n... and {_count(left, 'more error')}")
 
 
 def _ranges(numbers: list[int]) -> str:
-    """`0-5, 8`, for ascending numbers."""
+    """Return `0-5, 8`, for ascending numbers."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -237,5 +240,5 @@ def _span(seconds: float) -> str:
 
 
 def _two_digits(number: float) -> str:
-    """`0.25`, `3.2`, `32`, `110`: never an exponent."""
+    """Return `0.25`, `3.2`, `32`, `110`: never an exponent."""
     return f"{number:.{2 if number < 0.995 else 1 if number < 9.95 else 0}f}"

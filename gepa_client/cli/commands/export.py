@@ -1,4 +1,4 @@
-"""`gepa-client export RUN`: everything a store keeps of a run, as one JSON file that another store can take in."""
+"""`gepa-client export RUN`: everything a store has of a run, as one JSON file for another store."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ import typer
 from evolverpc_common.display_text import plain_json
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, refuse
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.journal.transfer import exported
 
 STDOUT = "-"
@@ -26,7 +26,7 @@ def export(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run to one JSON file: its record, its journal, its candidates. Nothing is written over."""
+    """Write a run to one JSON file: its record, its journal, its candidates. An existing file is not overwritten."""
     with open_cli_run(store, run) as (kept, found):
         path = Path(output or f"{found.id}.json")
         if output != STDOUT and path.exists():
@@ -47,12 +47,12 @@ def export(
         print_json({"run": found.id, "file": str(path), "bytes": size})
         return
     console = make_console()
-    say(console, f"{safe_line(found.id)} is in {safe_line(str(path))} ({size:,} bytes); it holds your rows and outputs")
-    say(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
+    echo(console, f"{safe_line(found.id)} is in {safe_line(str(path))} ({size:,} bytes), with your rows and outputs")
+    echo(console, f"next, elsewhere: {safe_line(f'gepa-client import {path.name}')}")
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:
-    """Write a new file that its owner alone may read, whole or not at all; returns its size in bytes."""
+    """Write a new file, readable by its owner alone, completely or not at all; return its size in bytes."""
     size = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

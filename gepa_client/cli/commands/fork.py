@@ -1,4 +1,4 @@
-"""`gepa-client fork RUN --at N`: a run of its own that begins with what another one was told up to N."""
+"""`gepa-client fork RUN --at N`: a new run that starts from the first N entries of another run's journal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.store_access import open_cli_run, refuse, run_as_json
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.records import begun
@@ -19,11 +19,14 @@ from gepa_client.settings.secrets import left_out
 from protocol import JsonValue
 
 OF_ITS_OWN = ("name", "output")
-"""Settings that the new run does not take over."""
+"""Settings that the new run does not inherit."""
 
 
 def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) -> None:
-    """Run the command; its help is in `gepa_client.cli.flags`."""
+    """Start a new run from the first N entries of another run's journal, with any of its settings changed.
+
+    Recorded work is not paid for again. The rows and the server's description are fetched again.
+    """
     store: str | None = given["store"]
     with open_cli_run(store, run) as (kept, found):
         _refuse_beyond(kept, found, at)
@@ -39,8 +42,8 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
         print_json(run_as_json(forked) | {"entries": taken})
         return
     console = make_console()
-    say(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
-    say(console, f"next: {safe_line(command('resume', forked.id, store=store))}")
+    echo(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
+    echo(console, f"next: {safe_line(command('resume', forked.id, store=store))}")
 
 
 def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
@@ -58,9 +61,9 @@ def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
 
 
 def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
-    """The settings of the new run, and their record.
+    """Return the settings of the new run, and their record.
 
-    What may be a secret is not in the old record; `resume` asks for it, so it may be left out here too.
+    Secrets are not in the old record; `resume` requires them, so they may be left out here too.
     """
     secret = {key: value for key, value in recorded.items() if given.get(key) in (None, []) and left_out(key, value)}
     open_part = {key: value for key, value in recorded.items() if key not in secret}
@@ -69,7 +72,7 @@ def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Ru
 
 
 def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:
-    """The entries below `at`; a stop belongs to the run it ended."""
+    """Yield the entries below `at`, without a stop, which belongs to the run it ended."""
     for entry in entries(store, run_id, SEARCH):
         if entry.number >= at:
             return

@@ -1,4 +1,4 @@
-"""`gepa-client import FILE`: takes in a run that `export` wrote, perhaps on another machine."""
+"""`gepa-client import FILE`: take in a run that `export` wrote, possibly on another machine."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_store, refuse, run_as_json
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.journal.transfer import import_run
 from gepa_client.transport.error_format import unreadable
 
@@ -19,10 +19,10 @@ def import_(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in a run that `gepa-client export` wrote; a run of the same id is never replaced.
+    """Take in a run that `gepa-client export` wrote; an existing run of the same id is never replaced.
 
-    Its results stay where they are, and so does whatever says who is called: when it is resumed it is told its server,
-    and gets a folder of its own here.
+    Its results and the addresses of its servers are not imported: name a server when you resume it. It gets a folder
+    here.
     """
     document = _read(file)
     with open_cli_store(store, create=True) as kept:
@@ -32,13 +32,13 @@ def import_(
         print_json(run_as_json(run) | {"candidates": candidates})
         return
     console = make_console()
-    say(console, f"{safe_line(run.id)} is here: {safe_line(run.status)}, {candidates} candidates")
+    echo(console, f"{safe_line(run.id)} is here: {safe_line(run.status)}, {candidates} candidates")
     following = (
         command("resume", run.id, "URL", store=store)
         if run.status == "paused"
         else command("show", run.id, store=store)
     )
-    say(console, f"next: {safe_line(following)}")
+    echo(console, f"next: {safe_line(following)}")
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`gepa-client optimize`: settings in, a run in its own process, its story on the terminal, results in a folder."""
+"""`gepa-client optimize`: start a run in a driver process, display it, and write its results into a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from gepa_client.cli.commands.check import run_check
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, log_markup, make_console, say
+from gepa_client.cli.views.console import echo, fail, log_markup, make_console
 from gepa_client.errors import ClientError, JournalError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.records import begun
@@ -29,7 +29,15 @@ from protocol.errors import RpcError
 
 
 def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Run the command; its help is in `gepa_client.cli.flags`."""
+    """Improve the texts of the program behind one server or many; write its best candidate and a report.
+
+    Name servers that run already, or give --repo to start them in sandboxes for as long as the run takes.
+
+    Everything is recorded as it happens: `gepa-client resume` continues a run that ended early.
+
+    Exits with 0 if the run is complete, 1 if it failed, 2 if it was refused before it started, 3 if it paused because
+    the infrastructure failed, 130 if you stopped it. Results are kept in every case.
+    """
     console = make_console()
     try:
         settings = load(config, {"url": url, **given})
@@ -49,7 +57,7 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
 
 
 def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bool, console: Console) -> int:
-    """Look at the servers, begin a run, and see it through; returns the exit status."""
+    """Check the servers, create the run, and drive it; return the exit status."""
     settings = sandboxes.settings
     try:
         preflight(settings, output=settings.output)
@@ -69,7 +77,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
         status = run_check(settings, typed, json_output=json_events, brief=True)
         if status != 0:
             for log in sandboxes.check_findings():
-                say(make_console(stderr=True), log_markup(log))
+                echo(make_console(stderr=True), log_markup(log))
             return status
     try:
         output = files.create(settings.output) if settings.output else files.create_default(run_id)
@@ -91,7 +99,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
 
 
 def new_run(run_id: str, settings: RunConfig, output: Path) -> StoredRun:
-    """The record of a run that has not begun."""
+    """Return the record of a run that has not started."""
     return begun(run_id, name=settings.name, config=settings.recorded(), output=str(output))
 
 

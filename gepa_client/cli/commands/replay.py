@@ -27,10 +27,10 @@ def replay(
     json_events: Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")] = False,
     store: StoreUrl = None,
 ) -> None:
-    """Tell a run again: GEPA decides anew, and every answer it gets is the recorded one. Nothing is called or paid for.
+    """Replay a run: GEPA decides again, with the recorded responses. Nothing is called or paid for.
 
-    Ends with 0 when the record was told as far as it goes, 1 when it does not lead GEPA the same way, 2 when
-    there is nothing to tell, or it cannot be told with what there is today.
+    Exits with 0 if the whole record was replayed, 1 if GEPA makes other requests than the recorded ones, 2 if the run
+    cannot be replayed.
     """
     with open_cli_run(store, run) as (_, found):
         pass

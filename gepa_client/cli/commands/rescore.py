@@ -1,4 +1,4 @@
-"""`gepa-client rescore RUN --with URL`: a new scorer over the outputs a run recorded; no program runs."""
+"""`gepa-client rescore RUN --with URL`: another scorer over the recorded outputs of a run; no program runs."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from rich.table import Table
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, refuse
-from gepa_client.cli.views.console import make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 
 if TYPE_CHECKING:
     from gepa_client.analysis.rescoring import RescoringResult
@@ -38,7 +38,7 @@ def rescore(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score the recorded outputs of a run anew; say which candidate is best by the old and by the new scores."""
+    """Score the recorded outputs of a run again; report the best candidate by the old and by the new scores."""
     from gepa_client.analysis.rescoring import (  # aiohttp comes with it, which `--help` does not need
         ScorerAddress,
         rescore_run,
@@ -51,27 +51,27 @@ def rescore(
         scorer = ScorerAddress(url, token_file=token_file, allow_insecure=allow_insecure)
         with _progress(console, quiet=as_json) as on_progress:
             done = asyncio.run(rescore_run(kept, found, scorer, on_progress))
-        told = done.as_json()
+        document = done.as_json()
         if output is not None:
             try:
                 with output.open("x", encoding="utf-8") as file:
-                    json.dump(told, file, ensure_ascii=False, indent=2)
+                    json.dump(document, file, ensure_ascii=False, indent=2)
             except OSError as error:
                 refuse(f"{output} cannot be written: {error.strerror or error}")
         if as_json:
-            print_json(told, indent=2)
+            print_json(document, indent=2)
             return
         _show(console, done)
         if output is not None:
-            say(console, f"all scores: {safe_line(str(output))}")
+            echo(console, f"all scores: {safe_line(str(output))}")
         best = done.best_by_new
         more = ["--candidate", str(best)] if best is not None else []
-        say(console, f"next: {safe_line(command('show', found.id, *more, store=store))}")
+        echo(console, f"next: {safe_line(command('show', found.id, *more, store=store))}")
 
 
 @contextmanager
 def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Shows how far it is on a terminal, and nothing elsewhere."""
+    """Show progress on a terminal, and nothing elsewhere."""
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task("scoring", total=None)
         yield lambda done, outputs: progress.update(task, completed=done, total=outputs)
@@ -90,24 +90,24 @@ def _show(console: Console, done: "RescoringResult") -> None:
         )
     console.print(table)
     if done.reasons:
-        said = f"the scorer failed on {len(done.reasons):,} outputs, which score {done.failure_score:g}; for instance"
-        say(console, f"[yellow]{said}:[/]")
+        text = f"the scorer failed on {len(done.reasons):,} outputs, which score {done.failure_score:g}; for instance"
+        echo(console, f"[yellow]{text}:[/]")
         for reason in list(dict.fromkeys(done.reasons))[:REASONS_SHOWN]:
-            say(console, f"  {safe_line(reason, 600)}")
+            echo(console, f"  {safe_line(reason, 600)}")
     if any(one.count("failed") for one in done.candidates):
-        say(console, f"failed: where the program or the scorer fails, a row scores {done.failure_score:g}")
+        echo(console, f"failed: if the program or the scorer fails, a row scores {done.failure_score:g}")
     if any(one.count("missing") for one in done.candidates):
-        say(
+        echo(
             console,
             "[yellow]no output:[/] nothing is recorded for these rows, and they count in neither mean; only candidates "
             "with the most rows are compared by the new scores",
         )
     if done.best_by_new is None:
-        say(console, "[yellow]no output of this run is recorded: nothing was scored[/]")
+        echo(console, "[yellow]no output of this run is recorded: nothing was scored[/]")
     elif done.best_by_old == done.best_by_new:
-        say(console, f"best by the old and by the new scores: candidate [bold]{done.best_by_new}[/]")
+        echo(console, f"best by the old and by the new scores: candidate [bold]{done.best_by_new}[/]")
     else:
-        say(
+        echo(
             console,
             f"best by the old scores: candidate [bold]{done.best_by_old}[/]; "
             f"by the new ones: candidate [bold]{done.best_by_new}[/]",
@@ -115,5 +115,5 @@ def _show(console: Console, done: "RescoringResult") -> None:
 
 
 def _mean(mean: float | None, best: bool) -> str:
-    told = "-" if mean is None else f"{mean:.4f}"
-    return f"[bold green]{told}[/]" if best else told
+    text = "-" if mean is None else f"{mean:.4f}"
+    return f"[bold green]{text}[/]" if best else text

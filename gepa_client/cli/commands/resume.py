@@ -1,4 +1,4 @@
-"""`gepa-client resume RUN`: goes on where a run stopped, having told GEPA again what it was told before."""
+"""`gepa-client resume RUN`: replay a stopped run up to the end of its journal, then continue it."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.exit_status import PAUSED, USAGE
 from gepa_client.cli.flags import OF_CHECK
-from gepa_client.cli.views.console import fail, make_console, print_json, safe_line, say
+from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe_line
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store_factory import default_store
@@ -24,11 +24,17 @@ from gepa_client.settings.older import upgraded
 from gepa_client.settings.run_config import RunConfig
 
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")
-"""Limits that a complete run is extended by."""
+"""Limits that can extend a complete run."""
 
 
 def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Run the command; its help is in `gepa_client.cli.flags`."""
+    """Continue a run that paused, failed, was cancelled or killed; with a larger budget, also a complete one.
+
+    Servers, concurrency, budgets and deadlines may differ from before. What would make it another run is refused, with
+    the differences; `gepa-client fork` continues from there in a new run.
+
+    Exits as `gepa-client optimize` does; with 2 if it is refused, with 3 if no server or store answers.
+    """
     where = default_store(given["store"])
     with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = Spend(kept.spending(found.id)).cost_usd
@@ -62,9 +68,9 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
 
 
 def _is_over(run: StoredRun, settings: RunConfig) -> bool:
-    """Whether the run is complete and nothing is asked of it that it was not asked before: a replay would tell it all.
+    """Return whether the run is complete and no setting that matters has changed.
 
-    Other servers and sandboxes change nothing about that; whatever else differs is for the run to take up, or refuse.
+    Other servers and sandboxes do not matter; the run itself handles, or refuses, any other difference.
     """
     if run.status != "completed":
         return False
@@ -83,12 +89,12 @@ def _print_complete(run: StoredRun, store: str | None, *, as_json: bool) -> None
         print_json({**summary, "next": more, "exit_status": 0})
         return
     console = make_console()
-    say(console, f"{safe_line(run.id)}: this run is complete; a larger limit extends it")
-    say(console, f"next: {safe_line(more)}")
+    echo(console, f"{safe_line(run.id)}: this run is complete; a larger limit extends it")
+    echo(console, f"next: {safe_line(more)}")
 
 
 def _further(run: StoredRun) -> list[str]:
-    """Flags that double the limit which ended the run; its metric calls if that was none of `DOUBLED`."""
+    """Return flags that double the limit which ended the run, or its metric calls if that was none of `DOUBLED`."""
     ended_by = (run.reason or "").partition(" ")[0]
     limit = ended_by if ended_by in DOUBLED and run.config.get(ended_by) else "max_metric_calls"
     before = run.config.get(limit) or run.counters.get("metric_calls", 0) or 1

@@ -1,4 +1,4 @@
-"""What the commands over stored runs share: the store they open, the run they find, what they say if they cannot."""
+"""What commands over stored runs share: their arguments, the store, the run, and its next command."""
 
 import shlex
 from collections.abc import Iterator
@@ -20,23 +20,23 @@ from gepa_client.transport.error_format import summary
 from protocol.errors import RpcError
 
 SILENT_S = 60.0
-"""Seconds without a sign of life after which a driver is taken for gone, as far as people are told: several leases."""
+"""Seconds without a heartbeat after which commands report a driver as gone: several leases."""
 
 FIRST_COMMAND = "gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500"
 
 
 def refuse(message: str, status: int = USAGE) -> NoReturn:
-    """Say what is wrong and end with 2, or with another status."""
+    """Print what is wrong and exit with 2, or with another status."""
     fail(message)
     raise typer.Exit(status)
 
 
 @contextmanager
 def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
-    """The store of `--store`, closed in the end; what goes wrong with it is told, and ends the command with 2.
+    """Open the store of `--store` for the block; print its errors and exit with 2.
 
-    `create`: make the file where there is none; reading never does. `unavailable`: the exit status where it may be
-    there another time.
+    `create`: make the file if it is missing; reading never does. `unavailable`: the exit status if the store may answer
+    later.
     """
     where = default_store(url)
     if not create and is_absent(where):
@@ -59,7 +59,7 @@ def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = 
 
 
 def is_absent(url: str | None) -> bool:
-    """Whether the store is a file that is not there yet."""
+    """Return whether the store is a file that does not exist yet."""
     where = default_store(url)
     try:
         return not looks_like_a_url(where) and not Path(where).exists()
@@ -70,13 +70,13 @@ def is_absent(url: str | None) -> bool:
 
 @contextmanager
 def open_cli_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Iterator[tuple[Store, StoredRun]]:
-    """The store and the run in it that `name` means; as `opened`."""
+    """Open the store and find the run `name`; as `open_cli_store`."""
     with open_cli_store(url, unavailable=unavailable) as store:
         yield store, find_run(store, name)
 
 
 def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) -> str:
-    """What one types next about a run in its present state."""
+    """Return the next command for a run in its present state."""
     if run.status == "running" and not is_silent(run):
         return command("cancel", run.id, store=store)
     if run.status in ("pending", "running", "paused", "failed"):
@@ -89,12 +89,12 @@ def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) 
 
 
 def is_silent(run: StoredRun) -> bool:
-    """Whether a run calls itself running and has given no sign of life for longer than any driver would."""
+    """Return whether a run is marked as running but its driver has given no sign of life for a long time."""
     return run.status == "running" and (seconds_since(run.updated) or 0.0) > SILENT_S
 
 
 def run_as_json(run: StoredRun) -> dict[str, Any]:
-    """A run's record, the claim's counter left out."""
+    """Return a run's record without the lease's counter."""
     record = asdict(run)
     del record["claim"]
     return record | {"driven": run.claim.owner is not None}
