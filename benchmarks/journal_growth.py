@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import hashed_task, ours
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import digest_of, evaluate_request
+from gepa_client.journal.requests import digest_of, evaluate_key
 from protocol import JsonValue
 
 FRESH, LONG = 1000, 20_000
@@ -77,7 +77,7 @@ class _Feeder:
         seconds = 0.0
         for size in ITERATION:
             candidate = digest_of({**hashed_task.SEED_CANDIDATE, "triage": f"Rules {next(self._candidates)}"})
-            requests = [evaluate_request(candidate, self._rows[at], str(at), False) for at in range(size)]
+            requests = [evaluate_key(candidate, self._rows[at], str(at), False) for at in range(size)]
             started = time.perf_counter()
             await _evaluate(self._journal, requests)
             seconds += time.perf_counter() - started
@@ -91,10 +91,10 @@ async def _evaluate(journal: Journal, requests: list[Any]) -> None:
     async def work() -> None:
         for slot in waiting:
             attempts = journal.attempts(slot, "evaluate")
-            await attempts.sent("http://127.0.0.1:1", "instance", again=False)
-            attempts.ended("ok", seconds=4.0)
+            await attempts.start("http://127.0.0.1:1", "instance", repeat=False)
+            attempts.finish("ok", seconds=4.0)
             journal.record((slot, RESULT))
 
-    with journal.live(slots):
+    with journal.executing(slots):
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
         await journal.settled()

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.payload import TOKEN
 from gepa_client import RemoteAdapter
 from gepa_client.errors import Interrupted
-from gepa_client.journal.buffer import StoredTape
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import Claim, StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.records import now
@@ -26,11 +26,11 @@ def journal(store: Path) -> Iterator[Journal]:
         run = _new_run()
         opened.create(run)
         assert opened.claim(run.id, run.claim, OWNER, OWNER)
-        tape = StoredTape(opened, run.id, OWNER, failures.append)
+        buffer = JournalBuffer(opened, run.id, OWNER, failures.append)
         try:
-            yield Journal(run.id, tape)
+            yield Journal(run.id, buffer)
         finally:
-            tape.close()
+            buffer.close()
         assert not failures, failures
     finally:
         opened.close()
@@ -57,7 +57,7 @@ def _new_run() -> StoredRun:
         best=None,
         output=None,
         parent=None,
-        wish=None,
+        requested_action=None,
         claim=Claim(None, 0),
         driver=None,
         created=made,

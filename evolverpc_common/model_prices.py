@@ -132,6 +132,26 @@ class PriceTable:
         return named if isinstance(named, dict) and named.get("mode") in _MODES else None
 
 
+def priced(usage: Mapping[str, Any], prices: "PriceTable") -> dict[str, Any]:
+    """Return the `Usage` with `cost_usd` (US dollars), if it lacks one and every model in `models` has a price."""
+    models = usage.get("models")
+    if usage.get("cost_usd") is not None or not models:
+        return dict(usage)
+    costs = [_model_cost(name, taken, prices) for name, taken in models.items()]
+    known = [cost for cost in costs if cost is not None]
+    return {**usage, "cost_usd": sum(known)} if len(known) == len(costs) else dict(usage)
+
+
+def _model_cost(name: str, taken: Mapping[str, Any], prices: "PriceTable") -> float | None:
+    price = prices.named(name)
+    read, output = taken.get("input_tokens"), taken.get("output_tokens")
+    if price is None or read is None or output is None:
+        return None
+    cached, written = (taken.get(part) or 0 for part in ("cached_input_tokens", "cache_write_tokens"))
+    tokens = TokenCounts(max(read - cached - written, 0), cached, written, 0, output)
+    return price.cost(tokens, taken.get("calls") or 1)
+
+
 def bundled() -> Mapping[str, Any]:
     """Return the table that came with litellm; empty if that is not installed."""
     try:

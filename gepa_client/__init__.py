@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from gepa_client.fleet import FleetEvent
     from gepa_client.gepa.adapter import RemoteAdapter
     from gepa_client.gepa.batch_evaluator import ExampleDone
-    from gepa_client.gepa.evaluation_batches import Trajectory
-    from gepa_client.gepa.failures import Failure, Failures
+    from gepa_client.gepa.hooks import Failure, Failures
     from gepa_client.gepa.litellm_model import LiteLLMModel
     from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
-    from gepa_client.gepa.rows import HeldRow, Row, RowLoader, load_rows
-    from gepa_client.journal.usage import Tally
+    from gepa_client.gepa.results import Trajectory
+    from gepa_client.gepa.rows import Row, RowLoader, ServerRow, load_rows
+    from gepa_client.journal.requests import Tally
     from gepa_client.transport.rpc import RpcClient
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "Failure",
     "Failures",
     "FleetEvent",
-    "HeldRow",
     "Interrupted",
     "LiteLLMModel",
     "ProgramReflection",
@@ -43,6 +42,7 @@ __all__ = [
     "RowLoader",
     "RowsError",
     "RpcClient",
+    "ServerRow",
     "Tally",
     "Trajectory",
     "load_result",
@@ -51,15 +51,15 @@ __all__ = [
 
 _HOMES = {
     "gepa.adapter": ("RemoteAdapter",),
-    "gepa.evaluation_batches": ("Trajectory",),
+    "gepa.results": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
-    "gepa.failures": ("Failure", "Failures"),
+    "gepa.hooks": ("Failure", "Failures"),
     "fleet": ("FleetEvent",),
-    "journal.usage": ("Tally",),
+    "journal.requests": ("Tally",),
     "gepa.litellm_model": ("LiteLLMModel",),
     "gepa.reflection": ("ConcurrentReflection", "ProgramReflection"),
     "analysis.gepa_result": ("load_result",),
-    "gepa.rows": ("HeldRow", "Row", "RowLoader", "load_rows"),
+    "gepa.rows": ("ServerRow", "Row", "RowLoader", "load_rows"),
     "transport.rpc": ("RpcClient",),
     "gepa.batch_evaluator": ("ExampleDone",),
 }

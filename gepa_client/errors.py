@@ -7,7 +7,7 @@ ClientError
 │   └── AnswerTooLarge   it has more bytes than are accepted
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
 ├── RowsError        a file of rows that cannot be read
-├── RecordedFailure  what failed when the run was recorded, told again
+├── RecordedFailure  the failure of a recorded run, raised again on replay
 └── JournalError     the journal of a run cannot be used as asked
     ├── JournalMismatch   GEPA asked something else than what is recorded at this number
     ├── NoSuchRun         no run of this name in the store
@@ -21,7 +21,13 @@ ClientError
 What the server itself answers as an error is a `protocol.errors.RpcError`. `Interrupted` is none of these: see there.
 """
 
-from typing import Literal
+import json
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from protocol.errors import ProgramFailed, RpcError, Unauthorized
 
 InterruptStatus = Literal["completed", "paused", "cancelled", "failed"]
 
@@ -31,10 +37,10 @@ class ClientError(Exception):
 
 
 class ConnectionLost(ClientError):
-    """Nobody knows what became of the request; with a `call_id` the same call may be sent again.
+    """The outcome of the request is unknown; with a `call_id` the same call may be sent again.
 
     `sent`: False where the connection was never made, so that the request certainly did not run. `refused`: at last
-    nobody listened at the address, so that whatever process was there has ended.
+    no process listened at the address, so the server process there has ended.
     """
 
     def __init__(self, message: str, *, sent: bool = True, refused: bool = False) -> None:
@@ -69,7 +75,7 @@ class RowsError(ClientError):
 
 
 class RecordedFailure(ClientError):
-    """What failed when the run was recorded, told again."""
+    """The failure of a recorded run, raised again on replay."""
 
 
 class JournalError(ClientError):
@@ -77,7 +83,7 @@ class JournalError(ClientError):
 
 
 class JournalMismatch(JournalError):
-    """The request at this number is not the one recorded; both are named. Going on would pay for another run."""
+    """The request at this number is not the one recorded; both are named. Continuing would pay for another run."""
 
 
 class StoreDamaged(JournalError):
@@ -105,7 +111,7 @@ class ClaimLost(JournalError):
 
 
 class RunBusy(JournalError):
-    """The run cannot be taken: whoever drives it shows signs of life."""
+    """The run cannot be claimed: the process that drives it is alive."""
 
 
 class NumberTaken(JournalError):
@@ -115,14 +121,66 @@ class NumberTaken(JournalError):
 class Interrupted(BaseException):
     """The run must stop here, with everything kept; deliberately no `Exception`.
 
-    GEPA swallows `Exception` in reflection, in reflective datasets and in callbacks, and would go on with every
+    GEPA swallows `Exception` in reflection, in reflective datasets and in callbacks, and would continue with every
     proposal lost. Catch this one around `gepa.optimize` only.
 
     `status`: `completed` (a limit was reached), `paused` (may be taken up again), `cancelled`
-    (somebody wished it so), `failed` (trying again is useless).
+    (a user requested it), `failed` (trying again is useless).
     """
 
     def __init__(self, status: InterruptStatus, reason: str) -> None:
         super().__init__(f"{status}: {reason}")
         self.status: InterruptStatus = status
         self.reason = reason
+
+
+OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure, RowsError)
+"""Errors whose text is a sentence for the user, which the name of their class would only make harder to read."""
+
+
+def summary(error: BaseException) -> str:
+    """`ValueError: text`; a server's error with its short data: `UnknownCandidate: Unknown candidate (missing: a)`."""
+    text = str(error)
+    if isinstance(error, RpcError) and not isinstance(error, ProgramFailed) and (known := data_of(error)):
+        text = f"{text} ({known})"
+    if isinstance(error, OWN_WORDS) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def data_of(error: RpcError) -> str:
+    """Return the data of a server's error on one line, without texts of several lines."""
+    texts = {key: _text(value) for key, value in error.details.items()}
+    return "; ".join(f"{key}: {text}" for key, text in texts.items() if text and "\n" not in text)
+
+
+def details(error: BaseException) -> str:
+    """Everything else that is known of it: a server's own words, or the traceback on this side."""
+    if isinstance(error, RpcError):
+        return "\n".join(f"{key}: {_text(value)}" for key, value in error.details.items())
+    return "".join(traceback.format_exception(error))
+
+
+def plain_error(failed: Mapping[str, Any]) -> str:
+    """Return `example '7': ValueError: no` and the traceback, from a result's `error` with the example's `id` added."""
+    first = f"example {failed.get('id')!r}: {failed.get('type') or failed.get('status')}: {failed.get('message', '')}"
+    return f"{first}\n{failed['traceback']}" if failed.get("traceback") else first
+
+
+def unreadable(path: Path | str, error: OSError | UnicodeDecodeError) -> str:
+    """`rows.jsonl: no such file`: why a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return f"{path}: no such file"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{path}: not text in UTF-8"
+    return f"{path}: cannot be read: {error.strerror or error}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(_text(part) for part in value)
+    if isinstance(value, dict) and value.keys() == {"path", "message"}:  # one of `InvalidParams.errors`
+        return f"{value['path']}: {value['message']}"
+    return json.dumps(value, ensure_ascii=False)

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, Entry, Kept
+from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
 from gepa_client.journal.history import PAGE, RecordedRow, entries, selection_rows
-from gepa_client.journal.requests import SHOWN, digest_of, evaluate_request
+from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key
 from gepa_client.journal.run_events import FailedExamples, FailureGroup
 from gepa_client.journal.store import Store
 
@@ -134,7 +134,7 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
 class _EntryNames:
     """Finds the row and the candidate of an entry."""
 
-    def __init__(self, candidates: Sequence[Kept], splits: Mapping[str, Sequence[RecordedRow]]) -> None:
+    def __init__(self, candidates: Sequence[CandidateRecord], splits: Mapping[str, Sequence[RecordedRow]]) -> None:
         self._candidates: dict[str, tuple[str, str]] = {}
         for kept in candidates:
             digest = digest_of(kept.texts)
@@ -158,7 +158,7 @@ class _EntryNames:
             same = [
                 (split, row)
                 for split, row in known
-                if evaluate_request(candidate, digest_of(row.example), row.id, traced).digest == entry.digest
+                if evaluate_key(candidate, digest_of(row.example), row.id, traced).digest == entry.digest
             ]
             known = same or known
         splits = " or ".join(split for split, _ in known)

@@ -8,7 +8,7 @@ from gepa.core.result import GEPAResult
 from evolverpc_common.printed_commands import command
 from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import JournalError
-from gepa_client.journal.entries import Kept, StoredRun
+from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import results, validation_rows
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import default_store, find_run, named_store, open_store
@@ -61,7 +61,7 @@ def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:
     )
 
 
-def _highest(candidates: list[Kept]) -> dict[str, float]:
+def _highest(candidates: list[CandidateRecord]) -> dict[str, float]:
     highest: dict[str, float] = {}
     for kept in candidates:
         for objective, score in (kept.objective_scores or {}).items():
@@ -70,7 +70,7 @@ def _highest(candidates: list[Kept]) -> dict[str, float]:
 
 
 def _best_outputs(
-    store: Store, run: StoredRun, candidates: list[Kept], rows: Iterable[int]
+    store: Store, run: StoredRun, candidates: list[CandidateRecord], rows: Iterable[int]
 ) -> dict[int, list[tuple[int, Any]]] | None:
     """By row the outputs of the candidates best there; a later one that gave no output changes nothing, as in GEPA."""
     if not run.config.get("track_best_outputs", True):

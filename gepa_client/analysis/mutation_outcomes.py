@@ -9,12 +9,11 @@ import orjson
 
 from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import JournalError
-from gepa_client.evolution.checkout import Bundle
-from gepa_client.evolution.commits import Commits
+from gepa_client.evolution.checkout import CommitBundle
 from gepa_client.evolution.patches import totals
-from gepa_client.journal.entries import MUTATION, SEARCH, Kept
+from gepa_client.journal.entries import MUTATION, SEARCH, CandidateRecord
 from gepa_client.journal.history import entries
-from gepa_client.journal.mutation_entry import MutationEntry
+from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
 from gepa_client.journal.store import Store
 from protocol import ApplyMutationResult
 from protocol.code import code_at
@@ -38,7 +37,7 @@ class MutationOutcome:
 
     mutation: RecordedMutation
     parents: tuple[int | None, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[CandidateRecord, ...]
     added: int
     removed: int
 
@@ -75,8 +74,8 @@ class CodeHistory:
     """The code of a run. `outcomes` in the order GEPA asked; `best`: the best candidate, `seed` the first."""
 
     outcomes: tuple[MutationOutcome, ...]
-    seed: Kept | None
-    best: Kept | None
+    seed: CandidateRecord | None
+    best: CandidateRecord | None
 
     def outcome_of(self, number: int) -> MutationOutcome | None:
         """Return the mutation of this number."""
@@ -93,33 +92,33 @@ class CodeHistory:
         """The mutation that made the best candidate's code; None if it runs the seed's."""
         return self.making(code_at(self.best.texts)[1]) if self.best is not None else None
 
-    def bundles(self, commit: str) -> list[Bundle]:
+    def bundles(self, commit: str) -> list[CommitBundle]:
         """Return the bundles that bring a commit to a repository that has the seed's, parents first.
 
         Raises:
             JournalError: a recorded bundle is not base64.
         """
-        commits = Commits()
+        commits = CommitGraph()
         for outcome in self.outcomes:
-            commits.learn(outcome.mutation.entry)
-        found: list[Bundle] = []
+            commits.add(outcome.mutation.entry)
+        found: list[CommitBundle] = []
         for made, bundle in commits.bundles(commit):
             if bundle is not None:
                 try:
-                    found.append(Bundle(made, base64.b64decode(bundle, validate=True)))
+                    found.append(CommitBundle(made, base64.b64decode(bundle, validate=True)))
                 except ValueError as error:
                     raise JournalError(f"the bundle recorded of commit {made[:12]} cannot be read: {error}") from error
         return found
 
 
-def code_history(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeHistory:
+def code_history(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> CodeHistory:
     """Return the code mutations of a run, in GEPA's order."""
     recorded = recorded_mutations(store, run_id)
     makers: dict[str, int] = {}
     for mutation in recorded:
         if mutation.entry.applied is not None:
             makers.setdefault(mutation.entry.applied.commit, mutation.number)
-    users: dict[str, list[Kept]] = {}
+    users: dict[str, list[CandidateRecord]] = {}
     for kept in candidates:
         commit = code_at(kept.texts)[1]
         if commit is not None:
@@ -131,7 +130,9 @@ def code_history(store: Store, run_id: str, candidates: Sequence[Kept]) -> CodeH
     )
 
 
-def _outcome_of(mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[Kept]]) -> MutationOutcome:
+def _outcome_of(
+    mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[CandidateRecord]]
+) -> MutationOutcome:
     entry = mutation.entry
     starts = [entry.parent, *([entry.other] if entry.other is not None else [])]
     made = entry.applied

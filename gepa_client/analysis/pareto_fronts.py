@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from gepa_client.journal.entries import Kept
+from gepa_client.journal.entries import CandidateRecord
 
 
-def by_row(candidates: Sequence[Kept]) -> dict[str, set[int]]:
+def by_row(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
     """For each validation row, by GEPA's id as text, the candidates that score best there."""
     return _fronts([kept.scores for kept in candidates])
 
 
-def by_objective(candidates: Sequence[Kept]) -> dict[str, set[int]]:
+def by_objective(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
     """For each objective the candidates whose mean is best; empty where the program names none."""
     return _fronts([kept.objective_scores or {} for kept in candidates])
 
 
-def front(candidates: Sequence[Kept], frontier_type: str = "instance") -> set[int]:
+def front(candidates: Sequence[CandidateRecord], frontier_type: str = "instance") -> set[int]:
     """Every candidate on the front that the run selects from.
 
     For `cartesian` (best per row and objective, of which only means are kept) the candidates best at a row or at an
@@ -26,7 +26,7 @@ def front(candidates: Sequence[Kept], frontier_type: str = "instance") -> set[in
     return set().union(*rows.values(), *objectives.values())
 
 
-def best(candidates: Sequence[Kept]) -> Kept | None:
+def best(candidates: Sequence[CandidateRecord]) -> CandidateRecord | None:
     """Return the first candidate with the highest mean score, as GEPA does; None if there is none."""
     return max(candidates, key=lambda kept: kept.score, default=None)
 

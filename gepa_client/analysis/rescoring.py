@@ -12,17 +12,16 @@ import orjson
 from evolverpc_common.model_prices import PriceTable
 from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
-from gepa_client.fleet import Address, Answered, Attempts, Fleet
-from gepa_client.gepa.batch_evaluator import answered
-from gepa_client.gepa.rows import AnyRow, HeldRow, Row
-from gepa_client.journal.entries import SCORE, Kept, StoredRun
+from gepa_client.fleet import Address, Fleet
+from gepa_client.gepa.batch_evaluator import score_call
+from gepa_client.gepa.rows import AnyRow, Row, ServerRow
+from gepa_client.journal.entries import SCORE, CandidateRecord, StoredRun
 from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import other_request
+from gepa_client.journal.requests import request_key
 from gepa_client.journal.store import Store
-from gepa_client.transport.deadlines import evaluation_s
-from gepa_client.transport.rpc import RpcClient
-from gepa_client.transport.task_group import Job, run_all
+from gepa_client.transport.calls import AttemptLog
+from gepa_client.transport.event_loop import GroupTask, run_group
 
 OUTAGE_S = 60.0
 """Seconds without a scorer before the command fails; a later attempt loses nothing."""
@@ -174,7 +173,7 @@ async def rescore_run(
 
 
 def _row_score(
-    kept: Kept,
+    kept: CandidateRecord,
     row: RecordedRow,
     recorded: Results,
     answers: dict[bytes, dict[str, Any]],
@@ -202,17 +201,17 @@ async def _scored(
     try:
         if "scoring" not in fleet.discovery.capabilities:
             raise Refused(f"{scorer.url} does not score (it lacks the capability `scoring`): name a server that does")
-        slots = journal.ask([other_request(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
+        slots = journal.ask([request_key(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
 
-        def work(key: bytes, output: _RecordedOutput, attempts: Attempts) -> Job:
-            async def run(_job: Job) -> None:
+        def work(key: bytes, output: _RecordedOutput, attempts: AttemptLog) -> GroupTask:
+            async def run(_job: GroupTask) -> None:
                 answers[key] = await _verdict(fleet, output, attempts)
                 on_progress(len(answers), len(outputs))
 
-            return Job(run)
+            return GroupTask(run)
 
         placed = zip(outputs.items(), slots, strict=True)
-        await run_all([work(key, output, journal.attempts(slot, SCORE)) for (key, output), slot in placed])
+        await run_group([work(key, output, journal.attempts(slot, SCORE)) for (key, output), slot in placed])
     except Interrupted as ended:  # no run is interrupted here: the scorer gave no result
         raise BadResponse(f"the scorer gave no verdict: {ended.reason}") from ended
     finally:
@@ -220,22 +219,13 @@ async def _scored(
     return answers
 
 
-async def _verdict(fleet: Fleet, output: _RecordedOutput, attempts: Attempts) -> dict[str, Any]:
+async def _verdict(fleet: Fleet, output: _RecordedOutput, attempts: AttemptLog) -> dict[str, Any]:
     """`ok`, or a failure that is the output's own."""
     row = _as_row(output.row)
     sent = {name: output.result[name] for name in SENT if output.result.get(name) is not None}
     result = {"status": "rollout", "score": None, "output": None, "seconds": output.result["seconds"], **sent}
 
-    async def send(client: RpcClient, call_id: str | None) -> Answered[list[dict[str, Any]]]:
-        limits = client.discovery.limits if client.discovery is not None else None
-        answer = await client.score(
-            {"batch": [row.wire], "results": [result]},
-            call_id=call_id,
-            timeout_s=evaluation_s(limits, 1) if limits is not None else None,
-        )
-        return answered([row], answer["results"], PriceTable({}))
-
-    [given] = await fleet.call(f"row {row.id!r}", send, attempts)
+    [given] = (await fleet.call(score_call([row], [result], PriceTable({})), attempts)).value
     if given["status"] == "rollout":
         raise BadResponse("the scorer answered `rollout` again, and no score")
     return given
@@ -244,7 +234,7 @@ async def _verdict(fleet: Fleet, output: _RecordedOutput, attempts: Attempts) ->
 def _as_row(row: RecordedRow) -> AnyRow:
     """With its data where the run was shown it: a scorer need not hold the same splits."""
     hidden = row.data is None and "split" in row.example
-    return HeldRow(row.id, row.example["split"]) if hidden else Row(row.id, row.data)
+    return ServerRow(row.id, row.example["split"]) if hidden else Row(row.id, row.data)
 
 
 def _reason(row: RecordedRow, answer: dict[str, Any]) -> str:

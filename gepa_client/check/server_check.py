@@ -9,28 +9,25 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evolverpc_common.model_prices import PriceTable
+from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import CheckedExample, CheckReport, CheckStep, RunEstimate, StepName, StepVerdict
 from gepa_client.check.verdicts import output_fault, spread_over
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError
-from gepa_client.evolution.labels import code_of, texts_of
-from gepa_client.fleet.compatibility import differences
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
+from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
+from gepa_client.fleet.handshake import differences
 from gepa_client.gepa.litellm_model import sees
-from gepa_client.gepa.model_prices import priced
-from gepa_client.gepa.rows import AnyRow
+from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.run import splits
 from gepa_client.run.named_endpoints import endpoints, scorers
 from gepa_client.run.resolved_settings import evolve_of, metric_call_budget
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
-from gepa_client.transport.deadlines import CALL_TIMEOUT_S, evaluation_s
-from gepa_client.transport.error_format import details, summary
+from gepa_client.transport.calls import CALL_TIMEOUT_S
+from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.rpc import RESENDS, RpcClient
-from gepa_client.transport.server_rows import held_rows
-from gepa_client.transport.task_group import Job, run_all
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError
@@ -210,7 +207,7 @@ class _ServerCheck:
     def _code(self, discovery: DiscoverResult) -> None:
         """Note what would be changed, code or prompts; nothing for a program without code."""
         offered = "commits" in discovery.capabilities, "mutations" in discovery.capabilities
-        seed = code_of(discovery.program.seed_candidate) or "no commit"
+        seed = code_label(discovery.program.seed_candidate) or "no commit"
         if all(offered) and self.config.reflection_lm is None and self.config.evolve != "prompts":
             self.evolve = self.config.evolve or "both"
             self.note("code", "warning", f"can evolve, from {seed}, once a --reflection-lm asks for changes")
@@ -263,7 +260,7 @@ class _ServerCheck:
         """Return all training rows; none if they cannot be read."""
         held = {split: info.size for split, info in discovery.datasets.items()}
         try:
-            fetch = functools.partial(held_rows, self.client)
+            fetch = functools.partial(list_server_rows, self.client)
             rows = await splits.training_rows(self.config, held, fetch)
             val = None
             if self.config.auto is not None or self.config.max_full_evals is not None:
@@ -276,7 +273,7 @@ class _ServerCheck:
             return []
         self.budget = metric_call_budget(
             self.config,
-            texts=len(texts_of(discovery.program.seed_candidate)),
+            texts=len(component_texts(discovery.program.seed_candidate)),
             train=len(rows),
             val=len(val) if val is not None else None,
         )
@@ -293,7 +290,7 @@ class _ServerCheck:
         group = uuid.uuid4().hex if traced and self.client.offers("refs") else None
         results: list[dict[str, Any]] = [{}] * len(rows)
 
-        async def evaluate(start: int, batch: list[Numbered], job: Job) -> None:
+        async def evaluate(start: int, batch: list[Numbered], job: GroupTask) -> None:
             job.begun = True
             began = time.monotonic()
             try:
@@ -303,7 +300,7 @@ class _ServerCheck:
                     capture_traces=traced,
                     call_id=self._call_id(),
                     group=group,
-                    timeout_s=evaluation_s(discovery.limits, len(batch)),
+                    timeout_s=self.client.evaluation_timeout_s(len(batch)),
                 )
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
@@ -319,8 +316,8 @@ class _ServerCheck:
                 results[at] = {**result, "usage": priced(usage, self.prices)} if usage else result
 
         width = len(rows) if discovery.limits.whole_batches else 1
-        jobs = [Job(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
-        await run_all(jobs, discovery.limits.max_concurrency)
+        jobs = [GroupTask(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
+        await run_group(jobs, discovery.limits.max_concurrency)
         self.examples += [_checked(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         return results
 
@@ -394,7 +391,7 @@ class _ServerCheck:
     def _all_zero(self, discovery: DiscoverResult, results: list[dict[str, Any]]) -> None:
         """Judge scores that are all 0: an error only if the outputs show that something is broken."""
         if _is_blank(discovery):
-            names = ", ".join(texts_of(discovery.program.seed_candidate))
+            names = ", ".join(component_texts(discovery.program.seed_candidate))
             message = f"the seed's texts are empty ({names}), so every score is 0: nothing to worry about"
             self.note("scores", "ok", message)
         elif self.evolve != "prompts":
@@ -482,7 +479,7 @@ def _are_zero(results: list[dict[str, Any]]) -> bool:
 
 def _is_blank(discovery: DiscoverResult) -> bool:
     """Return whether the seed has texts and all of them are empty."""
-    texts = texts_of(discovery.program.seed_candidate)
+    texts = component_texts(discovery.program.seed_candidate)
     return bool(texts) and not any(text.strip() for text in texts.values())
 
 

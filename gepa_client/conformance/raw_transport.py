@@ -15,8 +15,8 @@ from typing import Self
 import aiohttp
 from multidict import CIMultiDict
 
+from gepa_client.errors import summary
 from gepa_client.transport.address import find_token, http_url, rpc_url
-from gepa_client.transport.error_format import summary
 from gepa_client.transport.http_transport import connector, unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20

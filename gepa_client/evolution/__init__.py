@@ -1,1 +1,1 @@
-"""Runs whose program's code evolves: change requests, mutations, their commits and what came of them."""
+"""Runs whose program's code evolves: change requests, mutations, their commits and their outcomes."""

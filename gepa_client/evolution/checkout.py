@@ -26,18 +26,18 @@ COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class CheckoutError(Exception):
-    """Git cannot do what was asked; the message says what and why, in git's own words where it has some."""
+    """A git command failed; the message names the command and git's own reason, if it printed one."""
 
 
 @dataclass(frozen=True)
-class Bundle:
+class CommitBundle:
     """A commit as a git bundle; its parents are in the repository, or in bundles before it."""
 
     commit: str
     data: bytes
 
 
-class Repository:
+class UserRepository:
     """The git repository that `folder` is in.
 
     Raises:
@@ -58,11 +58,11 @@ class Repository:
 
     def changed(self) -> list[str]:
         """Tracked files that differ from the commit that is checked out."""
-        told = self._git(
+        printed = self._git(
             *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty"),
             settings=self._no_filters(),
         )
-        entries = iter(told.split("\0"))
+        entries = iter(printed.split("\0"))
         found = []
         for entry in entries:
             if entry:
@@ -72,14 +72,14 @@ class Repository:
         return found
 
     def way_back(self) -> tuple[str, ...]:
-        """What `git switch` needs to come back to what is checked out now: a branch, or a commit of no branch."""
+        """Return what `git switch` needs to return to the present checkout: a branch, or a detached commit."""
         try:
             return (self._git("symbolic-ref", "--quiet", "--short", "HEAD").rstrip("\n"),)
         except CheckoutError:
             return ("--detach", self.head())
 
     def head(self) -> str:
-        """The full id of the commit that is checked out."""
+        """Return the full id of the commit that is checked out."""
         return self._git("rev-parse", "--verify", "HEAD").rstrip("\n")
 
     def has(self, commit: str) -> bool:
@@ -90,7 +90,7 @@ class Repository:
             return False
         return True
 
-    def make_branch(self, branch: str, commit: str, bundles: Sequence[Bundle]) -> None:
+    def make_branch(self, branch: str, commit: str, bundles: Sequence[CommitBundle]) -> None:
         """Make the branch at the commit, which the bundles bring if it is not here; that it is there already is fine.
 
         Nothing is made of a commit that is not whole, and no branch is moved.
@@ -120,29 +120,29 @@ class Repository:
         return {path: name for path, name in found if f"filter.{name}.smudge" in filters}
 
     def run_unasked(self, before: str, after: str) -> dict[str, str]:
-        """The files that differ between two commits here and that programs run unasked: see `run_unasked`."""
+        """Return the files that differ between two commits and that programs run by themselves: see `run_unasked`."""
         return run_unasked(self._differing(before, after), self._configuration(), self._included(), str(self.top))
 
     def _differing(self, before: str, after: str) -> list[str]:
-        """The paths that differ between two commits."""
+        """Return the paths that differ between two commits."""
         commits = (_checked_commit(before), _checked_commit(after))
-        told = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
-        return [path for path in told.split("\0") if path]
+        printed = self._git("diff-tree", "-r", "--no-renames", "--name-only", "-z", *commits)
+        return [path for path in printed.split("\0") if path]
 
     def _configuration(self) -> list[tuple[str, str]]:
-        """The user's settings in force here, by their full names."""
-        told = self._git("config", "--list", "--show-scope", "-z").split("\0")
-        pairs = zip(told[::2], told[1::2], strict=False)
+        """Return the user's settings in force here, by their full names."""
+        printed = self._git("config", "--list", "--show-scope", "-z").split("\0")
+        pairs = zip(printed[::2], printed[1::2], strict=False)
         return [
             (name, value) for scope, text in pairs if scope != "command" for name, _, value in (text.partition("\n"),)
         ]
 
     def _included(self) -> list[str]:
         """Files of the working tree that git reads its configuration from, as paths from the top."""
-        told = self._git("config", "--list", "--show-origin", "--name-only", "-z").split("\0")
+        printed = self._git("config", "--list", "--show-origin", "--name-only", "-z").split("\0")
         top, git_dir = self.top.resolve(), Path(self._git("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
         files = {
-            (self._folder / name.removeprefix("file:")).resolve() for name in told[::2] if name.startswith("file:")
+            (self._folder / name.removeprefix("file:")).resolve() for name in printed[::2] if name.startswith("file:")
         }
         inside = (file for file in files if file.is_relative_to(top) and not file.is_relative_to(git_dir))
         return [file.relative_to(top).as_posix() for file in inside]
@@ -151,8 +151,8 @@ class Repository:
         """Return settings that turn off every configured filter."""
         return filters_off(name for name, _ in self._configuration())
 
-    def diff(self, before: str, after: str, bundles: Sequence[Bundle]) -> str:
-        """The unified diff between two commits, which the bundles bring for as long as it takes."""
+    def diff(self, before: str, after: str, bundles: Sequence[CommitBundle]) -> str:
+        """Return the unified diff between two commits, which are imported from the bundles temporarily."""
         with self._quarantine() as aside:
             aside._bring(after, bundles)
             return aside._git(
@@ -161,18 +161,18 @@ class Repository:
             )
 
     def branches(self, run: str) -> dict[str, str]:
-        """The run's branches with their commits."""
+        """Return the run's branches with their commits."""
         found = self._heads(f"refs/heads/evolve/{_checked_run(run)}/")
         return {ref.removeprefix("refs/heads/"): commit for ref, commit in found.items()}
 
     def runs(self, prefix: str) -> list[str]:
-        """The runs whose names begin with `prefix` and that have branches here, in order."""
+        """Return the runs whose names begin with `prefix` and that have branches here, in order."""
         heads = self._heads("refs/heads/evolve/")
         named = {ref.removeprefix("refs/heads/evolve/").partition("/")[0] for ref in heads}
         return sorted(run for run in named if run.startswith(prefix))
 
     def delete(self, run: str, *, but: str | None) -> tuple[list[str], list[str]]:
-        """Delete the run's branches, and what its server noted beside them, all at one stroke; `but` one branch stays.
+        """Delete the run's branches, and the refs its server added beside them, atomically; keep the branch `but`.
 
         Returns:
             The branches that were deleted, and those that stay because they are checked out somewhere.
@@ -189,7 +189,7 @@ class Repository:
         self._update_refs([f"delete {ref} {value}" for ref, value in refs.items()])
         return sorted(gone), sorted(stay)
 
-    def _bring(self, commit: str, bundles: Sequence[Bundle]) -> None:
+    def _bring(self, commit: str, bundles: Sequence[CommitBundle]) -> None:
         for bundle in bundles:
             if not self.has(bundle.commit):
                 self._take(bundle)
@@ -199,7 +199,7 @@ class Repository:
                 "it is where the server that made it has its repository"
             )
 
-    def _take(self, bundle: Bundle) -> None:
+    def _take(self, bundle: CommitBundle) -> None:
         """Take over one bundle's commit, without a branch, once git finds nothing wrong with any part of it.
 
         Fetching from a bundle would check nothing before git 2.46, so its pack is indexed here.
@@ -215,8 +215,8 @@ class Repository:
         self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=pack)
 
     @contextmanager
-    def _quarantine(self) -> Iterator["Repository"]:
-        """The same repository with objects of its own beside it, thrown away afterwards."""
+    def _quarantine(self) -> Iterator["UserRepository"]:
+        """Yield the same repository with a temporary object directory of its own."""
         objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
         with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
             alternates = Path(folder) / "info" / "alternates"
@@ -225,14 +225,14 @@ class Repository:
             yield _Aside(self.top, folder)
 
     def _heads(self, below: str) -> dict[str, str]:
-        told = self._git("for-each-ref", "--format=%(refname) %(objectname)", below)
-        pairs = (line.partition(" ") for line in told.splitlines())
+        printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", below)
+        pairs = (line.partition(" ") for line in printed.splitlines())
         return {ref: commit for ref, _, commit in pairs}
 
     def _checked_out(self) -> set[str]:
-        """The branches of every working tree, as refs."""
-        told = self._git("worktree", "list", "--porcelain")
-        return {line.removeprefix("branch ") for line in told.splitlines() if line.startswith("branch ")}
+        """Return the branches of every working tree, as refs."""
+        printed = self._git("worktree", "list", "--porcelain")
+        return {line.removeprefix("branch ") for line in printed.splitlines() if line.startswith("branch ")}
 
     def _update_refs(self, commands: Sequence[str]) -> None:
         if commands:
@@ -249,7 +249,7 @@ class Repository:
         return printed.decode("utf-8", "surrogateescape")
 
 
-class _Aside(Repository):
+class _Aside(UserRepository):
     """The same repository, new objects in a folder of their own."""
 
     def __init__(self, top: Path, objects: str) -> None:
@@ -257,10 +257,10 @@ class _Aside(Repository):
         self._variables = {"GIT_OBJECT_DIRECTORY": objects}
 
 
-def holds(folder: Path, commit: str) -> bool:
+def holds_commit(folder: Path, commit: str) -> bool:
     """Whether `folder` is in a git repository that has the commit."""
     try:
-        return Repository(folder).has(commit)
+        return UserRepository(folder).has(commit)
     except CheckoutError:
         return False
 

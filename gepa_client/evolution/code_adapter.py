@@ -1,17 +1,112 @@
-"""The adapter as GEPA sees it where code evolves: added components are components, merged code is merged in time."""
+"""The adapter for runs whose code evolves: it resolves added components and merges the code of merged candidates."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gepa_client.evolution.merging import CodeMerge
+from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, IterationStartEvent
+from gepa.core.state import GEPAState
+
+from gepa_client.errors import ClientError, Interrupted, summary
+from gepa_client.evolution.mutations import MutationRequest, MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.evaluation_batches import Batch
+from gepa_client.gepa.results import Batch
 from protocol import Candidate, JsonValue
-from protocol.code import ADDED_COMPONENTS, added_to
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
+from protocol.errors import RpcError
+
+
+@dataclass(frozen=True)
+class _PendingMerge:
+    """A merge that GEPA is about to evaluate: the pool indices of its parents and their ancestor."""
+
+    parents: tuple[int, int]
+    ancestor: int
+
+
+class CodeMerge:
+    """A GEPA callback that recognizes a merged candidate, and merges its parents' code.
+
+    GEPA takes `git_branch` from one of the parents, as it does with every component, and announces the evaluation of
+    the merged candidate before it hands over the candidate itself; `complete` then changes it in place. If one parent's
+    code descends from the other's, git has nothing to merge and GEPA's choice stands, as it does if the merge is
+    rejected.
+    """
+
+    def __init__(self, adapter: RemoteAdapter, mutations: MutationRunner) -> None:
+        self._adapter = adapter
+        self._mutations = mutations
+        self._state: GEPAState[Any, Any] | None = None
+        self._pending: _PendingMerge | None = None
+        self._cache: Any = None
+
+    def on_iteration_start(self, event: IterationStartEvent) -> None:
+        """Keep the state, which holds the candidates."""
+        self._state = event["state"]
+        self._pending = None
+        self._restore_cache()  # GEPA announces no end of a failed evaluation
+
+    def on_evaluation_start(self, event: EvaluationStartEvent) -> None:
+        """Note a merged candidate: only merges have two parents and no index yet."""
+        state = self._state
+        if event["candidate_idx"] is not None or len(event["parent_ids"]) != 2 or state is None:
+            return
+        first, second, ancestor = state.full_program_trace[-1]["merged_entities"]
+        if self._unrelated(state.program_candidates[first], state.program_candidates[second]):
+            self._pending = _PendingMerge((first, second), ancestor)
+            # GEPA would look up scores of the candidate before its code is merged
+            self._cache, state.evaluation_cache = state.evaluation_cache, None
+
+    def on_evaluation_end(self, _event: EvaluationEndEvent) -> None:
+        """Restore GEPA's cache of scores, if it has one."""
+        self._restore_cache()
+
+    def _restore_cache(self) -> None:
+        if self._cache is not None and self._state is not None:
+            self._state.evaluation_cache, self._cache = self._cache, None
+
+    def complete(self, candidate: dict[str, str]) -> None:
+        """Merge the code of the candidate that is about to be evaluated, if it is a merged one; changes it in place.
+
+        Raises:
+            Interrupted: there is no answer.
+        """
+        pending, self._pending = self._pending, None
+        if pending is None or self._state is None:
+            return
+        pool = self._state.program_candidates
+        chosen, left = sorted(pending.parents, key=lambda index: pool[index][GIT_BRANCH] != candidate[GIT_BRANCH])
+        other = pool[left]
+        added = _merged(added_to(pool[pending.ancestor]), added_to(pool[chosen]), added_to(other))
+        base = {**candidate, ADDED_COMPONENTS: added_components(added)} if added else dict(candidate)
+        text = f"Merge the code of candidate {left} ({branch_of(other)}) into that of candidate {chosen}."
+        wanted = MutationRequest(base, {"kind": "merge", "other": {**other}}, text, other=other)
+        try:
+            [entry] = self._adapter.wait_for(self._mutations.make([wanted]))
+        except (RpcError, ClientError) as error:
+            raise Interrupted("failed", f"apply_mutation: {summary(error)}") from error
+        if isinstance(entry, Exception):
+            self._adapter.failures.record("apply_mutation", entry)
+        elif entry.applied is not None:
+            candidate.update(entry.applied.candidate)
+
+    def _unrelated(self, first: Candidate, second: Candidate) -> bool:
+        """Whether neither's code descends from the other's, so that git has something to merge."""
+        commits = self._adapter.commits
+        return commit_of(first) not in commits.ancestry(second) and commit_of(second) not in commits.ancestry(first)
+
+
+def _merged(ancestor: dict[str, str], chosen: dict[str, str], other: dict[str, str]) -> dict[str, str]:
+    """Return the added texts of both: the chosen one's, but the other's if only that one changed a text."""
+    merged = other | chosen
+    for name in chosen.keys() & other.keys():
+        if chosen[name] == ancestor.get(name):
+            merged[name] = other[name]
+    return merged
 
 
 class EvolvingAdapter:
-    """A `RemoteAdapter` for `gepa.optimize`; everything but what is said here is that one's own."""
+    """A `RemoteAdapter` for `gepa.optimize`, with merges completed and added components resolved."""
 
     propose_new_texts = None  # the engine reads it unconditionally
 
@@ -20,20 +115,20 @@ class EvolvingAdapter:
         self._merge = merge
 
     def evaluate(self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False) -> Batch:
-        """As the adapter's; a merged candidate has its code merged first."""
+        """Evaluate as the adapter does, after merging the code of a merged candidate."""
         self._merge.complete(candidate)
         return self._adapter.evaluate(batch, candidate, capture_traces)
 
     def batch_evaluate(
         self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
     ) -> list[Batch]:
-        """As the adapter's."""
+        """Evaluate as the adapter does."""
         return self._adapter.batch_evaluate(items, capture_traces)
 
     def make_reflective_dataset(
         self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
-        """As the adapter's; for `added_components` there are records of each added component that is used."""
+        """Make records as the adapter does; for `added_components`, of each added component in use."""
         unused = self._adapter.commits.unused(candidate)
         names = [name for name in components_to_update if name != ADDED_COMPONENTS]
         if ADDED_COMPONENTS in components_to_update:
@@ -41,9 +136,9 @@ class EvolvingAdapter:
         return self._adapter.make_reflective_dataset(candidate, eval_batch, names)
 
     def get_adapter_state(self) -> dict[str, JsonValue]:
-        """As the adapter's."""
+        """Return the adapter's state."""
         return self._adapter.get_adapter_state()
 
     def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
-        """As the adapter's."""
+        """Restore the adapter's state."""
         self._adapter.set_adapter_state(state)

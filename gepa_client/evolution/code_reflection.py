@@ -1,22 +1,19 @@
-"""A GEPA reflection strategy for programs whose code evolves: texts as ever, code by a change request that is made."""
+"""A GEPA reflection strategy for programs whose code evolves: texts as usual, code by change requests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 
-from gepa_client.errors import BadResponse, ClientError, Interrupted, RecordedFailure
+from gepa_client.errors import BadResponse, ClientError, Interrupted, RecordedFailure, summary
 from gepa_client.evolution.lineage import Lineage
-from gepa_client.evolution.mutations import Mutations, Wanted
-from gepa_client.evolution.outlines import Outlines
-from gepa_client.evolution.prompt import change_request, code_prompt
-from gepa_client.evolution.template import DEFAULT_TEMPLATE
+from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner
+from gepa_client.evolution.prompt import DEFAULT_TEMPLATE, change_request, code_prompt
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.images import without_images
 from gepa_client.gepa.proposals import Records
 from gepa_client.gepa.reflection import WHERE, ConcurrentReflection, Prompt
-from gepa_client.journal.mutation_entry import MutationEntry
-from gepa_client.transport.error_format import summary
+from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 from protocol.errors import RpcError
@@ -24,7 +21,7 @@ from protocol.errors import RpcError
 APPLY = "apply_mutation"
 
 AGENT = "agent"
-"""The stage whose rejections say that nobody can work, rather than that the change is no good."""
+"""The stage whose rejections mean that the coding agent failed, not that the change is bad."""
 
 
 class CodeReflection:
@@ -32,14 +29,14 @@ class CodeReflection:
 
     `texts` asks the model. A change that is rejected proposes nothing and is kept in `lineage`, where the next request
     on the same line finds it. `template`: the prompt for change requests; its
-    placeholders are described in `gepa_client.evolution.template`.
+    placeholders are described in `gepa_client.evolution.prompt`.
     """
 
     def __init__(
         self,
         adapter: RemoteAdapter,
         texts: ConcurrentReflection,
-        mutations: Mutations,
+        mutations: MutationRunner,
         lineage: Lineage,
         template: str | None = None,
     ) -> None:
@@ -48,7 +45,7 @@ class CodeReflection:
         self._mutations = mutations
         self._lineage = lineage
         self._template = template or DEFAULT_TEMPLATE
-        self._outlines = Outlines(adapter)
+        self._outlines = CodeOutlines(adapter)
 
     @property
     def total_cost(self) -> float:
@@ -74,7 +71,7 @@ class CodeReflection:
         return [(self._joined(job[0], proposals[at], made.get(at)), self) for at, job in enumerate(jobs)]
 
     def _named(self, candidate: Candidate, components: list[str]) -> list[str]:
-        """The components with the added ones in place of the component that holds them."""
+        """Return the components with the added ones in place of the component that holds them."""
         if ADDED_COMPONENTS not in components:
             return components
         unused = self._adapter.commits.unused(candidate)
@@ -84,7 +81,7 @@ class CodeReflection:
     # --- asking for a change -----------------------------------------------------------------------------------------
 
     def _prompts(self, jobs: Sequence[ReflectionJob]) -> tuple[dict[tuple[int, str], Prompt], set[int]]:
-        """What the model is asked of code, by job and component; and the jobs whose code it cannot be asked of."""
+        """Return the prompts for code, by job and component, and the jobs for which there can be none."""
         places = [at for at, (_, records, names) in enumerate(jobs) if GIT_BRANCH in names and records.get(GIT_BRANCH)]
         prompts: dict[tuple[int, str], Prompt] = {}
         failed: set[int] = set()
@@ -93,7 +90,7 @@ class CodeReflection:
             try:
                 if isinstance(outline, Exception):
                     raise outline
-                lineage = self._lineage.told(candidate)
+                lineage = self._lineage.as_text(candidate)
                 prompts[at, GIT_BRANCH] = code_prompt(self._template, outline, records[GIT_BRANCH], lineage)
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self._texts.failures.record(WHERE, error)
@@ -113,8 +110,8 @@ class CodeReflection:
     def _make(
         self, jobs: Sequence[ReflectionJob], proposals: Sequence[ReflectionProposal]
     ) -> dict[int, MutationEntry | Exception]:
-        """Have every change request carried out; what became of each, by its job."""
-        wanted: dict[int, Wanted] = {}
+        """Have every change request carried out; return their outcomes by job."""
+        wanted: dict[int, MutationRequest] = {}
         for at, proposal in enumerate(proposals):
             if (text := proposal.new_texts.get(GIT_BRANCH)) is not None:
                 if text:
@@ -134,7 +131,7 @@ class CodeReflection:
                 self._texts.failures.record(APPLY, RecordedFailure(f"the agent: {entry.rejected.reason}"))
         return dict(zip(wanted, made, strict=True))
 
-    def _wanted(self, candidate: Candidate, records: Sequence[Mapping[str, Any]], text: str) -> Wanted:
+    def _wanted(self, candidate: Candidate, records: Sequence[Mapping[str, Any]], text: str) -> MutationRequest:
         request, location = change_request(text)
         mutation: dict[str, JsonValue] = {
             "kind": "change_request",
@@ -143,12 +140,12 @@ class CodeReflection:
             "records": without_images(records)[0],
             "history": self._lineage.history(candidate),
         }
-        return Wanted(candidate, mutation, request, location)
+        return MutationRequest(candidate, mutation, request, location)
 
     def _joined(
         self, parent: Candidate, proposal: ReflectionProposal, made: MutationEntry | Exception | None
     ) -> ReflectionProposal:
-        """The proposal with the candidate that the mutation made in place of the change request."""
+        """Return the proposal with the candidate that the mutation made in place of the change request."""
         if isinstance(made, Exception):
             return ReflectionProposal({})
         applied = made.applied if made is not None else None
@@ -158,7 +155,7 @@ class CodeReflection:
 
 
 def _new_texts(parent: Candidate, texts: Mapping[str, str], base: Candidate) -> dict[str, str]:
-    """What a child of `parent` has otherwise: `base`, which its new code made, and proposed texts it left alone."""
+    """Return how a child differs from `parent`: `base`, which its new code made, and other proposed texts."""
     child = dict(base)
     was, added = added_to(parent), added_to(base)
     for name, text in texts.items():

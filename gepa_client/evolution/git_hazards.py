@@ -49,7 +49,7 @@ _COMMANDS = re.compile(
 def run_unasked(
     paths: Iterable[str], configuration: Iterable[tuple[str, str]], included: Iterable[str], top: str
 ) -> dict[str, str]:
-    """The reason by path, of those of `paths` that programs run or obey though the user does not name them.
+    """Return reasons by path, for those of `paths` that programs run or obey though the user does not name them.
 
     `paths` and `included`, the files that git reads its configuration from, are relative to `top`, the absolute path of
     the working tree. `configuration`: git's settings, as names and values; a file that a command in them names counts

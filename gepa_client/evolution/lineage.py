@@ -1,4 +1,4 @@
-"""What was tried on each line of commits and what came of it, for those who propose the next change."""
+"""The changes tried on each line of commits, and their outcomes, for the models that propose the next change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,21 +10,20 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
-from gepa_client.evolution.commits import Commits
-from gepa_client.journal.mutation_entry import MutationEntry
+from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
 from protocol import Candidate, JsonValue
 from protocol.code import commit_of
 
 LONGEST = 20
-"""Changes that are told of, the last ones: a line may be long, and a prompt should not be."""
+"""The most changes in a prompt, the last ones."""
 
 LOG_TAIL = 1500
-"""Characters of what a failed command said last that are told."""
+"""Characters of a failed command's last output in a prompt."""
 
 
 @dataclass
-class Change:
-    """A change that was asked for. `score`, `parent_score`: means over the minibatch it was tried on.
+class CodeChange:
+    """A requested change. `score`, `parent_score`: means over the minibatch it was tried on.
 
     `tried`: a candidate with it was evaluated. `kept`: that candidate is in GEPA's pool.
     """
@@ -37,70 +36,70 @@ class Change:
 
     @property
     def commit(self) -> str | None:
-        """The commit it made; None where it was rejected."""
+        """The commit it made; None if it was rejected."""
         return self.entry.applied.commit if self.entry.applied is not None else None
 
 
 class Lineage:
-    """Every change of the run, and a GEPA callback that learns what became of it.
+    """Every change of the run, and a GEPA callback that notes their outcomes.
 
-    It knows only what GEPA says, never clocks or costs, so that a replay tells the same.
+    It depends on GEPA's announcements only, never on clocks or costs, so that a replay repeats it.
     """
 
-    def __init__(self, commits: Commits) -> None:
+    def __init__(self, commits: CommitGraph) -> None:
         self._commits = commits
-        self._changes: list[Change] = []
+        self._changes: list[CodeChange] = []
         self._pool: dict[tuple[tuple[str, str], ...], int] = {}
 
-    def learn(self, entry: MutationEntry) -> None:
-        """A change was made or rejected."""
-        self._changes.append(Change(entry))
+    def add(self, entry: MutationEntry) -> None:
+        """Add a change that was made or rejected."""
+        self._changes.append(CodeChange(entry))
 
-    def judged(self, parent: Candidate, proposal: Candidate, parent_score: float, score: float) -> None:
-        """A candidate was evaluated beside its parent, on the same rows; scores are means."""
+    def evaluated(self, parent: Candidate, proposal: Candidate, parent_score: float, score: float) -> None:
+        """Note the mean scores of a candidate and its parent on the same rows."""
         if commit_of(parent) != commit_of(proposal):
             for change in self._of(proposal):
                 change.tried, change.parent_score, change.score = True, parent_score, score
 
     def on_merge_attempted(self, event: MergeAttemptedEvent) -> None:
-        """A merged candidate was evaluated."""
+        """Note that a merged candidate was evaluated."""
         for change in self._of(event["merged_candidate"]):
             change.tried = True
 
     def on_valset_evaluated(self, event: ValsetEvaluatedEvent) -> None:
-        """A candidate is in the pool."""
+        """Note that a candidate is in the pool."""
         self._pool.setdefault(_key(event["candidate"]), event["candidate_idx"])
         for change in self._of(event["candidate"]):
             change.tried = change.kept = True
 
     def index(self, candidate: Candidate) -> int | None:
-        """Where the candidate is in GEPA's pool."""
+        """Return the candidate's index in GEPA's pool."""
         return self._pool.get(_key(candidate))
 
     def history(self, candidate: Candidate) -> list[dict[str, JsonValue]]:
-        """What a coding agent should know: the contract's `PastMutation`s, oldest first."""
-        line = self._commits.line(candidate)
+        """Return past changes for a coding agent: the contract's `PastMutation`s, oldest first."""
+        line = self._commits.ancestry(candidate)
         own = [change for change in self._tried_on(line) if not _is_elsewhere(change, line)]
         return [_past(change, line) for change in own[-LONGEST:]]
 
-    def told(self, candidate: Candidate) -> str:
-        """The same for a model, with changes of other candidates that were tried on this line too."""
-        line = self._commits.line(candidate)
-        entries = [_in_words(change, line) for change in self._tried_on(line)[-LONGEST:]]
+    def as_text(self, candidate: Candidate) -> str:
+        """Return past changes as text for a model, with those of other candidates that were tried on this line."""
+        line = self._commits.ancestry(candidate)
+        entries = [_as_text(change, line) for change in self._tried_on(line)[-LONGEST:]]
         return "\n\n".join(f"{at}. {entry}" for at, entry in enumerate(entries, 1)) or "Nothing was tried yet."
 
-    def _of(self, candidate: Candidate) -> list[Change]:
+    def _of(self, candidate: Candidate) -> list[CodeChange]:
         commit = commit_of(candidate)
         return [change for change in self._changes if change.commit is not None and change.commit == commit]
 
-    def _tried_on(self, line: set[str]) -> list[Change]:
-        """Changes that were tried on commits of the line, those whose outcome nobody knows left out."""
+    def _tried_on(self, line: set[str]) -> list[CodeChange]:
+        """Return the changes tried on commits of the line, without those whose outcome is unknown."""
         on_it = [change for change in self._changes if change.entry.parent in line or change.entry.other in line]
         return [change for change in on_it if change.tried or change.commit is None]
 
 
-class JudgedSelection:
-    """Another selection strategy of GEPA's, which sees every proposal's scores; they are noted on the way."""
+class ScoringSelection:
+    """Wraps a selection strategy of GEPA's to note every proposal's scores."""
 
     def __init__(self, selection: SelectionStrategy, lineage: Lineage) -> None:
         self._selection = selection
@@ -109,33 +108,33 @@ class JudgedSelection:
     def select(
         self, proposals: list[CandidateProposal[Any]], state: GEPAState[Any, Any], acceptance: AcceptanceCriterion
     ) -> list[CandidateProposal[Any]]:
-        """The proposals to be kept, as the other one selects them."""
+        """Return the proposals that the wrapped strategy selects."""
         for proposal in proposals:
             parent = state.program_candidates[proposal.parent_program_ids[0]]
             before, after = proposal.subsample_scores_before, proposal.subsample_scores_after
             if before and after:
-                self._lineage.judged(parent, proposal.candidate, _mean(before), _mean(after))
+                self._lineage.evaluated(parent, proposal.candidate, _mean(before), _mean(after))
         return self._selection.select(proposals, state, acceptance)
 
 
-def _is_elsewhere(change: Change, line: set[str]) -> bool:
-    """Whether the change was kept, but in another candidate than those of the line."""
+def _is_elsewhere(change: CodeChange, line: set[str]) -> bool:
+    """Whether the change was kept, but in a candidate outside the line."""
     return change.kept and change.commit not in line
 
 
-def _past(change: Change, line: set[str]) -> dict[str, JsonValue]:
-    told: dict[str, JsonValue] = {"request": change.entry.request, "outcome": "not_better"}
+def _past(change: CodeChange, line: set[str]) -> dict[str, JsonValue]:
+    past: dict[str, JsonValue] = {"request": change.entry.request, "outcome": "not_better"}
     if change.entry.rejected is not None:
         rejected = change.entry.rejected
-        return told | {"outcome": "rejected", "stage": rejected.stage, "reason": _reason(change)}
+        return past | {"outcome": "rejected", "stage": rejected.stage, "reason": _reason(change)}
     if change.commit in line:
-        told["outcome"] = "accepted"
+        past["outcome"] = "accepted"
     if change.score is not None:
-        told |= {"score": change.score, "parent_score": change.parent_score}
-    return told
+        past |= {"score": change.score, "parent_score": change.parent_score}
+    return past
 
 
-def _in_words(change: Change, line: set[str]) -> str:
+def _as_text(change: CodeChange, line: set[str]) -> str:
     scores = "" if change.score is None else f" (mean score {change.parent_score:.4g} before, {change.score:.4g} after)"
     if change.entry.rejected is not None:
         outcome = f"rejected at the stage `{change.entry.rejected.stage}`: {_reason(change)}"
@@ -148,7 +147,7 @@ def _in_words(change: Change, line: set[str]) -> str:
     return f"{change.entry.request}\nOutcome: {outcome}"
 
 
-def _reason(change: Change) -> str:
+def _reason(change: CodeChange) -> str:
     rejected = change.entry.rejected
     if rejected is None:
         return ""

@@ -1,90 +1,126 @@
-"""One mutation by hand: made while the rows run with the candidate as it is, then the same rows with the new one."""
+"""One mutation by hand: made while the rows run with the old candidate; then the same rows run with the new one."""
 
 import asyncio
 import functools
+import statistics
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from gepa_client.errors import ClientError
-from gepa_client.evolution.branches import by_hand_name
-from gepa_client.evolution.mutation_request import Result, Step, Tried
+from gepa_client.errors import ClientError, summary
+from gepa_client.evolution.names import manual_run_name
 from gepa_client.gepa.rows import AnyRow
-from gepa_client.transport.deadlines import evaluation_s
-from gepa_client.transport.error_format import summary
-from gepa_client.transport.rpc import RpcClient
-from gepa_client.transport.task_group import Job, run_all
+from gepa_client.transport.event_loop import GroupTask, run_group
 from protocol import ApplyMutationResult, Candidate, JsonValue, Limits, Progress
 from protocol.errors import RpcError
 
-Told = Callable[[str], None]
-"""Called with what is going on, in a few words; some of them are the server's."""
+if TYPE_CHECKING:
+    from gepa_client.transport.rpc import RpcClient  # heavy
 
-SPARE_S = 60.0
-"""By how much the call's own deadline is later than the mutation's, which so always comes first."""
+Report = Callable[[str], None]
+"""Called with progress messages; some come from the server."""
 
-ROWS_TOLD_S = 1.0
-"""How often it is told how many rows have run."""
+GRACE_S = 60.0
+"""Seconds by which the call's own deadline is later than the mutation's."""
+
+ROWS_REPORT_S = 1.0
+"""Seconds between two reports of how many rows have run."""
+
+Result = dict[str, Any]
+"""An `ExampleResult` as JSON; a call that failed as a whole is an `infra_error`."""
 
 
-async def make_step(
-    client: RpcClient,
+@dataclass(frozen=True)
+class RowComparison:
+    """A row with its results before and after the mutation."""
+
+    row: AnyRow
+    before: Result
+    after: Result
+
+
+@dataclass(frozen=True)
+class ManualMutation:
+    """A mutation that was made. `tried`: empty if no rows were given."""
+
+    made: ApplyMutationResult
+    tried: list[RowComparison]
+
+    def mean(self, when: Literal["before", "after"]) -> float | None:
+        """Return the mean score `before` or `after`; None if a row has none. A failure of the program scores 0."""
+        scores = [score_of(tried.before if when == "before" else tried.after) for tried in self.tried]
+        known = [score for score in scores if score is not None]
+        return statistics.fmean(known) if scores and len(known) == len(scores) else None
+
+
+def score_of(result: Result) -> float | None:
+    """Return the score of a result: 0 if the program failed or took too long, None if it is unknown."""
+    if result["status"] in ("program_error", "timeout"):
+        return 0.0
+    score: float | None = result["score"]
+    return score
+
+
+async def mutate_once(
+    client: "RpcClient",
     candidate: Candidate,
     mutation: dict[str, JsonValue],
     rows: Sequence[AnyRow],
     *,
     timeout_s: float,
-    told: Told,
+    report: Report,
     on_made: Callable[[ApplyMutationResult], None],
-) -> Step:
-    """Have `candidate` mutated by a server that was discovered, and try the rows on both sides of it.
+) -> ManualMutation:
+    """Have a discovered server mutate `candidate`, and run the rows before and after.
 
-    `timeout_s`: of the mutation. `on_made` is called once there is something that this cannot take back. Cancelling
-    this before cancels the mutation on the server, where it can.
+    `timeout_s`: of the mutation. `on_made`: called once the mutation exists and cannot be undone. Cancelling this
+    before then cancels the mutation on the server, if it can.
 
     Raises:
-        TimeoutError: it was not made in `timeout_s`.
-        RpcError, ClientError: the mutation was not made; `MutationRejected` says at which stage it failed.
+        TimeoutError: it took longer than `timeout_s`.
+        RpcError, ClientError: the mutation was not made; `MutationRejected` names the stage that failed.
     """
-    before = asyncio.create_task(_results(client, candidate, rows, "before", told))
+    before = asyncio.create_task(_results(client, candidate, rows, "before", report))
     try:
-        async with asyncio.timeout(timeout_s):  # which cancels; the client's own deadline would let the server go on
+        async with asyncio.timeout(timeout_s):  # unlike the client's deadline, this cancels the call
             made = await client.apply_mutation(
-                {"candidate": candidate, "mutation": mutation, "name": {"run": by_hand_name(), "number": 0}},
+                {"candidate": candidate, "mutation": mutation, "name": {"run": manual_run_name(), "number": 0}},
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-                timeout_s=timeout_s + SPARE_S,
-                told=functools.partial(_tell, told),
+                timeout_s=timeout_s + GRACE_S,
+                on_progress=functools.partial(_pass_on, report),
             )
         on_made(made)
         first = await before
     finally:
         before.cancel()
         await asyncio.gather(before, return_exceptions=True)
-    then = await _results(client, made.candidate, rows, "after", told)
-    return Step(made, [Tried(*each) for each in zip(rows, first, then, strict=True)])
+    then = await _results(client, made.candidate, rows, "after", report)
+    return ManualMutation(made, [RowComparison(*each) for each in zip(rows, first, then, strict=True)])
 
 
-def _tell(told: Told, progress: Progress) -> None:
+def _pass_on(report: Report, progress: Progress) -> None:
     if progress.message:
-        told(progress.message)
+        report(progress.message)
 
 
 async def _results(
-    client: RpcClient, candidate: Candidate, rows: Sequence[AnyRow], when: str, told: Told
+    client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report
 ) -> list[Result]:
-    """One result per row, whatever becomes of the calls: a program that does not start is a reason to change it."""
+    """Return one result per row, even if the calls fail: a program that does not start is a reason to change it."""
     limits = _limits(client)
     results: list[Result] = [{}] * len(rows)
-    done, told_at = 0, time.monotonic()
+    done, reported = 0, time.monotonic()
 
-    async def evaluate(start: int, batch: Sequence[AnyRow], _job: Job) -> None:
-        nonlocal done, told_at
+    async def evaluate(start: int, batch: Sequence[AnyRow], _task: GroupTask) -> None:
+        nonlocal done, reported
         try:
             answer = await client.evaluate(
                 candidate,
                 [row.wire for row in batch],
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
-                timeout_s=evaluation_s(limits, len(batch)),
+                timeout_s=client.evaluation_timeout_s(len(batch)),
             )
             results[start : start + len(batch)] = answer["results"]
         except (ClientError, RpcError) as error:
@@ -92,17 +128,17 @@ async def _results(
             failed = {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": lost}
             results[start : start + len(batch)] = [failed] * len(batch)
         done += len(batch)
-        if done == len(rows) or time.monotonic() - told_at >= ROWS_TOLD_S:
-            told_at = time.monotonic()
-            told(f"{when} the mutation: {done} of {len(rows)} rows run")
+        if done == len(rows) or time.monotonic() - reported >= ROWS_REPORT_S:
+            reported = time.monotonic()
+            report(f"{when} the mutation: {done} of {len(rows)} rows run")
 
     width = len(rows) if limits.whole_batches else 1
     batches = [(at, rows[at : at + width]) for at in range(0, len(rows), width or 1)]
-    await run_all([Job(functools.partial(evaluate, *batch)) for batch in batches], limits.max_concurrency)
+    await run_group([GroupTask(functools.partial(evaluate, *batch)) for batch in batches], limits.max_concurrency)
     return results
 
 
-def _limits(client: RpcClient) -> Limits:
+def _limits(client: "RpcClient") -> Limits:
     if client.discovery is None:
         raise LookupError("discover the server first")
     return client.discovery.limits

@@ -1,37 +1,49 @@
-"""Has code changed: several mutations at once, each recorded as it comes, a rejection like any other answer."""
+"""Have code changed: several mutations at once, each recorded as it ends, a rejection like any other answer."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from gepa_client.errors import BadResponse, Refused
-from gepa_client.evolution.branches import run_in_names
 from gepa_client.evolution.lineage import Lineage
-from gepa_client.evolution.paid_attempts import PaidAttempts
+from gepa_client.evolution.names import branch_run_name
 from gepa_client.evolution.patches import totals
-from gepa_client.fleet import Answered
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.journal.entries import MUTATION
-from gepa_client.journal.gather_recorded import all_at_once
-from gepa_client.journal.journal import Slot
-from gepa_client.journal.mutation_entry import MutationEntry, Rejection
-from gepa_client.journal.requests import other_request
+from gepa_client.journal.entries import MUTATION, OUTLINE
+from gepa_client.journal.journal import KeyedCall, gather_recorded
+from gepa_client.journal.mutation_entries import MutationEntry, Rejection
+from gepa_client.journal.requests import RecordedRequest, request_key
 from gepa_client.journal.run_events import Emit, Mutated, MutationProgress, MutationRejected, MutationStarted
-from gepa_client.transport.responses import checked
-from gepa_client.transport.rpc import RpcClient
-from gepa_client.transport.task_group import Job
-from protocol import ApplyMutationResult, Candidate, JsonValue, Progress
+from gepa_client.transport.calls import Call, FailureCost, Reply
+from gepa_client.transport.responses import validated
+from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResult, Progress, Usage
 from protocol import errors as rpc_errors
 from protocol.code import GIT_BRANCH, added_to, branch_of, commit_of
 from protocol.errors import RpcError
 
-DIFF_TOLD = 64_000
-"""Characters of a diff that an event holds; the journal has all of it."""
+EVENT_DIFF = 64_000
+"""Characters of a diff in an event; the journal has all of it."""
+
+NEVER_STARTED = (
+    Refused,
+    rpc_errors.ParseError,
+    rpc_errors.InvalidRequest,
+    rpc_errors.MethodNotFound,
+    rpc_errors.InvalidParams,
+    rpc_errors.VersionNotSupported,
+    rpc_errors.Unauthorized,
+    rpc_errors.UnknownCandidate,
+    rpc_errors.LimitExceeded,
+)
+"""Errors of requests that reach no agent."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A change of a candidate's code. `mutation`: as the contract's; `request`: what it asks for, in words.
+class MutationRequest:
+    """A change of a candidate's code. `mutation`: as the contract defines it; `request`: the change in words.
 
     `other`: the candidate whose code is merged in.
     """
@@ -44,14 +56,14 @@ class Wanted:
 
     @property
     def kind(self) -> Literal["change_request", "merge"]:
-        """What kind of mutation it is."""
+        """The kind of mutation."""
         return "merge" if self.other is not None else "change_request"
 
 
-class Mutations:
-    """Asks endpoints that change code; tells `emit` what begins, goes on and ends.
+class MutationRunner:
+    """Calls endpoints that change code; emits an event when a mutation starts, progresses and ends.
 
-    `lineage` and the adapter's `commits` learn of each one in GEPA's order. `timeout_s`: how long one may take.
+    `lineage` and the adapter's `commits` get each one in GEPA's order. `timeout_s`: the limit of one mutation.
     """
 
     def __init__(self, adapter: RemoteAdapter, lineage: Lineage, emit: Emit, timeout_s: float) -> None:
@@ -59,87 +71,64 @@ class Mutations:
         self._lineage = lineage
         self._emit = emit
         self._timeout_s = timeout_s
-        self._run = run_in_names(adapter.journal.run_id)
+        self._run = branch_run_name(adapter.journal.run_id)
 
-    async def make(self, wanted: Sequence[Wanted]) -> list[MutationEntry | Exception]:
-        """What became of each, made or rejected; an exception where the server could not or answered nonsense.
+    async def make(self, wanted: Sequence[MutationRequest]) -> list[MutationEntry | Exception]:
+        """Return the outcome of each, applied or rejected; an exception if the server failed or answered badly.
 
         Raises:
-            Interrupted: nothing came of one. RpcError, ClientError: a call itself is wrong.
+            Interrupted: one has no result. RpcError, ClientError: a call itself is wrong.
         """
         journal = self._adapter.journal
         first = journal.next_number
-        live: set[int] = set()
+        executed: set[int] = set()
 
-        async def apply(at: int, slot: Slot, job: Job) -> JsonValue:
-            live.add(at)
-            entry = await self._apply(wanted[at], slot, job)
-            self._tell(slot.number, wanted[at], entry)
-            return entry.model_dump(mode="json", exclude_none=True)
+        def report(one: MutationRequest, request: RecordedRequest, answer: JsonValue) -> None:
+            executed.add(request.number)
+            self._report(request.number, one, MutationEntry.model_validate(answer))
 
-        requests = [
-            other_request(MUTATION, f"{one.kind.replace('_', ' ')}, job {at}", one.candidate, one.mutation)
+        calls = [
+            KeyedCall(
+                request_key(MUTATION, f"{one.kind.replace('_', ' ')}, job {at}", one.candidate, one.mutation),
+                self._call(one, first + at),
+                lambda entry: entry.model_dump(mode="json", exclude_none=True),
+                functools.partial(report, one),
+            )
             for at, one in enumerate(wanted)
         ]
         made: list[MutationEntry | Exception] = []
-        for at, answer in enumerate(await all_at_once(journal, requests, apply)):
+        for at, answer in enumerate(await gather_recorded(journal, self._adapter.fleet, calls)):
             if isinstance(answer, Exception):
                 made.append(answer)
                 continue
             entry = MutationEntry.model_validate(answer)
-            if at not in live:
-                self._tell(first + at, wanted[at], entry)
-            self._adapter.commits.learn(entry)
-            self._lineage.learn(entry)
+            if first + at not in executed:
+                self._report(first + at, wanted[at], entry)
+            self._adapter.commits.add(entry)
+            self._lineage.add(entry)
             made.append(entry)
         return made
 
-    async def _apply(self, wanted: Wanted, slot: Slot, job: Job) -> MutationEntry:
-        name = {"run": self._run, "number": slot.number}
-        params = {"candidate": wanted.candidate, "mutation": wanted.mutation, "name": name}
-        head = self._head(slot.number, wanted)
-        is_agents = wanted.kind == "change_request"  # a merge may need no agent
-        attempts = PaidAttempts(self._adapter.journal.attempts(slot, MUTATION), agent=is_agents)
+    def _call(self, wanted: MutationRequest, number: int) -> Call[MutationEntry]:
+        events = _SendingEvents(self._emit, self._head(number, wanted))
+        return Call(
+            "apply_mutation",
+            {
+                "candidate": wanted.candidate,
+                "mutation": wanted.mutation,
+                "name": {"run": self._run, "number": number},
+            },
+            functools.partial(_applied, wanted),
+            about=f"the mutation {self._run}/{number}",
+            needs="mutations",
+            timeout_s=self._timeout_s,
+            parse_error=functools.partial(_rejected, wanted),
+            failure_cost=_agent_cost if wanted.kind == "change_request" else _merge_cost,
+            on_sent=events.sent,
+            on_progress=events.progress,
+        )
 
-        async def send(client: RpcClient, call_id: str | None) -> Answered[MutationEntry]:
-            if not job.begun:
-                self._emit(MutationStarted(**head))
-            job.begun = True
-            try:
-                applied = await client.apply_mutation(
-                    params, call_id=call_id, timeout_s=self._timeout_s, told=self._progress(slot.number)
-                )
-            except rpc_errors.MutationRejected as error:
-                if error.retryable:
-                    attempts.failed(error)
-                    raise
-                rejected = checked(Rejection, {"reason": error.message, **error.details})
-                return self._answered(_entry(wanted, rejected=rejected), "rejected")
-            except (RpcError, Refused) as error:
-                attempts.failed(error)
-                raise
-            return self._answered(_entry(wanted, applied=_fitting(wanted, applied)), "ok")
-
-        what = f"the mutation {self._run}/{slot.number}"
-        return await self._adapter.fleet.call(what, send, attempts, needs="mutations")
-
-    def _answered(self, entry: MutationEntry, outcome: str) -> Answered[MutationEntry]:
-        told = entry.applied or entry.rejected
-        usage = told.usage.model_dump(exclude_none=True) if told is not None and told.usage is not None else None
-        unpriced = entry.kind == "change_request" and (usage or {}).get("cost_usd") is None
-        return Answered(entry, outcome, usage=usage, unpriced=int(unpriced))
-
-    def _progress(self, number: int) -> Callable[[Progress], None]:
-        last = [""]
-
-        def told(progress: Progress) -> None:
-            if progress.message and progress.message != last[0]:
-                last[0] = progress.message
-                self._emit(MutationProgress(number=number, message=progress.message))
-
-        return told
-
-    def _tell(self, number: int, wanted: Wanted, entry: MutationEntry) -> None:
+    def _report(self, number: int, wanted: MutationRequest, entry: MutationEntry) -> None:
         head = self._head(number, wanted)
         if (applied := entry.applied) is not None:
             added, removed = totals(applied.diff)
@@ -152,7 +141,7 @@ class Mutations:
                     lines_added=added,
                     lines_removed=removed,
                     summary=applied.summary,
-                    diff=applied.diff[:DIFF_TOLD],
+                    diff=applied.diff[:EVENT_DIFF],
                     components_added=applied.components_added,
                     components_removed=applied.components_removed,
                     cost_usd=applied.usage.cost_usd if applied.usage is not None else None,
@@ -165,12 +154,12 @@ class Mutations:
                     stage=rejected.stage,
                     reason=rejected.reason,
                     log_tail=rejected.log_tail,
-                    diff=rejected.diff[:DIFF_TOLD] if rejected.diff is not None else None,
+                    diff=rejected.diff[:EVENT_DIFF] if rejected.diff is not None else None,
                     cost_usd=rejected.usage.cost_usd if rejected.usage is not None else None,
                 )
             )
 
-    def _head(self, number: int, wanted: Wanted) -> dict[str, Any]:
+    def _head(self, number: int, wanted: MutationRequest) -> dict[str, Any]:
         indices = [self._lineage.index(candidate) for candidate in (wanted.candidate, wanted.other) if candidate]
         return {
             "number": number,
@@ -182,8 +171,111 @@ class Mutations:
         }
 
 
+class _SendingEvents:
+    """Emits that a mutation was sent, once, and its progress, each message once."""
+
+    def __init__(self, emit: Emit, head: dict[str, Any]) -> None:
+        self._emit = emit
+        self._head = head
+        self._started = False
+        self._last_message = ""
+
+    def sent(self) -> None:
+        if not self._started:
+            self._started = True
+            self._emit(MutationStarted(**self._head))
+
+    def progress(self, progress: Progress) -> None:
+        if progress.message and progress.message != self._last_message:
+            self._last_message = progress.message
+            self._emit(MutationProgress(number=self._head["number"], message=progress.message))
+
+
+class CodeOutlines:
+    """Overviews of candidates' code for the reflection model: requested once per commit, and recorded."""
+
+    def __init__(self, adapter: RemoteAdapter) -> None:
+        self._adapter = adapter
+        self._known: dict[str | None, str] = {}
+
+    async def of(self, candidates: Sequence[Candidate]) -> list[str | Exception]:
+        """Return the outline of each candidate's code, or the reason why there is none.
+
+        Raises:
+            Interrupted: there is no answer. RpcError, ClientError: the call itself is wrong.
+        """
+        commits = [commit_of(candidate) for candidate in candidates]
+        unknown = {
+            commit: candidate
+            for commit, candidate in reversed(list(zip(commits, candidates, strict=True)))
+            if commit not in self._known
+        }
+        order = sorted(unknown, key=commits.index)  # as GEPA asks
+        calls = [
+            KeyedCall(request_key(OUTLINE, f"outline the code at {commit}", commit), self._call(unknown[commit]))
+            for commit in order
+        ]
+        made = await gather_recorded(self._adapter.journal, self._adapter.fleet, calls) if calls else []
+        answers = dict(zip(order, made, strict=True))
+        self._known |= {commit: answer for commit, answer in answers.items() if isinstance(answer, str)}
+        return [self._known[commit] if commit in self._known else answers[commit] for commit in commits]
+
+    def _call(self, candidate: Candidate) -> Call[str]:
+        return Call(
+            "outline_code",
+            {"candidate": candidate},
+            lambda answer: Reply(validated(OutlineCodeResult, answer).outline),
+            about="outline_code",
+            needs="mutations",
+            timeout_s=self._adapter.call_timeout_s,
+        )
+
+
+def _applied(wanted: MutationRequest, answer: JsonValue) -> Reply[MutationEntry]:
+    applied = validated(ApplyMutationResult, answer)
+    _check_candidate(wanted, applied)
+    return _reply(_entry(wanted, applied=applied), "ok", applied.usage)
+
+
+def _rejected(wanted: MutationRequest, error: Exception, _seconds: float) -> Reply[MutationEntry] | None:
+    """Return a final rejection as an answer; None for any other error."""
+    if not isinstance(error, rpc_errors.MutationRejected) or error.retryable:
+        return None
+    rejected = validated(Rejection, {"reason": error.message, **error.details})
+    return _reply(_entry(wanted, rejected=rejected), "rejected", rejected.usage)
+
+
+def _reply(entry: MutationEntry, outcome: str, usage: Usage | None) -> Reply[MutationEntry]:
+    unpriced = entry.kind == "change_request" and (usage is None or usage.cost_usd is None)
+    reported = usage.model_dump(exclude_none=True) if usage is not None else None
+    return Reply(entry, outcome, usage=reported, unpriced=int(unpriced))
+
+
+def _agent_cost(error: Exception | None, outcome: str) -> FailureCost:
+    """Return the cost of an attempt without a result: an agent that worked is paid for all the same."""
+    usage = _usage_in(error)
+    started = outcome != "refused" and not isinstance(error, NEVER_STARTED)
+    return FailureCost(usage, int(started and (usage or {}).get("cost_usd") is None))
+
+
+def _merge_cost(error: Exception | None, _outcome: str) -> FailureCost:
+    """Return the cost of a merge without a result, which may have needed no agent."""
+    return FailureCost(_usage_in(error))
+
+
+def _usage_in(error: Exception | None) -> dict[str, Any] | None:
+    """Return the cost that an error response reports; None if it reports none, or none that is valid."""
+    reported = error.details.get("usage") if isinstance(error, RpcError) else None
+    if reported is None:
+        return None
+    try:
+        return Usage.model_validate(reported).model_dump(exclude_none=True)
+    except ValidationError:
+        return None
+
+
 def _entry(
-    wanted: Wanted, *, applied: ApplyMutationResult | None = None, rejected: Rejection | None = None
+    wanted: MutationRequest, *, applied: ApplyMutationResult | None = None, rejected: Rejection | None = None
 ) -> MutationEntry:
     return MutationEntry(
         kind=wanted.kind,
@@ -196,8 +288,8 @@ def _entry(
     )
 
 
-def _fitting(wanted: Wanted, applied: ApplyMutationResult) -> ApplyMutationResult:
-    """The answer, if GEPA can take its candidate: the same components, at the commit that was made."""
+def _check_candidate(wanted: MutationRequest, applied: ApplyMutationResult) -> None:
+    """Raise `BadResponse` unless GEPA can take the candidate: the same components, at the commit that was made."""
     if applied.candidate.keys() != wanted.candidate.keys():
         raise BadResponse("apply_mutation answered a candidate of other components")
     try:
@@ -207,4 +299,3 @@ def _fitting(wanted: Wanted, applied: ApplyMutationResult) -> ApplyMutationResul
         raise BadResponse(f"apply_mutation answered a candidate whose {error}") from None
     if commit != applied.commit:
         raise BadResponse(f"apply_mutation answered commit {applied.commit}, and a candidate at {commit}")
-    return applied

@@ -24,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True)
 class FileDiff:
-    """What a diff says of one file; `name` as the diff writes it, which is not always a path that can be opened."""
+    """A diff of one file; `name` as the diff writes it, which is not always a path that can be opened."""
 
     name: str
     lines: tuple[Line, ...]
@@ -41,7 +41,7 @@ class FileDiff:
 
 
 def by_file(diff: str) -> list[FileDiff]:
-    """The diff's files in its order; whatever stands before the first one belongs to it."""
+    """Return the diff's files in order; text before the first one belongs to it."""
     found: list[list[Line]] = []
     for line in lines(diff):
         begins = line.kind == "head" and (line.text.startswith(_GIT) or _plain_beginning(line, found))
@@ -52,7 +52,7 @@ def by_file(diff: str) -> list[FileDiff]:
 
 
 def lines(diff: str) -> Iterator[Line]:
-    """Each line with what it is. The numbers of a hunk say where it ends: a removed `-- x` looks like a file's name."""
+    """Yield each line with its kind. A hunk's numbers define its end: a removed `-- x` looks like a file's name."""
     before = after = 0
     for text in diff.removesuffix("\n").split("\n") if diff else ():
         hunk = _HUNK.match(text)
@@ -70,7 +70,7 @@ def lines(diff: str) -> Iterator[Line]:
 
 
 def _outside(text: str) -> LineKind:
-    """What a line is that no hunk counts: a head, as a rule; the rest of a diff that is cut or written by hand."""
+    """Return the kind of a line outside hunks: usually a header; the rest of a truncated or hand-written diff."""
     if text.startswith(("+++ ", "--- ")):
         return "head"
     return _BESIDE_HUNKS.get(text[:1], "head")
@@ -83,7 +83,7 @@ def totals(diff: str) -> tuple[int, int]:
 
 
 def _plain_beginning(line: Line, found: list[list[Line]]) -> bool:
-    """Whether a diff that git did not write goes on to its next file here."""
+    """Whether a diff that git did not write continues with its next file here."""
     return (
         line.text.startswith("--- ")
         and bool(found)
@@ -93,11 +93,11 @@ def _plain_beginning(line: Line, found: list[list[Line]]) -> bool:
 
 
 def _name(part: list[Line]) -> str:
-    """The file's name after the change, before it where it is deleted."""
+    """Return the file's name after the change, before it if the file is deleted."""
     heads = [line.text for line in part if line.kind == "head"]
     for mark, prefix in (("+++ ", "b/"), ("--- ", "a/")):
         named = next((text.removeprefix(mark).rstrip("\t") for text in heads if text.startswith(mark)), "/dev/null")
         if named != "/dev/null":
             return named.removeprefix(prefix)
-    told = next((text.removeprefix(_GIT) for text in heads if text.startswith(_GIT)), "")
-    return told.rpartition(" b/")[2] or told
+    header = next((text.removeprefix(_GIT) for text in heads if text.startswith(_GIT)), "")
+    return header.rpartition(" b/")[2] or header

@@ -40,7 +40,7 @@ class ComponentSelector:
     changed together. With one, it decides whether a step is for code, and the prompts take the others in turn or
     together. `code_until`: the last iteration in which code is changed. `unused`: what a candidate's code does not use.
 
-    Prompts are the program's own texts, and `added_components` where there are any.
+    Prompts are the program's own texts, and `added_components` if there are any.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ComponentSelector:
         candidate_idx: int,
         candidate: dict[str, str],
     ) -> list[str]:
-        """The components to change in one task of an iteration; none where nothing may be changed."""
+        """Return the components to change in one task of an iteration; none if nothing may be changed."""
         names = self._choice(state.i, candidate)
         if self._all_at_once or len(names) < 2:
             return names

@@ -1,19 +1,8 @@
-"""Who does the work: one endpoint or many, each as busy as it bears."""
+"""Where calls go: one endpoint or many, each with as many calls as it accepts."""
 
-from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.fleet.endpoints_file import Address, read_roster
+from gepa_client.fleet.endpoint import Endpoint, FleetEvent
+from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
 from gepa_client.fleet.fleet import Fleet
-from gepa_client.fleet.fleet_events import FleetEvent
-from gepa_client.fleet.work import Answered, Attempts, NoVerdict, Pin
+from gepa_client.fleet.slots import Pin
 
-__all__ = [
-    "Address",
-    "Answered",
-    "Attempts",
-    "Endpoint",
-    "Fleet",
-    "FleetEvent",
-    "NoVerdict",
-    "Pin",
-    "read_roster",
-]
+__all__ = ["Address", "Endpoint", "Fleet", "FleetEvent", "Pin", "read_endpoints_file"]

@@ -1,4 +1,4 @@
-"""Commits that an endpoint lacks: brought there, each once, before the call that needs them is made again."""
+"""Upload commits that an endpoint lacks, each once, before the call that needs them is made again."""
 
 import asyncio
 from collections import defaultdict
@@ -10,17 +10,17 @@ from gepa_client.transport.rpc import RpcClient
 from protocol.errors import UnknownCandidate
 
 SHOWN = 12
-"""Characters of a commit's id that are enough for people."""
+"""Characters of a commit's id in messages."""
 
 REQUEST_SHARE = 0.5
-"""The part of the largest request a server takes that bundles may fill; one that is larger goes alone."""
+"""The part of the largest accepted request that bundles may fill; a larger bundle is sent alone."""
 
 
-class Bundles(Protocol):
-    """Where the commits of a run come from."""
+class BundleSource(Protocol):
+    """The source of a run's commits."""
 
     def leading_to(self, commit: str) -> list[tuple[str, str]]:
-        """(commit, bundle in base64) of all that lead to this one, parents first; empty where it is not known."""
+        """Return (commit, bundle in base64) of all that lead to this one, parents first; empty if it is unknown."""
         ...
 
 
@@ -28,23 +28,23 @@ class NoBundles:
     """A run whose code does not change."""
 
     def leading_to(self, commit: str) -> list[tuple[str, str]]:  # noqa: ARG002 - the interface's parameters
-        """Nothing is known."""
+        """Return nothing."""
         return []
 
 
-class Courier:
-    """Brings commits to endpoints. Who needs one that is on its way to the same instance waits for it."""
+class CommitUploader:
+    """Uploads commits to endpoints; a second call that needs a commit waits for the upload under way."""
 
-    def __init__(self, bundles: Bundles) -> None:
+    def __init__(self, bundles: BundleSource) -> None:
         self._bundles = bundles
-        self._there: set[tuple[str | None, str]] = set()
-        self._on_the_way: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._uploaded: set[tuple[str | None, str]] = set()
+        self._locks: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def bring(self, client: RpcClient, commit: str) -> None:
-        """Have the endpoint import everything that leads to the commit and was not brought to it before.
+    async def upload(self, client: RpcClient, commit: str) -> None:
+        """Have the endpoint import everything that leads to the commit and was not uploaded to it before.
 
         Raises:
-            Interrupted: nobody has a bundle of it. RpcError, ClientError: the endpoint did not take them.
+            Interrupted: the run has no bundle of it. RpcError, ClientError: the endpoint did not accept them.
         """
         chain = self._bundles.leading_to(commit)
         if not chain:
@@ -55,15 +55,15 @@ class Courier:
                 "there, or leave this endpoint out",
             )
         instance = client.instance_id
-        async with self._on_the_way[instance]:
-            missing = [(made, bundle) for made, bundle in chain if (instance, made) not in self._there]
+        async with self._locks[instance]:
+            missing = [(made, bundle) for made, bundle in chain if (instance, made) not in self._uploaded]
             for part in _parts(missing, _limit(client)):
                 await client.import_commits([bundle for _, bundle in part])
-                self._there |= {(instance, made) for made, _ in part}
+                self._uploaded |= {(instance, made) for made, _ in part}
 
 
-def lacking(error: Exception) -> str | None:
-    """The commit that an endpoint says it does not have, where that is the error."""
+def missing_commit(error: Exception) -> str | None:
+    """Return the commit that the endpoint lacks, if that is the error."""
     commit = error.details.get("commit") if isinstance(error, UnknownCandidate) else None
     return commit if isinstance(commit, str) else None
 
@@ -75,7 +75,7 @@ def _limit(client: RpcClient) -> float:
 
 
 def _parts(bundles: Sequence[tuple[str, str]], limit: float) -> Iterator[list[tuple[str, str]]]:
-    """The same in their order, as many at a time as one request may hold."""
+    """Yield them in order, as many at a time as one request may hold."""
     part: list[tuple[str, str]] = []
     size = 0
     for commit, bundle in bundles:

@@ -1,4 +1,4 @@
-"""One endpoint of a fleet: its client, its slots, how it is doing, and how long it rests when it is not well."""
+"""One endpoint of a fleet: its client, its slots, its health, and how long it cools down after failures."""
 
 import asyncio
 import random
@@ -7,35 +7,65 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gepa_client.errors import BadResponse, Refused
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.transport.address import RPC_PATH, find_proxy_token, find_token
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
-from protocol.errors import Overloaded, Unauthorized
+from protocol.errors import Overloaded, RpcError, Unauthorized
 
-FIRST_REST_S = 0.5
-LONGEST_REST_S = 30.0
-LONGEST_ASKED_S = 60.0
-"""How long an overloaded server may ask us to stay away at a time."""
+FIRST_COOLDOWN_S = 0.5
+LONGEST_COOLDOWN_S = 30.0
+LONGEST_REQUESTED_S = 60.0
+"""The longest pause that an overloaded server may request at a time."""
 
-FAILURES_TO_REST = 3
-"""`infra_error`s in a row after which the endpoint, rather than the examples, is suspected."""
+FAILURES_TO_COOL_DOWN = 3
+"""Consecutive `infra_error`s after which the endpoint, rather than the examples, is suspected."""
 
-Rest = Literal["lost", "overloaded", "failing", "broken", "unreached"]
-"""Why an endpoint rests; `unreached`: it has never answered."""
+SILENCE_S = 1.0
+"""Seconds without an answer in which a server may have been stopped and another one started."""
+
+CHECK_TIMEOUT_S = 5.0
+
+REPLACED = "another process answers there now; its traces are gone"
+
+DRAIN_POLL_S = 0.5
+DRAIN_TIMEOUT_S = 2.0
+DRAIN_SILENT_POLLS = 2
+"""Consecutive polls without an answer after which a draining endpoint counts as gone; a refused connection suffices."""
+
+Cooldown = Literal["lost", "overloaded", "failing", "broken", "unreached"]
+"""Why an endpoint gets no calls for a while; `unreached`: it has never answered."""
+
+FleetEventKind = Literal["joined", "refused", "resting", "back", "left", "waiting", "warning"]
 
 _random = random.SystemRandom()  # never GEPA's global generator
 
 
+@dataclass(frozen=True)
+class FleetEvent:
+    """A change of state, reported once, on the fleet's event loop.
+
+    `kind`: `joined` the fleet; `left` it, once its last call has ended; `refused` because it disagrees with the leader;
+    `resting` (cooling down: it gets no new calls) until it is `back`; `waiting`: no endpoint is left; `warning`:
+    anything else worth knowing. `url`: the endpoint's, None for the whole fleet. `detail`: the reason. `seconds`: how
+    long it cools down at first, how long it was away, or how long the fleet waits before the run pauses.
+    """
+
+    kind: FleetEventKind
+    url: str | None = None
+    detail: str = ""
+    seconds: float | None = None
+
+
 @dataclass(eq=False)
 class Endpoint:
-    """What a fleet knows of one endpoint. Read the figures; only the fleet changes them.
+    """The state of one endpoint. Read the figures; only the fleet changes them.
 
-    `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from us; `done`: those that
-    gave a result. `up`: it takes new calls. `left`: it is no longer of the fleet. `gone`: whatever its instance knew is
-    given up. `instance`: the server process that was let in; `heard`: when it last answered, on the monotonic clock.
-    `rests`: how often it has rested: a call that was sent before a rest says nothing about the endpoint after it.
+    `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from this process; `done`:
+    calls that brought a result. `up`: it takes new calls. `left`: it has left the fleet. `gone`: what its instance knew
+    is given up. `instance`: the admitted server process; `answered_at`: its last answer, on the monotonic clock.
+    `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
     """
 
     address: Address
@@ -47,23 +77,23 @@ class Endpoint:
     left: bool = False
     gone: bool = False
     instance: str | None = None
-    rests: int = 0
-    rest: Rest | None = None
+    cooldowns: int = 0
+    cooldown: Cooldown | None = None
     since: float = 0.0
     until: float = 0.0
     overdue: bool = False
     failures: int = 0
     growth: int = 0
-    said: str = ""
+    last_warning: str = ""
     stamp: int = 0
-    heard: float = 0.0
+    answered_at: float = 0.0
     prober: asyncio.Task[None] | None = None
-    asking: asyncio.Task[bool] | None = None
+    checking: asyncio.Task[bool] | None = None
     pinned: list[tuple[int, int, Any]] = field(default_factory=list)
 
     @classmethod
     def at(cls, address: Address) -> "Endpoint":
-        """An endpoint that nobody has spoken to yet; `read_token` comes first.
+        """Return an endpoint that has not been contacted; call `read_token` first.
 
         Raises:
             Refused: the address cannot be used.
@@ -84,12 +114,12 @@ class Endpoint:
         return f"Endpoint({self.url!r})"
 
     def read_token(self, on_token: Callable[[str], None]) -> bool:
-        """Look for the tokens where they come from; True when one is another, as after a restart of the server.
+        """Read the tokens from their sources; True if one has changed, as after a restart of the server.
 
-        `on_token`: hears of each before it is used.
+        `on_token`: called with each before it is used.
 
         Raises:
-            Refused: a file cannot be read, or holds no usable token; those before stay in use.
+            Refused: a file cannot be read, or holds no usable token; the earlier tokens stay in use.
         """
         token = find_token(self.address.token, self.address.token_file)
         proxy_token = find_proxy_token(self.address.proxy_token, self.address.proxy_token_file)
@@ -99,59 +129,108 @@ class Endpoint:
         return self.client.use_token(token, proxy_token)
 
     def is_renewed_after(self, error: Exception) -> bool:
-        """Whether the way to it may come back: somebody stands before it, whose token is renewed from time to time."""
+        """Whether access may return by itself: the token of the proxy in front of it is renewed from time to time."""
         return self.address.proxy_token_file is not None and isinstance(error, Unauthorized | BadResponse | Refused)
 
     def offers(self, capability: str | None) -> bool:
-        """Whether it named this capability when it last answered; True where none is wanted."""
+        """Whether it named this capability when it last answered; True for None."""
         return capability is None or self.client.offers(capability)
 
     @property
     def url(self) -> str:
-        """The address without `/rpc`, as people write it."""
+        """The address without `/rpc`, as users write it."""
         return self.client.url.removesuffix(RPC_PATH)
 
     @property
     def resting(self) -> bool:
-        """Whether it belongs to the fleet but takes nothing at present."""
-        return self.rest is not None and not self.left
+        """Whether it belongs to the fleet but gets no calls at present."""
+        return self.cooldown is not None and not self.left
 
     @property
     def room(self) -> int:
-        """Calls it could take now; below zero where pinned calls wait for it."""
+        """Calls it could take now; below zero if pinned calls wait for it."""
         return self.slots - self.in_flight - len(self.pinned)
 
     def admit(self, discovery: DiscoverResult) -> None:
-        """It answers and may work: take over what it says of itself."""
+        """Take over what the server declares, and let it work."""
         self.instance = discovery.server.instance_id
         self.slots = discovery.limits.max_concurrency
-        self.rest = None
+        self.cooldown = None
         self.overdue = False
         self.failures = 0
-        self.heard = time.monotonic()
+        self.answered_at = time.monotonic()
 
-    def answered(self, rests: int) -> None:
-        """A call gave a result; `rests` as it was when the call was sent."""
+    def answered(self, cooldowns: int) -> None:
+        """Note that a call brought a result; `cooldowns`: the endpoint's when the call was sent."""
         self.done += 1
-        self.heard = time.monotonic()
-        if rests == self.rests:
+        self.answered_at = time.monotonic()
+        if cooldowns == self.cooldowns:
             self.failures = 0
             self.growth = 0
 
-    def failed(self, rests: int) -> bool:
-        """A call ended as nobody's verdict; True when that makes one too many in a row."""
-        if rests == self.rests:
+    def failed(self, cooldowns: int) -> bool:
+        """Note an inconclusive call; True if there were too many in a row."""
+        if cooldowns == self.cooldowns:
             self.failures += 1
-        return self.failures >= FAILURES_TO_REST
+        return self.failures >= FAILURES_TO_COOL_DOWN
 
-    def next_rest_s(self, asked_s: float = 0.0) -> float:
-        """How long to stay away now: twice as long each time until a call succeeds, at least what was asked."""
-        growing = min(FIRST_REST_S * 2.0**self.growth, LONGEST_REST_S) * _random.uniform(0.75, 1.25)
+    def next_cooldown_s(self, requested_s: float = 0.0) -> float:
+        """Return how long to cool down now: doubled each time until a call succeeds, at least as requested."""
+        growing = min(FIRST_COOLDOWN_S * 2.0**self.growth, LONGEST_COOLDOWN_S) * _random.uniform(0.75, 1.25)
         self.growth = min(self.growth + 1, 10)
-        return max(growing, min(asked_s, LONGEST_ASKED_S))
+        return max(growing, min(requested_s, LONGEST_REQUESTED_S))
+
+    # --- health ------------------------------------------------------------------------------------------------------
+
+    async def was_replaced(self) -> bool:
+        """Whether, after a silence, another process answers; asked once for all calls about to be sent.
+
+        An endpoint that does not answer counts as not replaced: the call finds out and is retried by its own rules.
+        """
+        return time.monotonic() - self.answered_at >= SILENCE_S and await self.is_replaced()
+
+    async def is_replaced(self) -> bool:
+        """Whether another process answers than the one that was admitted, asked now."""
+        if self.checking is None:
+            self.checking = asyncio.create_task(self._check_instance())
+        return await asyncio.shield(self.checking)
+
+    async def _check_instance(self) -> bool:
+        known = self.instance
+        try:
+            discovery = await self.client.discover(timeout_s=CHECK_TIMEOUT_S, resends=0)
+        except (ClientError, RpcError):
+            return False
+        finally:
+            self.checking = None
+        self.answered_at = time.monotonic()
+        return discovery.server.instance_id != known
+
+    async def drain(self) -> None:
+        """Wait until the last call has ended; if the process is gone, end the remaining calls as lost.
+
+        A connection may stay open, or be made again, without the process behind it, if a proxy or a shared socket
+        stands in front of it.
+        """
+        silent = 0
+        while self.in_flight:
+            try:
+                discovery = await self.client.discover(timeout_s=DRAIN_TIMEOUT_S, resends=0)
+            except ConnectionLost as lost:
+                silent = DRAIN_SILENT_POLLS if lost.refused else silent + 1
+            except ClientError:  # something answers, but it is not the server
+                silent += 1
+            except RpcError:
+                silent = 0
+            else:
+                silent = 0 if discovery.server.instance_id == self.instance else DRAIN_SILENT_POLLS
+            if silent >= DRAIN_SILENT_POLLS:
+                self.client.cut(f"{self.url} has left the fleet, and no server answers there")
+                return
+            await asyncio.sleep(DRAIN_POLL_S)
 
 
-def asked_pause_s(error: Overloaded) -> float:
-    """Seconds an overloaded server asked us to stay away."""
-    asked = error.details.get("retry_after_s")
-    return float(asked) if isinstance(asked, int | float) else 0.0
+def requested_pause_s(error: Overloaded) -> float:
+    """Return the seconds that an overloaded server asks clients to stay away."""
+    requested = error.details.get("retry_after_s")
+    return float(requested) if isinstance(requested, int | float) else 0.0

@@ -1,16 +1,15 @@
-"""Where the endpoints of a fleet are: addresses, and the file that lists them."""
+"""The addresses of a fleet's endpoints, and the file that lists them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gepa_client.errors import Refused
+from gepa_client.errors import Refused, unreadable
 from gepa_client.transport.address import rpc_url
-from gepa_client.transport.error_format import unreadable
 
 POLL_S = 0.25
-"""How often the fleet file is looked at."""
+"""Seconds between two checks of the fleet file."""
 
 TOKEN_FILE = "token-file"  # noqa: S105 - the name of a setting, not a token
 PROXY_TOKEN_FILE = "proxy-token-file"  # noqa: S105 - the same
@@ -19,11 +18,11 @@ LINE = f"URL [{TOKEN_FILE}=PATH] [{PROXY_TOKEN_FILE}=PATH]"
 
 @dataclass(frozen=True)
 class Address:
-    """An endpoint and what proves that we may talk to it.
+    """The address of an endpoint and its credentials.
 
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token`, else from
-    `proxy_token_file`: of whoever stands before the server. `allow_insecure`: plain http beyond this machine. `listed`:
-    it comes from a fleet file, and leaves when the file no longer names it.
+    `proxy_token_file`: of a proxy in front of the server. `allow_insecure`: plain http beyond this machine. `listed`:
+    it comes from a fleet file, and leaves the fleet when the file no longer names it.
     """
 
     url: str
@@ -35,13 +34,13 @@ class Address:
     listed: bool = False
 
     def __repr__(self) -> str:
-        return f"Address({self.url!r})"  # a token must not be read in a traceback
+        return f"Address({self.url!r})"  # keep the token out of tracebacks
 
 
-def read_roster(path: Path, *, allow_insecure: bool = False) -> list[Address]:
-    """The endpoints a fleet file lists, one a line: `URL [token-file=PATH] [proxy-token-file=PATH]`.
+def read_endpoints_file(path: Path, *, allow_insecure: bool = False) -> list[Address]:
+    """Return the endpoints of a fleet file, one a line: `URL [token-file=PATH] [proxy-token-file=PATH]`.
 
-    `#` begins a comment. A relative PATH starts at the file's own folder. An empty file lists none.
+    `#` starts a comment. A relative PATH starts at the file's own folder. An empty file lists none.
 
     Raises:
         Refused: the file cannot be read, or a line of it cannot be used; the line is named.
@@ -82,8 +81,8 @@ def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]
         )
 
 
-async def versions(path: Path) -> AsyncIterator[None]:
-    """Yields at once, and then whenever the file was changed, came or went."""
+async def file_changes(path: Path) -> AsyncIterator[None]:
+    """Yield at once, and then whenever the file was changed, created or deleted."""
     known: tuple[int, ...] | None = None
     seen = False
     while True:
@@ -98,5 +97,5 @@ def _state(path: Path) -> tuple[int, ...] | None:
     try:
         found = path.stat()
     except OSError:
-        return None  # `read_roster` says what is wrong with it
-    return found.st_ino, found.st_mtime_ns, found.st_size  # one that is replaced twice in a tick is another file
+        return None  # `read_endpoints_file` reports the reason
+    return found.st_ino, found.st_mtime_ns, found.st_size  # the inode shows a second replacement

@@ -1,21 +1,18 @@
-"""The endpoints of a run as one thing that answers calls."""
+"""The endpoints of a run behind one interface that answers calls."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet.calls import Call
-from gepa_client.fleet.commit_uploader import Bundles, Courier, NoBundles
-from gepa_client.fleet.compatibility import Wanted
-from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.fleet.calls import CallExecution
+from gepa_client.fleet.commit_uploader import BundleSource, CommitUploader, NoBundles
+from gepa_client.fleet.endpoint import Endpoint, FleetEvent
 from gepa_client.fleet.endpoints_file import Address
-from gepa_client.fleet.fleet_events import FleetEvent
-from gepa_client.fleet.membership import Members
-from gepa_client.fleet.outage import Outage
-from gepa_client.fleet.shutdown import Stops
-from gepa_client.fleet.slots import Slots
-from gepa_client.fleet.work import Answered, Attempts, Pin
+from gepa_client.fleet.handshake import SplitChoice
+from gepa_client.fleet.membership import Membership
+from gepa_client.fleet.slots import Outage, Pin, Shutdown, Slots
+from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
 
@@ -23,14 +20,14 @@ T = TypeVar("T")
 
 
 class Fleet:
-    """Gives each call to the least busy endpoint, and to another one when that one fails. One event loop.
+    """Gives each call to the least busy endpoint, and to another one if that one fails. One event loop.
 
-    `max_attempts`: attempts that reached a server, before the run pauses. `first_backoff_s`: the mean wait after the
-    first failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is
-    up. `wanted`: names the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
-    names may work together, if all else is the same. `on_event`: told of each change of state.
-    `on_token`: told each token before it is used, as its file may be written while the fleet works. `bundles`: commits
-    of candidates, brought to endpoints that lack them.
+    `max_attempts`: attempts that reach a server before the run pauses. `first_backoff_s`: the mean wait after the first
+    failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
+    `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
+    names may work together if all else is the same. `on_event`: called with each change of state. `on_token`: called
+    with each token before it is used, as its file may be written while the fleet works. `bundles`: commits of
+    candidates, uploaded to endpoints that lack them.
     """
 
     def __init__(
@@ -39,75 +36,75 @@ class Fleet:
         max_attempts: int = 5,
         first_backoff_s: float = 0.5,
         max_outage_s: float = 600.0,
-        wanted: Wanted | None = None,
+        splits: SplitChoice | None = None,
         allow_mixed_programs: bool = False,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
-        bundles: Bundles | None = None,
+        bundles: BundleSource | None = None,
     ) -> None:
         self._max_attempts = max_attempts
         self._first_backoff_s = first_backoff_s
         self._max_outage_s = max_outage_s
-        self._courier = Courier(bundles or NoBundles())
-        self._slots = Slots(lambda: self._members.waiting_changed())
-        self._stops = Stops(lambda: self._slots.wake(self._members.endpoints))
-        self._members = Members(
+        self._uploader = CommitUploader(bundles or NoBundles())
+        self._slots = Slots(lambda: self._membership.waiting_changed())
+        self._shutdown = Shutdown(lambda: self._slots.wake(self._membership.endpoints))
+        self._membership = Membership(
             self._slots,
-            wanted=wanted,
+            splits=splits,
             allow_mixed_programs=allow_mixed_programs,
-            outage=Outage(max_outage_s, on_event, lambda words: self._stops.interrupt(Interrupted("paused", words))),
+            outage=Outage(max_outage_s, on_event, self._pause),
             on_event=on_event,
             on_token=on_token,
-            on_end=self._stops.defect,
+            on_end=self._shutdown.defect,
         )
 
     async def open(self, addresses: Sequence[Address]) -> DiscoverResult:
-        """Contact all endpoints at the same time; the first in the given order that answers leads: its description.
+        """Contact all endpoints at once and return what the leader declares: the first in order that answers.
 
-        Those that do not answer are told of and tried again later.
+        Endpoints that do not answer are reported and tried again later.
 
         Raises:
-            Refused: an address cannot be used, or the endpoints do not serve the same, which is told in full.
-            RpcError, ClientError: none can be used; with one endpoint, its error as it came.
+            Refused: an address cannot be used, or the endpoints do not serve the same; all differences are named.
+            RpcError, ClientError: none can be used; with one endpoint, its own error.
         """
-        self._stops.bind()
+        self._shutdown.bind()
         try:
-            return await self._members.open(addresses)
+            return await self._membership.open(addresses)
         except BaseException:
             await self.aclose()
             raise
 
     def follow(self, path: Path) -> None:
-        """Re-read the fleet file while running: endpoints join and leave; one that cannot be used changes nothing."""
-        self._members.follow(path)
+        """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
+        self._membership.follow(path)
 
     async def aclose(self) -> None:
-        """End what the fleet does on its own and close all clients; safe to call twice."""
+        """End the fleet's own tasks and close all clients; safe to call twice."""
         try:
-            self._stops.close()
+            self._shutdown.close()
         finally:
-            await self._members.aclose()
+            await self._membership.aclose()
 
     @property
     def discovery(self) -> DiscoverResult:
-        """What the leader said of itself when the fleet was opened."""
-        if self._members.leader is None:
+        """What the leader declared when the fleet was opened."""
+        if self._membership.leader is None:
             raise RuntimeError("the fleet is not open")
-        return self._members.leader
+        return self._membership.leader
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Those of the fleet, up or resting; read `url`, `in_flight`, `slots`, `resting`, `done`."""
-        return list(self._members.endpoints)
+        """All endpoints, up or cooling down; read `url`, `in_flight`, `slots`, `resting`, `done`."""
+        return list(self._membership.endpoints)
 
     @property
     def clients(self) -> list[RpcClient]:
-        """The endpoints' clients, for calls that need no rules; those of endpoints that are up come first."""
-        return [endpoint.client for endpoint in sorted(self._members.endpoints, key=lambda each: not each.up)]
+        """The endpoints' clients, for calls without retries; those of endpoints that are up come first."""
+        return [endpoint.client for endpoint in sorted(self._membership.endpoints, key=lambda each: not each.up)]
 
     @property
     def in_flight(self) -> int:
-        """Calls that are with an endpoint now."""
+        """Calls that an endpoint is answering now."""
         return self._slots.in_flight
 
     @property
@@ -118,54 +115,46 @@ class Fleet:
     @property
     def slots(self) -> int:
         """Calls that all endpoints which are up take at once."""
-        return sum(endpoint.slots for endpoint in self._members.endpoints if endpoint.up)
+        return sum(endpoint.slots for endpoint in self._membership.endpoints if endpoint.up)
 
     def offers(self, capability: str) -> bool:
-        """Whether any endpoint that has answered named this capability: then `call` finds it."""
-        return any(endpoint.offers(capability) for endpoint in self._members.endpoints)
+        """Whether any endpoint that has answered names this capability: `call` then finds it."""
+        return any(endpoint.offers(capability) for endpoint in self._membership.endpoints)
 
-    async def call(
-        self,
-        what: str,
-        send: Callable[[RpcClient, str | None], Awaitable[Answered[T]]],
-        attempts: Attempts,
-        *,
-        pin: Pin | None = None,
-        needs: str | None = None,
-    ) -> T:
-        """Have one call answered, wherever that succeeds; whoever asked first is served first.
+    async def call(self, call: Call[T], log: AttemptLog, *, pin: Pin | None = None) -> Reply[T]:
+        """Return the answer to a call, from whichever endpoint gives it; calls are served in the order of arrival.
 
-        `what`: names it in errors, as in `example 'x'`. `send(client, call_id)`: makes the call once; `call_id` is None
-        where the endpoint knows none. `pin`: keeps it where the other calls of its minibatch are. `needs`: a capability
-        that only some of the endpoints may have; the call goes to those, and waits while they rest.
+        `log`: where each attempt is written before it is sent. `pin`: keeps the call on the instance of its minibatch.
+        A call that `needs` a capability goes to the endpoints that have it, and waits while they cool down.
 
         Raises:
             Interrupted: `paused` after `max_attempts` without a result or `max_outage_s` without an endpoint for it, or
-                at once where none has the capability it needs; or what `interrupt` was given.
+                at once if none has the capability it needs; or what `interrupt` was given.
             RpcError, ClientError: what neither a repetition nor another endpoint can change, as it came.
         """
-        if self._members.leader is None:
+        if self._membership.leader is None:
             raise RuntimeError("the fleet is not open")
-        call = Call(
-            what,
-            send,
-            attempts,
+        execution = CallExecution(
+            call,
+            log,
             pin,
             slots=self._slots,
-            members=self._members,
-            stops=self._stops,
-            courier=self._courier,
+            membership=self._membership,
+            shutdown=self._shutdown,
+            uploader=self._uploader,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,
             max_outage_s=self._max_outage_s,
-            needs=needs,
         )
-        return await call.run()
+        return await execution.run()
 
     async def cut(self, why: str) -> None:
-        """After `interrupt`: give up what is in flight, as it may never end."""
-        self._members.cut(why)
+        """End all calls in flight as lost; call it after `interrupt`, if they may never end."""
+        self._membership.cut(why)
 
     def interrupt(self, interrupted: Interrupted) -> None:
-        """From any thread: whoever waits raises this, and so does every later call; what is in flight goes on."""
-        self._stops.interrupt(interrupted)
+        """Have waiting and later calls raise this, from any thread; calls in flight continue."""
+        self._shutdown.interrupt(interrupted)
+
+    def _pause(self, reason: str) -> None:
+        self._shutdown.interrupt(Interrupted("paused", reason))

@@ -1,73 +1,78 @@
-"""The first contact with the endpoints of a fleet: who answers, who leads, and whether the others serve the same."""
+"""The first contact with the endpoints of a fleet: which answer, which leads, and whether the others agree with it."""
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gepa_client.errors import ClientError, ConnectionLost, Refused
-from gepa_client.fleet.compatibility import Wanted, differences
+from gepa_client.errors import ClientError, ConnectionLost, Refused, summary
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.transport.error_format import summary
 from gepa_client.transport.rpc import RESENDS
-from protocol import DiscoverResult
+from protocol import Candidate, DiscoverResult
+from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
 from protocol.errors import RpcError
 
-RENEWAL_S = 15.0
-"""How long the beginning waits for a token that is to be renewed."""
+SplitChoice = Callable[[DiscoverResult], list[str]]
+"""Returns the names of the splits that a run uses, of those a server declares."""
 
-RENEWAL_LOOK_S = 0.5
+RENEWAL_S = 15.0
+"""Seconds to wait at the start for a token that is about to be renewed."""
+
+RENEWAL_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
-class Met:
-    """`answered`: those that did, in the given order, the leader first; `silent`: the others, with what kept them."""
+class Handshake:
+    """The outcome of the first contact.
+
+    `answered`: in the given order, the leader first. `silent`: the other endpoints with their errors.
+    """
 
     answered: list[tuple[Endpoint, DiscoverResult]]
     silent: list[tuple[Endpoint, Exception]]
 
     @property
     def leader(self) -> DiscoverResult:
-        """What the first one said of itself."""
+        """What the first endpoint declares."""
         return self.answered[0][1]
 
 
-async def meet(
+async def shake_hands(
     endpoints: Sequence[Endpoint],
-    wanted: Wanted | None,
+    splits: SplitChoice | None,
     allow_mixed_programs: bool,
     on_token: Callable[[str], None],
     on_refused: Callable[[Endpoint, Exception], None],
-) -> Met:
-    """Ask all at the same time what they are; again, for a while, where all that is missing is a renewed token.
+) -> Handshake:
+    """Discover all endpoints at the same time; repeat for a while if only a renewed token is missing.
 
-    `on_refused`: told of each endpoint that is waited for so.
+    `on_refused`: called once with each endpoint that is waited for in this way.
 
     Raises:
-        Refused: those that answer do not serve the same; all differences are named.
-        RpcError, ClientError: none answers; with one endpoint, its error as it came.
+        Refused: the endpoints that answer do not serve the same; all differences are named.
+        RpcError, ClientError: none answers; with one endpoint, its own error.
     """
-    resends = RESENDS if len(endpoints) == 1 else 0  # what is missed now is tried again while others work
+    resends = RESENDS if len(endpoints) == 1 else 0  # silent endpoints are tried again while others work
     until = time.monotonic() + RENEWAL_S
-    told: set[Endpoint] = set()
+    reported: set[Endpoint] = set()
     while True:
         met = await _ask(endpoints, resends, on_token)
         waited_for = [(endpoint, error) for endpoint, error in met.silent if endpoint.is_renewed_after(error)]
         if met.answered or not waited_for or time.monotonic() >= until:
             break
         for endpoint, error in waited_for:
-            if endpoint not in told:
-                told.add(endpoint)
+            if endpoint not in reported:
+                reported.add(endpoint)
                 on_refused(endpoint, error)
-        await asyncio.sleep(RENEWAL_LOOK_S)
+        await asyncio.sleep(RENEWAL_POLL_S)
     if not met.answered:
-        raise _nobody(met.silent)
-    _agree(met, wanted, allow_mixed_programs)
+        raise _none_answers(met.silent)
+    _check_agreement(met, splits, allow_mixed_programs)
     return met
 
 
-async def _ask(endpoints: Sequence[Endpoint], resends: int, on_token: Callable[[str], None]) -> Met:
-    met = Met([], [])
+async def _ask(endpoints: Sequence[Endpoint], resends: int, on_token: Callable[[str], None]) -> Handshake:
+    met = Handshake([], [])
     answers = await asyncio.gather(*(_contact(endpoint, resends, on_token) for endpoint in endpoints))
     for endpoint, answer in zip(endpoints, answers, strict=True):
         if isinstance(answer, Exception):
@@ -86,20 +91,79 @@ async def _contact(endpoint: Endpoint, resends: int, on_token: Callable[[str], N
         return error
 
 
-def _nobody(silent: list[tuple[Endpoint, Exception]]) -> Exception:
-    """What to raise where none answers: the only error as it came, or one that tells of all."""
+def _none_answers(silent: list[tuple[Endpoint, Exception]]) -> Exception:
+    """Return the only error as it came, or one that names all."""
     if len(silent) == 1:
         return silent[0][1]
-    told = "\n  ".join(f"{endpoint.url}: {summary(error)}" for endpoint, error in silent)
-    return ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {told}", sent=False)
+    causes = "\n  ".join(f"{endpoint.url}: {summary(error)}" for endpoint, error in silent)
+    return ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {causes}", sent=False)
 
 
-def _agree(met: Met, wanted: Wanted | None, allow_mixed_programs: bool) -> None:
-    splits = wanted(met.leader) if wanted is not None else ()
-    told = []
+def _check_agreement(met: Handshake, choose: SplitChoice | None, allow_mixed_programs: bool) -> None:
+    splits = choose(met.leader) if choose is not None else ()
+    found = []
     for endpoint, discovery in met.answered[1:]:
-        if found := differences(met.leader, discovery, splits, allow_mixed_programs=allow_mixed_programs):
-            told.append(f"{endpoint.url}: {'; '.join(found)}")
-    if told:
+        if differing := differences(met.leader, discovery, splits, allow_mixed_programs=allow_mixed_programs):
+            found.append(f"{endpoint.url}: {'; '.join(differing)}")
+    if found:
         first = met.answered[0][0]
-        raise Refused(f"the endpoints do not serve the same as {first.url}:\n  " + "\n  ".join(told))
+        raise Refused(f"the endpoints do not serve the same as {first.url}:\n  " + "\n  ".join(found))
+
+
+def differences(
+    leader: DiscoverResult, other: DiscoverResult, splits: Iterable[str], *, allow_mixed_programs: bool = False
+) -> list[str]:
+    """Return how `other` differs from `leader`, one phrase each; empty if they agree.
+
+    Compared are the programs' names (unless `allow_mixed_programs`), the components' names, the commit that the code
+    starts from (on any branch), the digests of `splits`, the program's version where both declare one, and whether
+    batches must stay whole.
+    """
+    found = []
+    names = (leader.program.name, other.program.name)
+    if names[0] != names[1] and not allow_mixed_programs:
+        found.append(f"program: {names[1]} instead of {names[0]} (--allow-mixed-programs accepts other names)")
+    ours, theirs = ({part.name for part in each.program.components} for each in (leader, other))
+    if ours != theirs:
+        without_trees = {GIT_BRANCH} <= ours - theirs <= set(CODE_COMPONENTS)
+        hint = " (start it with --trees)" if without_trees else ""
+        found.append(f"components: {_names(theirs)} instead of {_names(ours)}{hint}")
+    else:
+        commits = [_commit(each.program.seed_candidate) for each in (leader, other)]
+        if commits[0] != commits[1]:
+            found.append(f"git_branch: commit {commits[1]} instead of {commits[0]}")
+    for split in splits:
+        known = leader.datasets.get(split)
+        here = other.datasets.get(split)
+        if known is not None and here is None:
+            found.append(f"split {split}: it has none")
+        elif known is not None and here is not None and known.digest != here.digest:
+            found.append(f"split {split}: other rows (digest {here.digest} instead of {known.digest})")
+    versions = (leader.program.version, other.program.version)
+    if None not in versions and versions[0] != versions[1]:
+        found.append(f"program version: {versions[1]} instead of {versions[0]}")
+    if leader.limits.whole_batches != other.limits.whole_batches:
+        wants = ("takes single examples", "wants whole batches")
+        found.append(
+            f"batches: it {wants[other.limits.whole_batches]}, the leader {wants[leader.limits.whole_batches]}"
+        )
+    return found
+
+
+def digests_differ(leader: DiscoverResult, other: DiscoverResult) -> bool:
+    """Whether the programs' digests differ: the code may, or only a setting of one machine.
+
+    Servers of another name or language compute digests in another way; those are not compared.
+    """
+    digests = (leader.program.digest, other.program.digest)
+    kinds = [(each.server.name, each.server.language) for each in (leader, other)]
+    return kinds[0] == kinds[1] and None not in digests and digests[0] != digests[1]
+
+
+def _commit(candidate: Candidate) -> str | None:
+    """Return the commit of its code, or `git_branch` itself if it is malformed."""
+    return code_at(candidate)[1] or candidate.get(GIT_BRANCH)
+
+
+def _names(components: set[str]) -> str:
+    return ", ".join(sorted(components)) or "none"

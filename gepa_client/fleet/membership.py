@@ -1,4 +1,4 @@
-"""Which endpoints are of the fleet, which of them are up, and how the others come back."""
+"""The endpoints of a fleet: which are up, and how the others join, cool down, return and leave."""
 
 import asyncio
 import time
@@ -6,39 +6,34 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
-from gepa_client.fleet.compatibility import Wanted, differences, is_doubtful
-from gepa_client.fleet.drain import see_off
-from gepa_client.fleet.endpoint import Endpoint, Rest, asked_pause_s
-from gepa_client.fleet.endpoints_file import Address, read_roster, versions
-from gepa_client.fleet.fleet_events import FleetEvent, FleetEventKind
-from gepa_client.fleet.handshake import meet
-from gepa_client.fleet.outage import Outage
-from gepa_client.fleet.slots import Slots
-from gepa_client.transport.error_format import summary
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused, summary
+from gepa_client.fleet.endpoint import Cooldown, Endpoint, FleetEvent, FleetEventKind, requested_pause_s
+from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
+from gepa_client.fleet.handshake import SplitChoice, differences, digests_differ, shake_hands
+from gepa_client.fleet.slots import Outage, Slots
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
 
 PATIENCE_S = 15.0
-"""How long an unreachable endpoint is waited for by those who want it alone, while another one is up."""
+"""Seconds that calls for an unreachable endpoint alone wait for it while another one is up."""
 
 PROBE_TIMEOUT_S = 30.0
-"""How long a probe waits for its answer; longer than connecting takes, as a program may have to start first."""
+"""Seconds that a probe waits for its answer: longer than connecting takes, as a program may have to start first."""
 
 Failure = (RpcError, ClientError)
 
 
-class Members:
-    """The endpoints of a fleet, on one event loop. `slots` are theirs.
+class Membership:
+    """The endpoints of a fleet and their `slots`, on one event loop.
 
-    `on_end(error)`: a task of the fleet's own failed, which is a defect.
+    `on_end(error)`: called if a task of the fleet's own fails, which is a defect.
     """
 
     def __init__(
         self,
         slots: Slots,
         *,
-        wanted: Wanted | None,
+        splits: SplitChoice | None,
         allow_mixed_programs: bool,
         outage: Outage,
         on_event: Callable[[FleetEvent], None],
@@ -49,7 +44,7 @@ class Members:
         self.leader: DiscoverResult | None = None
         self.outage = outage
         self._slots = slots
-        self._wanted = wanted
+        self._splits = splits
         self._allow_mixed_programs = allow_mixed_programs
         self._on_event = on_event
         self.on_token = on_token
@@ -59,10 +54,10 @@ class Members:
         self._missed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- the beginning and the end -----------------------------------------------------------------------------------
+    # --- opening and closing ------------------------------------------------------------------------------------------
 
     async def open(self, addresses: Sequence[Address]) -> DiscoverResult:
-        """Contact all at the same time; see `Fleet.open`."""
+        """Contact all endpoints at the same time; see `Fleet.open`."""
         by_url: dict[str, Endpoint] = {}
         for address in addresses:
             endpoint = Endpoint.at(address)
@@ -71,98 +66,95 @@ class Members:
         if not found:
             raise Refused("no endpoint is given: name the address of a server, or a fleet file that lists one")
         self._allow_insecure = any(address.allow_insecure for address in addresses)
-        met = await meet(
+        met = await shake_hands(
             found,
-            self._wanted,
+            self._splits,
             self._allow_mixed_programs,
             self.on_token,
-            lambda endpoint, error: self._tell("resting", endpoint, summary(error)),
+            lambda endpoint, error: self._report("resting", endpoint, summary(error)),
         )
         self.leader = met.leader
         for endpoint, discovery in met.answered:
             self._admit(endpoint, discovery, "joined")
         for endpoint, error in met.silent:
-            self._warn(endpoint, f"is tried again later: {summary(error)}")
-            self._await_first_answer(endpoint, endpoint.next_rest_s())
+            self._warn(endpoint, f"will be tried again later: {summary(error)}")
+            self._await_first_answer(endpoint, endpoint.next_cooldown_s())
         return met.leader
 
     async def aclose(self) -> None:
-        """End every task of the fleet's own and close every client."""
+        """End the fleet's own tasks and close every client."""
         self.outage.suspend()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)  # their errors went to `on_end` already
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # `on_end` has their errors
         for endpoint in [*self.endpoints, *self._leaving]:
             self._slots.stop(endpoint)
             await endpoint.client.aclose()
 
     def cut(self, why: str) -> None:
-        """No call is answered any more: those under way are lost, at every endpoint."""
+        """End the calls in flight at every endpoint as lost."""
         for endpoint in [*self.endpoints, *self._leaving]:
             endpoint.client.cut(why)
 
     def follow(self, path: Path) -> None:
-        """Take over what the fleet file says, now and whenever it changes."""
+        """Apply the fleet file now and whenever it changes."""
         self._spawn(self._follow(path))
 
     def find(self, url: str, instance: str | None) -> Endpoint | None:
-        """The endpoint at this address, if the same process still answers there."""
+        """Return the endpoint at this address, if the same process still answers there."""
         for endpoint in self.endpoints:
             if endpoint.url == url and instance is not None and endpoint.instance == instance:
                 return endpoint
         return None
 
     def holding(self, instance: str | None) -> Endpoint | None:
-        """The endpoint whose process has this `instance_id`."""
+        """Return the endpoint whose process has this `instance_id`."""
         if instance is None:
             return None
         return next((each for each in self.endpoints if each.instance == instance and not each.gone), None)
 
-    # --- what calls find out -----------------------------------------------------------------------------------------
+    # --- reports from calls ------------------------------------------------------------------------------------------
 
-    def rest(self, endpoint: Endpoint, rest: Rest, detail: str, *, rests: int, asked_s: float = 0.0) -> None:
-        """Give the endpoint nothing new until it answers a probe; the first probe comes after a growing pause.
+    def cool_down(
+        self, endpoint: Endpoint, cooldown: Cooldown, detail: str, *, cooldowns: int, requested_s: float = 0.0
+    ) -> None:
+        """Give the endpoint no new calls until it answers a probe; the first probe follows a growing pause.
 
-        `rests`: the endpoint's when the call was sent. A call from before the last rest tells nothing new, and many
-        calls that fail together are one rest.
+        `cooldowns`: the endpoint's when the call was sent. A call from before the last cooldown is no new evidence, and
+        many calls that fail together cause one cooldown.
         """
         self.outage.last_error = detail
-        if not endpoint.left and rests == endpoint.rests:
-            pause_s = endpoint.next_rest_s(asked_s)
-            self._begin_rest(endpoint, rest, pause_s)
-            self._tell("resting", endpoint, detail, pause_s)
+        if not endpoint.left and cooldowns == endpoint.cooldowns:
+            pause_s = endpoint.next_cooldown_s(requested_s)
+            self._start_cooldown(endpoint, cooldown, pause_s)
+            self._report("resting", endpoint, detail, pause_s)
 
-    def recheck(self, endpoint: Endpoint, detail: str, *, rests: int) -> None:
-        """Another process seems to answer at the address: let it in at once, if it may."""
+    def recheck(self, endpoint: Endpoint, detail: str, *, cooldowns: int) -> None:
+        """Admit the other process that seems to answer at the address at once, if it serves the same."""
         self.outage.last_error = detail
-        if not endpoint.left and rests == endpoint.rests:
-            self._begin_rest(endpoint, "lost", 0.0)
-            self._tell("resting", endpoint, detail, 0.0)
+        if not endpoint.left and cooldowns == endpoint.cooldowns:
+            self._start_cooldown(endpoint, "lost", 0.0)
+            self._report("resting", endpoint, detail, 0.0)
 
-    def nobody_listens(self, endpoint: Endpoint) -> None:
-        """The connection was refused: whatever process was there has ended, unless it is known to be back."""
+    def refused_connection(self, endpoint: Endpoint) -> None:
+        """Note that the connection was refused: the process there has ended, unless it is known to be back."""
         if not endpoint.up:
             self._slots.give_up(endpoint)
 
-    def accepted(self) -> None:
-        """A call was taken, whatever became of it: the fleet is not out of order."""
-        if self._slots.up:
-            self.outage.over()
-
     def waiting_changed(self) -> None:
-        """The first call has begun to wait for a slot, or the last has ended, or an endpoint went up or down."""
+        """Run the outage's clock if a call waits and no endpoint is up, else stop it."""
         if self._slots.waiting and not self._slots.up:
             self.outage.run()
         else:
             self.outage.suspend()
 
     def about_to_wait(self) -> None:
-        """A call finds no endpoint up. Endpoints that are all just busy are no reason to say so."""
-        if not self.endpoints or any(each.rest != "overloaded" for each in self.endpoints):
-            self.outage.tell()
+        """Report that a call finds no endpoint up, unless all are only overloaded."""
+        if not self.endpoints or any(each.cooldown != "overloaded" for each in self.endpoints):
+            self.outage.report()
 
     def about_to_wait_for(self, capability: str, limit_s: float) -> None:
-        """A call finds no endpoint up that can answer it; said once until there is one again.
+        """Report that a call finds no endpoint up that can answer it, once until there is one again.
 
         Raises:
             Interrupted: all endpoints have answered, and none has this capability.
@@ -171,59 +163,59 @@ class Members:
             raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
         if self._slots.up and capability not in self._missed:
             self._missed.add(capability)
-            words = f"no endpoint that offers `{capability}` is left; what needs it waits up to {limit_s:.3g} s"
-            self._on_event(FleetEvent("warning", None, words, limit_s))
+            detail = f"no endpoint that offers `{capability}` is left; calls that need it wait up to {limit_s:.3g} s"
+            self._on_event(FleetEvent("warning", None, detail, limit_s))
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def _differences(self, discovery: DiscoverResult) -> list[str]:
         leader = self.leader if self.leader is not None else discovery
-        splits = self._wanted(leader) if self._wanted is not None else ()
+        splits = self._splits(leader) if self._splits is not None else ()
         return differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs)
 
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
-        """Let the endpoint work; whoever waits for an instance that is no longer there is told first."""
+        """Let the endpoint work, after ending the waits for an instance that is no longer there."""
         if endpoint.instance not in (None, discovery.server.instance_id):
             self._slots.give_up(endpoint)
         twin = self.holding(discovery.server.instance_id)
         if kind == "joined" and twin is not None:
-            self._tell("warning", endpoint, f"says it is the same process as {twin.url}; is it given twice?")
-        if self.leader is not None and is_doubtful(self.leader, discovery):
+            self._report("warning", endpoint, f"reports that it is the same process as {twin.url}; is it given twice?")
+        if self.leader is not None and digests_differ(self.leader, discovery):
             doubt = "its program's digest is not the leader's: other code, or settings of its own; scores may differ"
             self._warn(endpoint, doubt)
         else:
-            endpoint.said = ""
-        was, away_s = endpoint.rest, time.monotonic() - endpoint.since
+            endpoint.last_warning = ""
+        was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since
         endpoint.admit(discovery)
         if was != "overloaded":
             self.outage.over()
-        self.outage.told_over()
+        self.outage.report_again()
         self._missed = {capability for capability in self._missed if not endpoint.offers(capability)}
-        self._tell(kind, endpoint, seconds=away_s if kind == "back" else None)
+        self._report(kind, endpoint, seconds=away_s if kind == "back" else None)
         self._slots.start(endpoint)
         self._availability_changed()
 
-    # --- resting and coming back -------------------------------------------------------------------------------------
+    # --- cooling down and returning----------------------------------------------------------------------------------
 
-    def _begin_rest(self, endpoint: Endpoint, rest: Rest, pause_s: float) -> None:
+    def _start_cooldown(self, endpoint: Endpoint, cooldown: Cooldown, pause_s: float) -> None:
         now = time.monotonic()
-        endpoint.rest, endpoint.since, endpoint.until = rest, now, now + pause_s
-        endpoint.rests += 1
+        endpoint.cooldown, endpoint.since, endpoint.until = cooldown, now, now + pause_s
+        endpoint.cooldowns += 1
         self._slots.stop(endpoint)
-        endpoint.prober = self._spawn(self._bring_back(endpoint))
+        endpoint.prober = self._spawn(self._probe(endpoint))
         self._availability_changed()
 
-    async def _bring_back(self, endpoint: Endpoint) -> None:
-        """Probe until the endpoint answers as it should."""
+    async def _probe(self, endpoint: Endpoint) -> None:
+        """Probe the endpoint until it answers as it should."""
         loop = asyncio.get_running_loop()
-        out_of_reach = endpoint.rest == "lost"
+        out_of_reach = endpoint.cooldown == "lost"
         late: asyncio.TimerHandle | None = None
         try:
             while True:
                 if out_of_reach and late is None:
                     late = loop.call_later(PATIENCE_S, self._overdue, endpoint)
                 await asyncio.sleep(endpoint.until - time.monotonic())
-                asked_s = 0.0
+                requested_s = 0.0
                 try:
                     endpoint.read_token(self.on_token)
                     discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
@@ -233,9 +225,9 @@ class Members:
                     if isinstance(error, ConnectionLost) and error.refused:
                         self._slots.give_up(endpoint)
                     elif isinstance(error, Overloaded):
-                        asked_s = asked_pause_s(error)
+                        requested_s = requested_pause_s(error)
                     elif not isinstance(error, ConnectionLost) or endpoint.instance is None:
-                        self._warn(endpoint, f"is tried again later: {summary(error)}")
+                        self._warn(endpoint, f"will be tried again later: {summary(error)}")
                 else:
                     found = self._differences(discovery)
                     if not found:
@@ -243,7 +235,7 @@ class Members:
                         return
                     self._slots.give_up(endpoint)
                     self._disagrees(endpoint, "; ".join(found))
-                endpoint.until = time.monotonic() + endpoint.next_rest_s(asked_s)
+                endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
         finally:
             if late is not None:
                 late.cancel()
@@ -258,26 +250,26 @@ class Members:
                 if endpoint.overdue and not endpoint.gone:
                     self._slots.give_up(endpoint)
 
-    def _warn(self, endpoint: Endpoint, words: str) -> None:
-        if endpoint.said != words:
-            endpoint.said = words
-            self._tell("warning", endpoint, words)
+    def _warn(self, endpoint: Endpoint, detail: str) -> None:
+        if endpoint.last_warning != detail:
+            endpoint.last_warning = detail
+            self._report("warning", endpoint, detail)
 
-    def _disagrees(self, endpoint: Endpoint, words: str) -> None:
-        self.outage.last_error = f"{endpoint.url}: {words}"
-        if endpoint.said != words:
-            endpoint.said = words
-            self._tell("refused", endpoint, words)
+    def _disagrees(self, endpoint: Endpoint, detail: str) -> None:
+        self.outage.last_error = f"{endpoint.url}: {detail}"
+        if endpoint.last_warning != detail:
+            endpoint.last_warning = detail
+            self._report("refused", endpoint, detail)
 
     # --- the fleet file ----------------------------------------------------------------------------------------------
 
     async def _follow(self, path: Path) -> None:
-        async for _ in versions(path):
+        async for _ in file_changes(path):
             self._read(path)
 
     def _read(self, path: Path) -> None:
         try:
-            listed = read_roster(path, allow_insecure=self._allow_insecure)
+            listed = read_endpoints_file(path, allow_insecure=self._allow_insecure)
             fresh = [Endpoint.at(address) for address in listed]
         except Refused as error:
             self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
@@ -297,8 +289,8 @@ class Members:
         self._await_first_answer(endpoint, 0.0)
 
     def _await_first_answer(self, endpoint: Endpoint, pause_s: float) -> None:
-        endpoint.gone = True  # nobody can want it for what it knows
-        self._begin_rest(endpoint, "unreached", pause_s)
+        endpoint.gone = True  # no call can need what it knows
+        self._start_cooldown(endpoint, "unreached", pause_s)
 
     def _leave(self, endpoint: Endpoint) -> None:
         endpoint.left = True
@@ -310,13 +302,13 @@ class Members:
             endpoint.prober.cancel()
         self._availability_changed()
         if endpoint.in_flight:
-            self._spawn(see_off(endpoint))
+            self._spawn(endpoint.drain())
         self.idle(endpoint)
 
     def idle(self, endpoint: Endpoint) -> None:
-        """A call ended; an endpoint that left is closed with its last one, and only then told of: nobody needs it."""
+        """Close an endpoint that has left once its last call has ended, and report it only then."""
         if endpoint.left and endpoint.in_flight == 0:
-            self._tell("left", endpoint)
+            self._report("left", endpoint)
             self._spawn(self._close(endpoint))
 
     async def _close(self, endpoint: Endpoint) -> None:
@@ -333,7 +325,7 @@ class Members:
 
     # --- bookkeeping -------------------------------------------------------------------------------------------------
 
-    def _tell(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
+    def _report(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
         self._on_event(FleetEvent(kind, endpoint.url, detail, seconds))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -349,5 +341,5 @@ class Members:
 
 
 def _line(endpoint: Endpoint) -> tuple[object, ...]:
-    """What the fleet file says of it: with any of that changed, it is another one."""
+    """Return the endpoint's line in the fleet file: with any of it changed, it is another endpoint."""
     return endpoint.url, endpoint.address.token_file, endpoint.address.proxy_token_file

@@ -1,32 +1,35 @@
-"""Who gets the next slot: the least busy endpoint serves whoever asked first, within every endpoint's limit."""
+"""Waiting for a slot: which call gets the next one, and what ends every wait (an interruption, a defect, an outage)."""
 
 import asyncio
+import contextlib
 import heapq
 import itertools
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.errors import Interrupted
+from gepa_client.fleet.endpoint import Endpoint, FleetEvent
 
 Granted: TypeAlias = asyncio.Future[Endpoint | None]
 Queue: TypeAlias = list[tuple[int, int, Granted]]
-"""A heap of (ticket, order of arrival, slot to come); waits that have ended are passed over when they come up."""
+"""A heap of (ticket, order of arrival, promised slot); waits that have ended are skipped when they come up."""
 
-Choice: TypeAlias = tuple[Endpoint | None, str | None]
-"""(avoided, needed capability) of a call that may not go just anywhere."""
+PlacementRule: TypeAlias = tuple[Endpoint | None, str | None]
+"""(avoided endpoint, needed capability) of a call that may not go to every endpoint."""
 
-ANY: Choice = (None, None)
+ANY: PlacementRule = (None, None)
 
 OUTDATED = 16
-"""Entries per endpoint at which the heap of endpoints is rid of those that no longer count."""
+"""Entries per endpoint at which outdated ones are removed from the heap of endpoints."""
 
 
 class Slots:
     """The slots of all endpoints that are up, and the calls that wait for one.
 
-    Nobody waits while an endpoint that could serve them has room, so a free slot found at once overtakes nobody. A
-    ticket is a place in the order; a call keeps its own over all its attempts. Every step is logarithmic in the calls
-    waiting. `on_waiting`: the first has begun to wait, or the last has ended.
+    No call waits while an endpoint that could serve it has room, so taking a free slot at once overtakes none. A ticket
+    is a place in the order; a call keeps its ticket over all its attempts. Every step is logarithmic in the number of
+    waiting calls. `on_waiting`: called when the first call begins to wait and when the last wait ends.
     """
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
@@ -38,7 +41,7 @@ class Slots:
         self._stamps = itertools.count(1)
         self._arrivals = itertools.count()
         self._anywhere: Queue = []
-        self._choosy: dict[Choice, Queue] = {}
+        self._choosy: dict[PlacementRule, Queue] = {}
         self._least_busy: list[tuple[float, int, Endpoint]] = []
         """A heap of (share in use, stamp, endpoint); only an endpoint's latest stamp counts."""
 
@@ -48,11 +51,11 @@ class Slots:
         return len(self._standing)
 
     def offering(self, capability: str) -> bool:
-        """Whether an endpoint that has this capability takes calls."""
+        """Whether an endpoint with this capability takes calls."""
         return any(endpoint.offers(capability) for endpoint in self._standing)
 
     def ticket(self) -> int:
-        """A place in the order, behind all given so far."""
+        """Return a place in the order, behind all given so far."""
         return next(self._tickets)
 
     async def take(
@@ -60,44 +63,44 @@ class Slots:
     ) -> Endpoint | None:
         """Wait for a slot; give it back with `release`.
 
-        `at`: of this endpoint only. `needs`: of one with this capability. `avoid`: of another one, as long as another
-        one that will do is up. None: the wait was ended without one, by `wake`, because what `at` knew is given up, or
-        because who has what the call needs must be looked at anew.
+        `at`: only of this endpoint. `needs`: of one with this capability. `avoid`: of another one, if another suitable
+        one is up. None: the wait ended without a slot, by `wake`, because what `at` knew is given up, or because the
+        endpoints that have what the call needs have changed.
         """
         while at is None or not at.gone:
             endpoint = self._at_once(at, (avoid, needs)) or await self._wait(ticket, at, (avoid, needs))
             if endpoint is None or endpoint.up or endpoint.left:
                 return endpoint
-            self.release(endpoint)  # it went to rest after the slot was given: nothing is to be sent there
+            self.release(endpoint)  # it began to cool down after the slot was given
         return None
 
     def release(self, endpoint: Endpoint) -> None:
-        """Give a slot back; it goes to whoever waits for it longest."""
+        """Give a slot back; it goes to the call that waits for it longest."""
         endpoint.in_flight -= 1
         self.in_flight -= 1
         self._serve(endpoint)
 
     def start(self, endpoint: Endpoint) -> None:
-        """From now on the endpoint takes calls."""
+        """Let the endpoint take calls."""
         endpoint.up = True
         self._standing.add(endpoint)
         endpoint.gone = False
         self._serve(endpoint)
 
     def stop(self, endpoint: Endpoint) -> None:
-        """The endpoint takes nothing new; what waits for it alone goes on waiting."""
+        """Give the endpoint no new calls; calls that wait for it alone keep waiting."""
         if endpoint.up:
             endpoint.up = False
             self._standing.discard(endpoint)
             self._avoidance_is_moot()
 
     def give_up(self, endpoint: Endpoint) -> None:
-        """Whoever waits for this endpoint alone waits in vain: what its instance knew is gone."""
+        """End the waits for this endpoint alone: what its instance knew is gone."""
         endpoint.gone = True
         _end(endpoint.pinned)
 
     def wake(self, endpoints: list[Endpoint]) -> None:
-        """End every wait, those for one of `endpoints` included, without a slot."""
+        """End every wait without a slot, including those for one of `endpoints`."""
         _end(self._anywhere)
         for queue in self._choosy.values():
             _end(queue)
@@ -105,18 +108,18 @@ class Slots:
             _end(endpoint.pinned)
 
     def reconsider(self) -> None:
-        """An endpoint came, went or changed: end the waits for a capability, as it may have come or gone with it."""
+        """End the waits for a capability: an endpoint joined, left or changed, and the capability with it."""
         for (_, needs), queue in self._choosy.items():
             if needs is not None:
                 _end(queue)
 
     def roomiest(self, endpoints: list[Endpoint], avoid: Endpoint | None = None) -> Endpoint | None:
-        """The endpoint with most room for several calls, those that wait for it counted; None where none is up."""
+        """Return the endpoint with most room, counting the calls that wait for it; None if none is up."""
         up = [endpoint for endpoint in endpoints if endpoint.up]
         others = [endpoint for endpoint in up if endpoint is not avoid] or up
         return max(others, key=lambda endpoint: endpoint.room, default=None)
 
-    async def _wait(self, ticket: int, at: Endpoint | None, choice: Choice) -> Endpoint | None:
+    async def _wait(self, ticket: int, at: Endpoint | None, choice: PlacementRule) -> Endpoint | None:
         queue = self._anywhere
         if at is not None:
             queue = at.pinned
@@ -138,7 +141,7 @@ class Slots:
             if not self.waiting:
                 self._on_waiting()
 
-    def _at_once(self, at: Endpoint | None, choice: Choice) -> Endpoint | None:
+    def _at_once(self, at: Endpoint | None, choice: PlacementRule) -> Endpoint | None:
         has_room = at is not None and at.up and at.in_flight < at.slots
         chosen = (at if has_room else None) if at is not None else self._idlest(choice)
         if chosen is not None:
@@ -146,15 +149,15 @@ class Slots:
             self._offer(chosen)
         return chosen
 
-    def _suits(self, endpoint: Endpoint, choice: Choice) -> bool:
-        """Whether a call that chooses so may go there: to one it avoids only where no other will do."""
+    def _suits(self, endpoint: Endpoint, choice: PlacementRule) -> bool:
+        """Whether a call with this rule may go there: to an avoided endpoint only if no other is suitable."""
         avoid, needs = choice
         if not endpoint.offers(needs):
             return False
         return endpoint is not avoid or not any(each is not avoid and each.offers(needs) for each in self._standing)
 
-    def _idlest(self, choice: Choice) -> Endpoint | None:
-        """The least busy endpoint with room that suits, taken off the heap."""
+    def _idlest(self, choice: PlacementRule) -> Endpoint | None:
+        """Take the least busy suitable endpoint with room off the heap."""
         aside = []
         found = None
         heap = self._least_busy
@@ -176,7 +179,7 @@ class Slots:
         self.in_flight += 1
 
     def _offer(self, endpoint: Endpoint) -> None:
-        """Put the endpoint's share in use where `_idlest` finds it: of equals, the one that has been idle longest."""
+        """Put the endpoint's share in use on the heap; of equal shares, the one idle longest comes first."""
         if not endpoint.up or endpoint.in_flight >= endpoint.slots:
             return
         endpoint.stamp = next(self._stamps)
@@ -186,7 +189,7 @@ class Slots:
             heapq.heapify(self._least_busy)
 
     def _serve(self, endpoint: Endpoint) -> None:
-        """Give the endpoint's free slots to those who wait for them longest."""
+        """Give the endpoint's free slots to the calls that wait for them longest."""
         while endpoint.up and endpoint.in_flight < endpoint.slots:
             first = self._first_for(endpoint)
             if first is None:
@@ -197,7 +200,7 @@ class Slots:
         self._offer(endpoint)
 
     def _first_for(self, endpoint: Endpoint) -> Queue | None:
-        """The queue whose head the endpoint serves next."""
+        """Return the queue whose head the endpoint serves next."""
         queues = [endpoint.pinned, self._anywhere]
         if self._choosy:
             queues += [queue for choice, queue in self._choosy.items() if self._suits(endpoint, choice)]
@@ -206,14 +209,152 @@ class Slots:
         return min(waiting, default=None)
 
     def _avoidance_is_moot(self) -> None:
-        """With no other endpoint left, those who would rather go elsewhere go there."""
+        """Serve calls that avoid an endpoint there if no other endpoint is left."""
         for avoided, _ in list(self._choosy):
             if avoided is not None:
                 self._serve(avoided)
 
 
+class Pin:
+    """Keeps the calls of one traced minibatch on the one instance that can read the references it returns.
+
+    `instance`: None until the first call has chosen one; it changes when the instance is gone. `settled`: the instance
+    holds references already, so that moving costs work.
+    """
+
+    def __init__(self, instance: str | None = None) -> None:
+        self.instance = instance
+        self.settled = instance is not None
+
+    def move(self, instance: str | None) -> None:
+        """Send further calls to this instance; None: to the one that the next call chooses."""
+        if instance != self.instance:
+            self.instance = instance
+            self.settled = False
+
+
+class Shutdown:
+    """Whether calls may continue, and the pauses that end when they may not. `on_stop`: ends all other waits."""
+
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        self._on_stop = on_stop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._interrupted: Interrupted | None = None
+        self._defect: BaseException | None = None
+        self._raised = False
+        self._pauses: set[asyncio.Future[None]] = set()
+
+    def bind(self) -> None:
+        """Take the running event loop as the fleet's."""
+        self._loop = asyncio.get_running_loop()
+
+    def interrupt(self, interrupted: Interrupted) -> None:
+        """Stop the fleet, from any thread; the first reason counts."""
+        if self._interrupted is None:
+            self._interrupted = interrupted
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # nothing waits on a closed loop
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def defect(self, error: BaseException) -> None:
+        """Stop the fleet because one of its own tasks failed; on the loop."""
+        if self._defect is None:
+            self._defect = error
+        self._wake()
+
+    def check(self) -> None:
+        """Raise what has stopped the fleet, if anything has."""
+        if self._interrupted is not None:
+            raise Interrupted(self._interrupted.status, self._interrupted.reason)
+        if self._defect is not None:
+            self._raised = True
+            raise self._defect
+
+    def close(self) -> None:
+        """Stop the fleet; raises a defect that no call has raised."""
+        unraised = self._defect if not self._raised else None
+        self._raised = True
+        self.defect(RuntimeError("the fleet is closed"))
+        if unraised is not None:
+            raise unraised
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long; raises early if the fleet is stopped."""
+        self.check()
+        over = asyncio.get_running_loop().create_future()
+        timer = asyncio.get_running_loop().call_later(seconds, _complete, over)
+        self._pauses.add(over)
+        try:
+            await over
+        finally:
+            timer.cancel()
+            self._pauses.discard(over)
+        self.check()
+
+    def _wake(self) -> None:
+        for over in self._pauses:
+            _complete(over)
+        self._on_stop()
+
+
+class Outage:
+    """A clock that runs while a call waits and no endpoint is up.
+
+    An accepted call resets it; an overloaded endpoint that returns does not: a server that refuses everything is an
+    outage too. `last_error`: the last failure of any endpoint. `on_outage(reason)`: called at `max_outage_s`.
+    """
+
+    def __init__(
+        self, max_outage_s: float, on_event: Callable[[FleetEvent], None], on_outage: Callable[[str], None]
+    ) -> None:
+        self.last_error = ""
+        self._max_outage_s = max_outage_s
+        self._on_event = on_event
+        self._on_outage = on_outage
+        self._waited_s = 0.0
+        self._resumed = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._reported = False
+
+    def run(self) -> None:
+        """Let the clock run: a call waits, and no endpoint is up."""
+        if self._timer is None:
+            self._resumed = time.monotonic()
+            remaining_s = max(self._max_outage_s - self._waited_s, 0.0)
+            self._timer = asyncio.get_running_loop().call_later(remaining_s, self._reached)
+
+    def suspend(self) -> None:
+        """Stop the clock: an endpoint is up, no call waits, or the fleet closes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._waited_s += time.monotonic() - self._resumed
+
+    def over(self) -> None:
+        """Reset the clock: an endpoint takes calls again."""
+        self.suspend()
+        self._waited_s = 0.0
+
+    def report(self) -> None:
+        """Report that a call waits for any endpoint at all, once in an outage."""
+        if not self._reported:
+            self._reported = True
+            self._on_event(FleetEvent("waiting", None, f"no endpoint is left{self._cause()}", self._max_outage_s))
+
+    def report_again(self) -> None:
+        """Have the next outage reported again."""
+        self._reported = False
+
+    def _reached(self) -> None:
+        waited_s = self._waited_s + time.monotonic() - self._resumed
+        self._on_outage(f"no endpoint left for {waited_s:.3g} s{self._cause()}")
+
+    def _cause(self) -> str:
+        return f"; last error: {self.last_error}" if self.last_error else ""
+
+
 def _live(queue: Queue) -> bool:
-    """Whether anybody waits in the queue; those at its head who no longer do are dropped."""
+    """Whether a call waits in the queue; ended waits at its head are dropped."""
     while queue and queue[0][2].done():
         heapq.heappop(queue)
     return bool(queue)
@@ -224,3 +365,8 @@ def _end(queue: Queue) -> None:
         if not granted.done():
             granted.set_result(None)
     queue.clear()
+
+
+def _complete(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)

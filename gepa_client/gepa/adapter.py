@@ -1,6 +1,7 @@
-"""A GEPA adapter whose program lives behind servers: evaluation, reflective datasets, state, rows."""
+"""A GEPA adapter for programs behind servers: evaluation, reflective datasets, proposals, state, rows."""
 
 import asyncio
+import dataclasses
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -11,62 +12,65 @@ from typing import Any, Self, TypeVar
 from gepa.core.adapter import ProposalFn
 
 from evolverpc_common.model_prices import PriceTable
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused
-from gepa_client.evolution.commits import Commits
-from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, read_roster
-from gepa_client.gepa.adapter_state import STATE_KEY
-from gepa_client.gepa.batch_evaluator import ExampleDone, Item, Window
-from gepa_client.gepa.evaluation_batches import Batch, Batches
-from gepa_client.gepa.failures import Failures
-from gepa_client.gepa.proposals import ProposalJob, Proposals, Records
-from gepa_client.gepa.reflective_datasets import ReflectiveDatasets
-from gepa_client.gepa.rows import AnyRow, RowLoader, as_row
-from gepa_client.gepa.trace_policy import TraceParents
+from gepa_client.errors import (
+    BadResponse,
+    ClientError,
+    ConnectionLost,
+    Interrupted,
+    InterruptStatus,
+    Refused,
+    summary,
+)
+from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
+from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
+from gepa_client.gepa.hooks import Failures, TracePolicy
+from gepa_client.gepa.proposals import ProposalJob, Records, propose_new_texts
+from gepa_client.gepa.reflective_datasets import STATE_KEY, ReflectiveDatasets
+from gepa_client.gepa.results import Batch, BatchBuilder
+from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE, RETRACE
-from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import other_request
-from gepa_client.journal.usage import Tally
-from gepa_client.transport.deadlines import CALL_TIMEOUT_S
-from gepa_client.transport.error_format import summary
-from gepa_client.transport.event_loop_thread import Bridge
-from gepa_client.transport.rpc import RpcClient
-from gepa_client.transport.server_rows import held_rows
-from protocol import Candidate, DiscoverResult, JsonValue
+from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
+from gepa_client.journal.mutation_entries import CommitGraph
+from gepa_client.journal.requests import Tally, request_key
+from gepa_client.transport.calls import CALL_TIMEOUT_S, Call, Reply
+from gepa_client.transport.event_loop import EventLoopThread
+from gepa_client.transport.responses import validated
+from protocol import Candidate, DiscoverResult, FinalizeResult, JsonValue
 from protocol.errors import ProgramFailed, RpcError
 
 T = TypeVar("T")
 
 
-ANYWHERE = ("proposals", "mutations", "finalize")
-"""Capabilities that are the fleet's where any endpoint has them; those of evaluations are the leader's."""
+SHARED_CAPABILITIES = ("proposals", "mutations", "finalize")
+"""Capabilities that the fleet has if any endpoint has them; those of evaluations are the leader's."""
 
 
 class RemoteAdapter:
-    """Give it to `gepa.optimize(adapter=...)`; the program behind `url` is evaluated over the network.
+    """Pass it to `gepa.optimize(adapter=...)`; the program behind `url` is evaluated over the network.
 
     Use it in a `with` block, or `close` it. Its methods are synchronous, as GEPA's loop is; they may be called from any
     thread, from several at once, and from a notebook, where another event loop runs.
 
-    `url`: one endpoint or several that serve the same program; examples go to whichever has room. `fleet_file`: more of
-    them, a line each, read again while it changes. `token`, `token_file`, `allow_insecure`: see `RpcClient`.
-    `failure_score`: what an example that failed by the candidate's fault scores, in every objective too.
+    `url`: one endpoint or several that serve the same program; examples go to any that has room. `fleet_file`: further
+    endpoints, a line each, read again while it changes. `token`, `token_file`, `allow_insecure`: see `RpcClient`.
+    `failure_score`: the score of an example that failed because of the candidate, in every objective too.
     `max_attempts`: calls for one example before the run pauses; `first_backoff_s`: the mean wait in seconds after the
     first of them fails. `max_outage_s`: seconds without any endpoint before the run pauses.
     `score_with`: endpoints that score what the program answers as `rollout`; `score_token_file`: their token
     (GEPA_TOKEN without it).
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
-    `on_fleet`: called with a `FleetEvent` when an endpoint joins, rests, returns or leaves.
+    `on_fleet`: called with a `FleetEvent` when an endpoint joins, cools down, returns or leaves.
     `call_timeout_s`: deadline of calls that run no examples (reflective datasets, proposals), in seconds.
-    `splits`: which of the splits that servers hold must be the same everywhere, by default all.
-    `journal`: what the run was told before, and where everything is recorded; without it nothing is kept.
-    `recorded`: what `discover` once said, for a replay: then nothing is connected.
+    `splits`: chooses the servers' splits that must be the same everywhere, by default all.
+    `journal`: the record of the run's earlier processes, which also records this one; without it nothing is kept.
+    `recorded`: a recorded answer to `discover`, for a replay: then nothing is connected.
 
-    `discovery`: what the leading server said of itself, and what others offer besides. `tally`, `retraced`: what
+    `discovery`: what the leading server declares, and the capabilities that others add. `tally`, `retraced`: what
     evaluations took, and, apart from them, what it took to trace minibatches again whose trajectories were lost.
     `propose_new_texts`: the program's own proposals, with which GEPA needs no `reflection_lm` and ignores one; None
-    where the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
-    `failures`: what GEPA swallowed. `commits`: what is known of commits that mutations made; an endpoint that lacks one
-    is brought it. `allow_mixed_programs`: servers whose programs have different names may share the work.
+    if the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
+    `failures`: failures that GEPA swallowed. `commits`: the commits that mutations made; an endpoint that lacks one
+    gets it uploaded. `allow_mixed_programs`: servers whose programs have different names may share the work.
     `prices`: of models whose calls servers report without a cost; by default those of litellm's table.
 
     Raises:
@@ -99,16 +103,16 @@ class RemoteAdapter:
         self.call_timeout_s = call_timeout_s
         self.failures = Failures()
         self.journal = journal or Journal(uuid.uuid4().hex)
-        self.commits = Commits()
-        self._tracing = TraceParents()
-        self._batches = Batches(failure_score)
+        self.commits = CommitGraph()
+        self._trace_policy = TracePolicy()
+        self._batches = BatchBuilder(failure_score)
 
         def fleet(splits: Callable[[DiscoverResult], list[str]] | None = None) -> Fleet:
             return Fleet(
                 max_attempts=max_attempts,
                 first_backoff_s=first_backoff_s,
                 max_outage_s=max_outage_s,
-                wanted=splits,
+                splits=splits,
                 allow_mixed_programs=allow_mixed_programs,
                 on_event=on_fleet or (lambda _event: None),
                 on_token=self.journal.secrets.add,
@@ -121,32 +125,33 @@ class RemoteAdapter:
 
         self.fleet = fleet(splits or (lambda discovery: list(discovery.datasets)))
         self.scorers = fleet() if score_with else None
-        self._bridge = Bridge()
+        self._loop = EventLoopThread()
         fleets = [self.fleet, *([self.scorers] if self.scorers is not None else [])]
-        self._closing = weakref.finalize(self, _close, self._bridge, fleets)  # also when nobody closes it
+        self._closing = weakref.finalize(self, _close, self._loop, fleets)  # also if `close` is never called
         try:
             if recorded is not None:
                 self.discovery = recorded
             else:
-                leader = self._bridge.run(
+                leader = self._loop.run(
                     _open(self.fleet, addresses(url, token_file), fleet_file, allow_insecure=allow_insecure)
                 )
-                self.discovery = _with_what_others_offer(leader, self.fleet)
+                self.discovery = _with_shared_capabilities(leader, self.fleet)
                 if self.scorers is not None:
                     scorers = addresses(score_with, score_token_file)
-                    _check_scorers(self.discovery, self._bridge.run(_open(self.scorers, scorers)), self.scorers)
+                    _check_scorers(self.discovery, self._loop.run(_open(self.scorers, scorers)), self.scorers)
         except BaseException:
             self.close()
             raise
-        self._window = Window(
+        self._evaluator = BatchEvaluator(
             self.fleet, self.discovery, self.journal, self.scorers, on_example, prices or PriceTable({})
         )
-        self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._window, self.discovery, self.call_timeout_s)
-        self._proposals = Proposals(self.fleet, self.journal, self.call_timeout_s)
+        self._datasets = ReflectiveDatasets(
+            self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s
+        )
         # GEPA reads the attribute unconditionally.
         self.propose_new_texts: ProposalFn | None = self._propose_new_texts if self.offers("proposals") else None
         for one in fleets:
-            self.journal.halt.listen(one.interrupt)
+            self.journal.cancel_token.add_listener(one.interrupt)
 
     def __enter__(self) -> Self:
         return self
@@ -157,42 +162,42 @@ class RemoteAdapter:
         self.close()
 
     def close(self) -> None:
-        """End what runs and close the connections; safe to call twice."""
+        """End running work and close the connections; safe to call twice."""
         self._closing()
 
     @property
     def seed_candidate(self) -> Candidate:
-        """The program's own first candidate."""
+        """The program's seed candidate."""
         return dict(self.discovery.program.seed_candidate)
 
     @property
     def in_flight(self) -> int:
-        """Calls being waited for at this moment."""
+        """Calls that are waiting for their answer."""
         return self.fleet.in_flight
 
     @property
     def tally(self) -> Tally:
-        """What evaluations took."""
-        return self.journal.spend[EVALUATE]
+        """The totals of evaluations."""
+        return self.journal.spending[EVALUATE]
 
     @property
     def retraced(self) -> Tally:
-        """What it took to trace minibatches again."""
-        return self.journal.spend[RETRACE]
+        """The totals of tracing minibatches again."""
+        return self.journal.spending[RETRACE]
 
     @property
-    def callbacks(self) -> list[TraceParents]:
-        """For `gepa.optimize(callbacks=[*adapter.callbacks, ...])`: then only what GEPA reads is traced."""
-        return [self._tracing]
+    def callbacks(self) -> list[TracePolicy]:
+        """For `gepa.optimize(callbacks=[*adapter.callbacks, ...])`: only what GEPA reads is traced then."""
+        return [self._trace_policy]
 
     def offers(self, capability: str) -> bool:
-        """Whether the program, or the server before it, has this capability, at any endpoint that has answered."""
+        """Whether any endpoint that has answered has this capability."""
         return capability in self.discovery.capabilities or self.fleet.offers(capability)
 
     # --- evaluation --------------------------------------------------------------------------------------------------
 
     def evaluate(self, batch: Sequence[Any], candidate: Candidate, capture_traces: bool = False) -> Batch:
-        """Run a candidate on rows (`Row`, `HeldRow`, or any JSON values); scores are in the rows' order.
+        """Run a candidate on rows (`Row`, `ServerRow`, or any JSON values); scores are in the rows' order.
 
         Raises:
             Interrupted: an example got no result. RpcError, ClientError: the call is wrong or the program cannot run.
@@ -202,48 +207,49 @@ class RemoteAdapter:
     def batch_evaluate(
         self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
     ) -> list[Batch]:
-        """Run several candidates on their batches at once, within the servers' limits; in the items' order.
+        """Run several candidates on their batches at once, within the servers' limits; results are in the items' order.
 
         A program with a `batch_evaluate` of its own (the capability) gets all of them in one call.
 
-        Without `capture_traces` everything is traced, as GEPA expects, unless `callbacks` are installed and tell that
-        nobody will read the traces (a program that wants whole batches is always asked for them).
+        `capture_traces`: given by GEPA's main branch. Without it everything is traced, as GEPA 0.1 expects, unless
+        `callbacks` are installed and GEPA will not read the traces. A program that wants whole batches always traces.
         """
-        wanted = self._tracing.wanted()
+        wanted = self._trace_policy.wanted()
         if capture_traces is None:
-            # A GEPA adapter's `evaluate` may behave otherwise when it traces, and in one process GEPA has it trace
-            # everything it evaluates here: the same run needs the same request.
+            # A GEPA adapter may evaluate differently when it traces, and in one process GEPA 0.1 has it trace all that
+            # it evaluates here: the same run needs the same request.
             capture_traces = wanted or self.discovery.limits.whole_batches
         return self._evaluate(items, trace=capture_traces, together="batch_evaluate" in self.discovery.capabilities)
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
-        """`evaluate` on a number line of its own, beside the search: rows that GEPA never sees."""
-        line, mine = self.journal.line(part), self._window
-        window = Window(self.fleet, self.discovery, line, self.scorers, mine.on_example, mine.prices)
-        item = Item(candidate, [as_row(row) for row in rows], trace=False)
-        [results] = self.wait_for(window.evaluate([item]))
-        return self._batches.make(item, results)
+        """Evaluate rows that GEPA never sees, in a stream of their own beside the search."""
+        evaluator = dataclasses.replace(self._evaluator, journal=self.journal.stream(part))
+        item = EvaluationItem(candidate, [as_row(row) for row in rows], trace=False)
+        [results] = self.wait_for(evaluator.evaluate([item]))
+        return self._batches.build(item.rows, results, trace=False)
 
     def _evaluate(
         self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool, together: bool = False
     ) -> list[Batch]:
-        items = [Item(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
+        items = [EvaluationItem(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
         try:
-            evaluate = self._window.evaluate_together if together else self._window.evaluate
+            evaluate = self._evaluator.evaluate_together if together else self._evaluator.evaluate
             evaluated = self.wait_for(evaluate(items))
         except ProgramFailed as error:
             self.failures.record("evaluate", error)
             raise
-        return [self._batches.make(item, done) for item, done in zip(items, evaluated, strict=True)]
+        return [
+            self._batches.build(item.rows, results, trace=trace) for item, results in zip(items, evaluated, strict=True)
+        ]
 
     # --- reflection --------------------------------------------------------------------------------------------------
 
     def make_reflective_dataset(
         self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
-        """Records for each component, made by the program from its traces.
+        """Return records for each component, made by the program from its traces.
 
-        Trajectories that the server has let go are traced once more, for reflection only: the scores stand.
+        Trajectories that the server no longer has are traced once more, for reflection only: the scores stand.
 
         Raises:
             ProgramFailed: the program could not make them; also kept in `failures`, as GEPA swallows it.
@@ -262,7 +268,7 @@ class RemoteAdapter:
             raise Interrupted(status, f"make_reflective_dataset: {summary(error)}") from error
 
     def propose(self, jobs: Sequence[ProposalJob]) -> list[dict[str, str] | Exception]:
-        """The program's new texts for each job, all asked for at once; the exception for a job that failed in it.
+        """Return the program's new texts for each job, all requested at once; the exception for a job that failed.
 
         These exceptions are also kept in `failures`.
 
@@ -270,7 +276,7 @@ class RemoteAdapter:
             Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
         """
         try:
-            answers = self.wait_for(self._proposals.make(jobs))
+            answers = self.wait_for(propose_new_texts(self.fleet, self.journal, jobs, self.call_timeout_s))
         except (RpcError, ClientError) as error:
             raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
         for answer in answers:
@@ -281,35 +287,35 @@ class RemoteAdapter:
     def _propose_new_texts(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
     ) -> dict[str, str]:
-        """One job of `propose`; raises what the program failed with, for GEPA to log and try once more."""
+        """Make one proposal; raises the program's failure, for GEPA to log and try once more."""
         [texts] = self.propose([(candidate, reflective_dataset, components_to_update)])
         if isinstance(texts, Exception):
             raise texts
         return texts
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the adapter's own event loop to its end; the result, or what it raised."""
+        """Run a coroutine on the adapter's own event loop to its end; return its result or raise its exception."""
         try:
-            return self._bridge.run(work)
+            return self._loop.run(work)
         except (Interrupted, KeyboardInterrupt):
-            self._tracing.reset()  # the run is over, and GEPA will not say so
+            self._trace_policy.reset()  # the run is over, and GEPA announces no end
             raise
 
     def abandon(self, why: str) -> None:
-        """Once `journal.halt` is pulled: give up what programs still do, from any thread."""
-        self._bridge.run(self.fleet.cut(why))
+        """End the calls in flight as lost, from any thread; call it after `journal.cancel_token.cancel`."""
+        self._loop.run(self.fleet.cut(why))
 
     # --- state -------------------------------------------------------------------------------------------------------
 
     def get_adapter_state(self) -> dict[str, JsonValue]:
-        """For GEPA's checkpoint: the state the program last gave, empty where it keeps none."""
+        """Return the state the program last gave, for GEPA's checkpoint; empty if it keeps none."""
         return self._datasets.state.checkpoint()
 
     def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
         """Restore what `get_adapter_state` returned.
 
-        A GEPA adapter (a program of whole batches) gets it at once, even when empty: GEPA restores at every start, and
-        an adapter may begin anew then. Any other program gets the state it once gave with the next reflective dataset.
+        A GEPA adapter (a program of whole batches) gets it at once, even if it is empty: GEPA restores at every start,
+        and an adapter may reset itself then. Any other program gets its state with the next reflective dataset.
         """
         if STATE_KEY not in self.discovery.capabilities:
             if state:
@@ -322,26 +328,26 @@ class RemoteAdapter:
     # --- rows and the end of a run -----------------------------------------------------------------------------------
 
     def dataset(self, split: str, first_id: int = 0) -> RowLoader:
-        """A loader over a split the server holds; the rows stay there.
+        """Return a loader over a split that the server holds; the rows stay there.
 
         Raises:
             RpcError: no such split, or the server holds none.
         """
-        return RowLoader(self.wait_for(self.held_rows(split)), first_id)
+        return RowLoader(self.wait_for(self.list_server_rows(split)), first_id)
 
-    async def held_rows(self, split: str) -> list[AnyRow]:
-        """Every row of a split the server holds."""
-        return await held_rows(self.fleet.clients[0], split)
+    async def list_server_rows(self, split: str) -> list[AnyRow]:
+        """Return every row of a split that the server holds."""
+        return await list_server_rows(self.fleet.clients[0], split)
 
     def finalize(
         self, best_candidate: Candidate, best_score: float, run: Mapping[str, Any], *, timeout_s: float | None = None
     ) -> str | None:
-        """Tell the program what the run found (`run` as the contract's `RunInfo`); returns what it wants said, if any.
+        """Report the run's outcome to the program (`run` as the contract's `RunInfo`); return its message, if any.
 
-        Does nothing where the program does not want to know. `timeout_s`: seconds for all of it, repetitions included.
+        Does nothing for a program without the capability `finalize`. `timeout_s`: seconds, repetitions included.
 
         Raises:
-            TimeoutError: it took longer; the program may still hear of it.
+            TimeoutError: it took longer; the program may still get the report.
         """
         if not self.offers("finalize"):
             return None
@@ -349,41 +355,41 @@ class RemoteAdapter:
         return self.wait_for(self._finalize(params, timeout_s))
 
     async def _finalize(self, params: Mapping[str, Any], timeout_s: float | None) -> str | None:
-        line = self.journal.line(f"finalize-{params['run'].get('metric_calls')}")
-        [slot] = line.ask([other_request("finalize", "tell the program of the best candidate", params)])
-
-        async def send(client: RpcClient, call_id: str | None) -> Answered[str | None]:
-            return Answered(await client.finalize(params, call_id=call_id, timeout_s=self.call_timeout_s))
-
+        stream = self.journal.stream(f"finalize-{params['run'].get('metric_calls')}")
+        call = Call(
+            "finalize",
+            params,
+            lambda answer: Reply(validated(FinalizeResult, answer).message),
+            about="finalize",
+            needs="finalize",
+            timeout_s=self.call_timeout_s,
+        )
+        key = request_key("finalize", "report the best candidate to the program", params)
         async with asyncio.timeout(timeout_s):
-            if slot.recorded:
-                told: str | None = slot.answer
-                return told
-            with line.live([slot]):
-                message = await self.fleet.call("finalize", send, line.attempts(slot, "finalize"), needs="finalize")
-                [told] = line.record((slot, message))
-                await line.settled()
-            return told
+            [message] = await gather_recorded(stream, self.fleet, [KeyedCall(key, call)])
+        if isinstance(message, Exception):
+            raise message
+        return str(message) if message is not None else None
 
 
 async def _open(
     fleet: Fleet, addresses: list[Address], file: Path | None = None, *, allow_insecure: bool = False
 ) -> DiscoverResult:
-    listed = read_roster(file, allow_insecure=allow_insecure) if file is not None else []
+    listed = read_endpoints_file(file, allow_insecure=allow_insecure) if file is not None else []
     discovery = await fleet.open(addresses + listed)
     if file is not None:
         fleet.follow(file)
     return discovery
 
 
-def _with_what_others_offer(leader: DiscoverResult, fleet: Fleet) -> DiscoverResult:
-    """What is recorded of a mixed fleet: a replay has nothing else to go by."""
-    further = [each for each in ANYWHERE if each not in leader.capabilities and fleet.offers(each)]
+def _with_shared_capabilities(leader: DiscoverResult, fleet: Fleet) -> DiscoverResult:
+    """Add the capabilities of other endpoints, so that a replay knows those of a mixed fleet."""
+    further = [each for each in SHARED_CAPABILITIES if each not in leader.capabilities and fleet.offers(each)]
     return leader.model_copy(update={"capabilities": [*leader.capabilities, *further]}) if further else leader
 
 
 def _check_scorers(program: DiscoverResult, scorer: DiscoverResult, scorers: Fleet) -> None:
-    """Raises `Refused` where the endpoint cannot score, or holds other rows under the names of the program's."""
+    """Raise `Refused` if the endpoint cannot score, or holds other rows under the program's names."""
     if not scorers.offers("scoring"):
         raise Refused(f"{scorer.program.name}, given to score, does not offer `score` (capability `scoring`)")
     for split, held in program.datasets.items():
@@ -392,7 +398,7 @@ def _check_scorers(program: DiscoverResult, scorer: DiscoverResult, scorers: Fle
             raise Refused(f"the endpoint given to score holds other rows as {split!r} than the program does")
 
 
-def _close(bridge: Bridge, fleets: Sequence[Fleet]) -> None:
+def _close(loop: EventLoopThread, fleets: Sequence[Fleet]) -> None:
     for fleet in fleets:
-        bridge.run(fleet.aclose())
-    bridge.close()
+        loop.run(fleet.aclose())
+    loop.close()

@@ -14,7 +14,7 @@ Images = Mapping[str, Mapping[str, str]]
 
 
 def with_images(value: Any, images: Images) -> Any:
-    """Records as received, with an `Image` in place of each `{"$image": id}` that `images` holds."""
+    """Return records with an `Image` in place of each `{"$image": id}` that `images` holds."""
     if not images:
         return value
     if isinstance(value, dict):
@@ -28,7 +28,7 @@ def with_images(value: Any, images: Images) -> Any:
 
 
 def without_images(value: Any) -> tuple[Any, dict[str, dict[str, str]]]:
-    """Records as JSON, with `{"$image": id}` in place of each `Image`; and the images by id."""
+    """Return records as JSON, with `{"$image": id}` in place of each `Image`; and the images by id."""
     images: dict[str, dict[str, str]] = {}
 
     def replaced(part: Any) -> Any:
@@ -47,7 +47,7 @@ def without_images(value: Any) -> tuple[Any, dict[str, dict[str, str]]]:
 
 
 def _content(image: Image) -> dict[str, str]:
-    """The image itself; one that a record was given here by path or URL is read as GEPA reads it.
+    """Return the image itself; one given by path or URL is read as GEPA reads it.
 
     Raises:
         ValueError: it lies at a URL. OSError: it cannot be read.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from gepa_client.gepa.request_pacer import Pace
-from gepa_client.transport.cancel_token import Halt
+from evolverpc_common.rate_limiter import RateLimiter
+from gepa_client.transport.event_loop import CancelToken
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ CREDENTIALS = ("api_key", "api_base", "base_url")
 """Arguments of a call that give it a key, or another address that may want none."""
 
 ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
-"""Variables that do the same and that litellm's own look at the environment leaves out; by prefix of the key."""
+"""Variables that do the same but that litellm's check of the environment leaves out; by prefix of the key."""
 
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
 """The variables of providers that `fault` knows without litellm, whose import takes seconds."""
@@ -31,9 +31,9 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A model's answer and what it took; None for what nobody said: a model without a price, an answer without usage.
+    """A model's answer and its cost; None for what is not reported: a model without a price, an answer without usage.
 
-    `cost_usd`: US dollars. Requests that failed before it are not part of it: nobody says what they cost.
+    `cost_usd`: US dollars. Failed requests before it are not included: their cost is not reported.
     """
 
     text: str
@@ -42,17 +42,47 @@ class Completion:
     output_tokens: int | None
 
 
+class RequestPacer:
+    """Spaces requests of several threads evenly: at most `per_minute` start in any minute, never two at once.
+
+    `per_minute`: None for no limit. `cancel_token`: once it is cancelled, waits end and raise its reason.
+    """
+
+    def __init__(self, per_minute: float | None = None, cancel_token: CancelToken | None = None) -> None:
+        self._limiter = None if per_minute is None else RateLimiter(1, 60.0 / per_minute)
+        self._cancel_token = CancelToken() if cancel_token is None else cancel_token
+        self._cancelled = threading.Event()
+        self._cancel_token.add_listener(lambda _: self._cancelled.set())
+
+    def turn(self) -> None:
+        """Wait until the next request may start; threads take turns in the order of arrival.
+
+        Raises:
+            Interrupted: the run must stop.
+        """
+        self._wait_until(time.monotonic() + (0.0 if self._limiter is None else self._limiter.reserve()))
+
+    def pause(self, seconds: float) -> None:
+        """Wait before a request is repeated; it needs a turn of its own afterwards. Raises as `turn`."""
+        self._wait_until(time.monotonic() + seconds)
+
+    def _wait_until(self, at: float) -> None:
+        while (left := at - time.monotonic()) > 0 and not self._cancelled.wait(left):
+            pass
+        self._cancel_token.check()
+
+
 class LiteLLMModel:
-    """A callable that takes a prompt or chat messages and returns text, retrying what may pass.
+    """A callable that takes a prompt or chat messages and returns text, retrying transient failures.
 
     `name`: as litellm knows it, such as `openai/gpt-5`. `max_attempts`: requests for one answer, the first included.
     `pause_s`: the mean wait in seconds after the first failure, doubled after each; a server's `Retry-After` is waited
-    out too, up to 60 s. `per_minute`: requests that may begin in a minute, evenly spaced over all threads, repeats
-    included; None for no limit. `halt`: once it is pulled no further request begins. Everything else goes to
+    for too, up to 60 s. `per_minute`: requests that may start in a minute, evenly spaced over all threads, repeats
+    included; None for no limit. `cancel_token`: once it is cancelled no further request starts. Further arguments go to
     `litellm.completion` (`temperature`, `api_base`, `timeout`, ...).
 
     `total_cost` (USD), `total_tokens_in`, `total_tokens_out` sum what is known; `unpriced_calls` counts answers of a
-    model litellm knows no price of: their cost is missing from the total, not zero.
+    model litellm has no price for: their cost is missing from the total, not zero.
     """
 
     def __init__(
@@ -62,7 +92,7 @@ class LiteLLMModel:
         max_attempts: int = 5,
         pause_s: float = 1.0,
         per_minute: float | None = None,
-        halt: Halt | None = None,
+        cancel_token: CancelToken | None = None,
         **kwargs: Any,
     ) -> None:
         self.name = name
@@ -74,22 +104,22 @@ class LiteLLMModel:
         self.total_tokens_out = 0
         self.unpriced_calls = 0
         self._lock = threading.Lock()
-        self._pace = Pace(per_minute, halt)
+        self._pacer = RequestPacer(per_minute, cancel_token)
         self._random = random.SystemRandom()  # never the global generator, which GEPA's runs may depend on
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.name!r})"
 
     def __call__(self, prompt: str | list[dict[str, Any]]) -> str:
-        """The text of `complete`."""
+        """Return the text of `complete`."""
         return self.complete(prompt).text
 
     def complete(self, prompt: str | list[dict[str, Any]]) -> Completion:
-        """The model's answer to a prompt or chat messages, and what it took.
+        """Return the model's answer to a prompt or chat messages, and its cost.
 
         Raises:
-            Exception: litellm's own error, when it is permanent (a wrong key, an unknown model) or stayed.
-            Interrupted: `halt` was pulled before the request, or before it could be repeated.
+            Exception: litellm's own error, if it is permanent (a wrong key) or the attempts are used up.
+            Interrupted: `cancel_token` was cancelled before the request, or before it could be repeated.
         """
         litellm = _litellm()
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
@@ -109,7 +139,7 @@ class LiteLLMModel:
 
     def _answer(self, litellm: Any, messages: list[dict[str, Any]]) -> Any:
         for attempt in range(1, self.max_attempts + 1):
-            self._pace.turn()
+            self._pacer.turn()
             try:
                 return litellm.completion(
                     model=self.name,
@@ -121,7 +151,7 @@ class LiteLLMModel:
                     raise
                 pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
                 asked_s = _retry_after(error)
-            self._pace.pause(max(pause_s, asked_s))
+            self._pacer.pause(max(pause_s, asked_s))
         raise AssertionError("the last attempt returns or raises")
 
     def _count(self, completion: Completion) -> None:
@@ -138,9 +168,9 @@ class LiteLLMModel:
 
 
 def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Why no call to this model can succeed, found without making one; None where nothing is known to be missing.
+    """Return why no call to this model can succeed, without making one; None if nothing is known to be missing.
 
-    `kwargs`: what every call is given. Providers that can find credentials in other ways than a key (a cloud's own
+    `kwargs`: the arguments of every call. Providers that can find credentials in other ways than a key (a cloud's own
     configuration, a local server) are left for the first call to judge.
     """
     provider, _, model = name.partition("/")
@@ -205,7 +235,7 @@ def _litellm() -> Any:
 
 
 def _price(litellm: Any, completion: Any) -> float | None:
-    """USD, or None for a model without a price; litellm raises or answers 0 alike for those it does not know."""
+    """Return USD, or None for a model without a price; litellm raises or returns 0 for models it does not know."""
     try:
         cost = litellm.completion_cost(completion_response=completion)
     except Exception:  # noqa: BLE001 - litellm raises many kinds, its bare Exception among them, for an unknown model
@@ -224,9 +254,9 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _retry_after(error: Exception) -> float:
-    """Seconds the server asks us to wait, at most `LONGEST_PAUSE_S`; 0.0 where it does not, or in no known way."""
-    told = getattr(getattr(error, "response", None), "headers", None)
-    asked = (getattr(error, "litellm_response_headers", None) or told or {}).get("retry-after", "")
+    """Return the seconds the server asks to wait, at most `LONGEST_PAUSE_S`; 0.0 if it does not ask in a known way."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    asked = (getattr(error, "litellm_response_headers", None) or headers or {}).get("retry-after", "")
     try:
         seconds = float(asked)
     except ValueError:

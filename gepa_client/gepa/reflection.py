@@ -1,4 +1,4 @@
-"""GEPA reflection strategies that ask for an iteration's proposals all at once, and lose none to another's failure."""
+"""GEPA reflection strategies that make all proposals of an iteration at once; one failure does not lose the others."""
 
 import functools
 import queue
@@ -14,11 +14,11 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.failures import Failures
+from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.proposals import Records
 from gepa_client.journal.entries import COMPLETION
-from gepa_client.journal.journal import Journal, Slot
-from gepa_client.journal.requests import digest_of, other_request
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 
 LanguageModel = Callable[[str | list[dict[str, Any]]], str]
 Prompt = str | list[dict[str, Any]]
@@ -27,15 +27,15 @@ WHERE = "reflection"
 
 
 class ConcurrentReflection:
-    """Asks a language model, with GEPA's own prompts, for every (job, component) of an iteration at the same time.
+    """Prompts a language model, with GEPA's own prompts, for every (job, component) of an iteration at the same time.
 
-    The same prompts and texts as GEPA's `StatelessReflectionLM`, in the same order. A job with a request that failed
-    proposes nothing and its cause is kept in `failures`; an interruption raised by the model passes through.
+    It uses the same prompts as GEPA's `StatelessReflectionLM`, in the same order. A job with a failed request proposes
+    nothing, and the cause is kept in `failures`; an interruption raised by the model passes through.
 
-    `lm`: takes a prompt or chat messages and returns text; must bear calls from several threads. Where it has a method
-    `complete`, as `LiteLLMModel` has, that is called and what it cost is counted. `prompt_template`: one for all
-    components, or one per component name. `max_workers`: requests at once. `journal`: knows the answers of earlier
-    processes of the same run, and records these.
+    `lm`: takes a prompt or chat messages and returns text; must support calls from several threads. If it has a method
+    `complete`, as `LiteLLMModel` has, that is called and its cost is counted. `prompt_template`: one for all
+    components, or one per component name. `max_workers`: requests at once. `journal`: has the answers of earlier
+    processes of the same run, and records new ones.
 
     Raises:
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
@@ -59,23 +59,23 @@ class ConcurrentReflection:
 
     @property
     def total_cost(self) -> float:
-        """USD its answers have cost so far, in every process of the run; 0.0 where nobody says."""
-        return self.journal.spend[COMPLETION].cost_usd
+        """The known cost of its answers in USD, in every process of the run."""
+        return self.journal.spending[COMPLETION].cost_usd
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
     ) -> tuple[ReflectionProposal, Self]:
-        """One job of `reflect_many`."""
+        """Do one job of `reflect_many`."""
         return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
-        """One proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
+        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
         return [(proposal, self) for proposal in self.propose(jobs)]
 
     def propose(
         self, jobs: Sequence[ReflectionJob], given: Mapping[tuple[int, str], Prompt] | None = None
     ) -> list[ReflectionProposal]:
-        """The proposals of `reflect_many`. `given`: prompts by job and component, in place of GEPA's own."""
+        """Return the proposals of `reflect_many`. `given`: prompts by job and component, in place of GEPA's own."""
         tasks: list[tuple[int, str, Prompt, str]] = []
         proposals = [ReflectionProposal({}) for _ in jobs]
         failed: set[int] = set()
@@ -92,16 +92,16 @@ class ConcurrentReflection:
                 failed.add(at)
             else:
                 tasks += asked
-        for (at, name, prompt, _), slot in zip(tasks, self._answers(tasks), strict=True):
-            if isinstance(slot, Exception):
-                self.failures.record(WHERE, slot)
+        for (at, name, prompt, _), text in zip(tasks, self._answers(tasks), strict=True):
+            if isinstance(text, Exception):
+                self.failures.record(WHERE, text)
                 failed.add(at)
                 continue
-            proposals[at].new_texts[name] = InstructionProposalSignature.output_extractor(slot.strip())[
+            proposals[at].new_texts[name] = InstructionProposalSignature.output_extractor(text.strip())[
                 "new_instruction"
             ]
             proposals[at].prompts[name] = prompt
-            proposals[at].raw_lm_outputs[name] = slot
+            proposals[at].raw_lm_outputs[name] = text
         return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
 
     def _prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
@@ -116,23 +116,23 @@ class ConcurrentReflection:
         return rendered
 
     def _answers(self, tasks: Sequence[tuple[int, str, Prompt, str]]) -> list[str | Exception]:
-        """What the model says to each prompt, or why it does not; recorded, or recorded now."""
-        requests = [
-            other_request(COMPLETION, f"reflect on {name!r}, job {at}", digest) for at, name, _, digest in tasks
+        """Return the model's answer to each prompt, or its exception; recorded ones are not requested again."""
+        keys = [request_key(COMPLETION, f"reflect on {name!r}, job {at}", digest) for at, name, _, digest in tasks]
+        requests = self.journal.ask(keys)
+        missing = [at for at, request in enumerate(requests) if request.entry is None]
+        answers: list[Any] = [
+            None if request.entry is None else request.failure or request.answer for request in requests
         ]
-        slots = self.journal.ask(requests)
-        missing = [at for at, slot in enumerate(slots) if slot.entry is None]
-        answers: list[Any] = [None if slot.entry is None else slot.failure or slot.answer for slot in slots]
         if not missing:
             return answers
-        with self.journal.live(slots):
-            calls = [functools.partial(self._complete, slots[at], tasks[at][2]) for at in missing]
-            for at, done in zip(missing, _all_at_once(calls, self.max_workers), strict=True):
+        with self.journal.executing(requests):
+            calls = [functools.partial(self._complete, requests[at], tasks[at][2]) for at in missing]
+            for at, done in zip(missing, _call_in_threads(calls, self.max_workers), strict=True):
                 error = done.exception()
                 if error is None:
                     answers[at] = done.result()
                 elif isinstance(error, Exception):
-                    self.journal.fail(slots[at], error)
+                    self.journal.fail(requests[at], error)
                     answers[at] = error
                 else:
                     answers[at] = error  # an interruption: raised when everything that came is recorded
@@ -142,12 +142,12 @@ class ConcurrentReflection:
                     raise answer
         return answers
 
-    def _complete(self, slot: Slot, prompt: Prompt) -> str:
-        """One answer, its cost counted; recorded when it comes, however long others take."""
-        attempts = self.journal.attempts(slot, COMPLETION)
-        attempts.begin(str(getattr(self.lm, "name", type(self.lm).__name__)))
-        self.journal.settle()  # a request that is paid for leaves a trace, whatever ends this process
-        began = time.monotonic()
+    def _complete(self, request: RecordedRequest, prompt: Prompt) -> str:
+        """Return one answer, recorded with its cost as soon as it arrives."""
+        attempts = self.journal.attempts(request, COMPLETION)
+        attempts.start_now(str(getattr(self.lm, "name", type(self.lm).__name__)))
+        self.journal.settle()  # a request that is paid for stays recorded, however this process ends
+        started = time.monotonic()
         complete = getattr(self.lm, "complete", None)
         try:
             if complete is None:
@@ -162,28 +162,28 @@ class ConcurrentReflection:
                     "calls": 1,
                 }
         except BaseException as error:
-            outcome = "error" if isinstance(error, Exception) else "refused"  # stopped while it waited for its turn
-            attempts.ended(outcome, seconds=time.monotonic() - began, examples=0)
+            outcome = "error" if isinstance(error, Exception) else "refused"  # cancelled while waiting for its turn
+            attempts.finish(outcome, seconds=time.monotonic() - started, examples=0)
             raise
         if not isinstance(text, str):
-            attempts.ended("error", seconds=time.monotonic() - began, usage=usage, examples=0)
+            attempts.finish("error", seconds=time.monotonic() - started, usage=usage, examples=0)
             raise BadResponse(f"the model answered {type(text).__name__} instead of text")
         unpriced = int(usage is None or usage["cost_usd"] is None)
-        attempts.ended("ok", seconds=time.monotonic() - began, usage=usage, unpriced=unpriced)
-        self.journal.spend.done(COMPLETION, 1)
-        [seen] = self.journal.record((slot, text.encode("utf-8", "backslashreplace").decode()))
+        attempts.finish("ok", seconds=time.monotonic() - started, usage=usage, unpriced=unpriced)
+        self.journal.spending.add_examples(COMPLETION, 1)
+        [seen] = self.journal.record((request, text.encode("utf-8", "backslashreplace").decode()))
         return str(seen)
 
 
 class ProgramReflection:
-    """Asks the program for its own proposals (capability `proposals`), for all jobs of an iteration at the same time.
+    """Has the program make its own proposals (capability `proposals`), for all jobs of an iteration at the same time.
 
     For `gepa.optimize(adapter=adapter, reflection_strategy=ProgramReflection(adapter))` with a `sampling_strategy` that
     makes several proposals an iteration: without it GEPA calls the adapter's `propose_new_texts` for one after another.
     It sets `adapter.propose_new_texts` to None, as GEPA takes one of the two.
 
     Failures of the program propose nothing and are kept in the adapter's `failures`; anything else interrupts the run,
-    as GEPA would go on without proposals. `total_cost` is 0.0: the program's proposals report no cost.
+    as GEPA would continue without proposals. `total_cost` is 0.0: the program's proposals report no cost.
 
     Raises:
         ValueError: the program proposes nothing.
@@ -201,21 +201,21 @@ class ProgramReflection:
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
     ) -> tuple[ReflectionProposal, Self]:
-        """One job of `reflect_many`."""
+        """Do one job of `reflect_many`."""
         return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
 
     def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
-        """One proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
+        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
         return [
             (ReflectionProposal({} if isinstance(texts, Exception) else texts), self)
             for texts in self.adapter.propose(jobs)
         ]
 
 
-def _all_at_once(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:
-    """Make the calls on at most `max_workers` threads; every future is done.
+def _call_in_threads(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:
+    """Make the calls on at most `max_workers` threads; return their futures, all done.
 
-    Daemon threads rather than an executor: an interrupted run must not wait at exit for a model's slow answer.
+    Daemon threads instead of an executor: an interrupted run must not wait at exit for a model's slow answer.
     """
     futures: list[Future[str]] = [Future() for _ in calls]
     waiting: queue.SimpleQueue[tuple[Future[str], Callable[[], str]]] = queue.SimpleQueue()
@@ -232,7 +232,7 @@ def _all_at_once(calls: Sequence[Callable[[], str]], max_workers: int) -> list["
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - kept in the future for whoever waits on it
+            except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
                 future.set_exception(error)
 
     for _ in range(min(max_workers, len(calls))):

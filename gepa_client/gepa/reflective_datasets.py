@@ -1,149 +1,182 @@
-"""Reflective datasets: made by the program from its traces, which stay where they were made, as its own state does."""
+"""Reflective datasets: made by the program from its traces and its own state, which stay with the program's process."""
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import Answered, Fleet, Pin
-from gepa_client.gepa.adapter_state import STATE_KEY, AdapterState
-from gepa_client.gepa.batch_evaluator import Item, Window, instance_of
-from gepa_client.gepa.evaluation_batches import Trajectory
+from gepa_client.fleet import Fleet, Pin
+from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.images import with_images
+from gepa_client.gepa.results import Trajectory, instance_of
 from gepa_client.journal.entries import REFLECTIVE_DATASET
-from gepa_client.journal.journal import Journal, Slot
-from gepa_client.journal.recorded_output import whole
-from gepa_client.journal.requests import other_request
-from gepa_client.transport.rpc import RpcClient
-from protocol import Candidate, DiscoverResult, JsonValue
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import RecordedRequest, complete, request_key
+from gepa_client.transport.calls import Call, Reply
+from gepa_client.transport.responses import validated
+from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult
 from protocol.errors import ProgramFailed, TrajectoryExpired
 
 Dataset = dict[str, list[dict[str, JsonValue]]]
 """Records by component."""
 
+STATE_KEY = "adapter_state"
+"""The name of the capability, of the member in params and results, and of the entry in GEPA's checkpoint."""
+
+
+class AdapterState:
+    """The state that a program last gave to be kept for it, None if there is none, and the instance that made it."""
+
+    def __init__(self) -> None:
+        self._value: JsonValue = None
+        self._made_by: str | None = None  # None if it came from a checkpoint
+
+    def keep(self, value: JsonValue, instance: str | None) -> None:
+        """Keep the state that an instance gave with its answer."""
+        self._value, self._made_by = value, instance
+
+    def restore(self, checkpoint: Mapping[str, JsonValue]) -> None:
+        """Keep what `checkpoint` once returned; no instance knows it yet."""
+        self.keep(checkpoint.get(STATE_KEY), None)
+
+    def checkpoint(self) -> dict[str, JsonValue]:
+        """Return the state for GEPA's checkpoint; empty if there is none."""
+        return {} if self._value is None else {STATE_KEY: self._value}
+
+    def params_for(self, instance: str | None) -> dict[str, Any]:
+        """Return what a request to this instance must carry: nothing if the instance made the state itself."""
+        return {} if instance == self._made_by else self.checkpoint()
+
 
 @dataclass
 class ReflectiveDatasets:
-    """Asks the instance that holds a minibatch's traces; what the journal knows is not asked for.
+    """Requests records from the instance that holds a minibatch's traces, unless the journal has them.
 
-    `state`: what the program gave to be kept for it, and which instance has it. `call_timeout_s`: of one call.
+    `state`: the program's state, and the instance that has it. `call_timeout_s`: of one call.
     """
 
     fleet: Fleet
     journal: Journal
-    window: Window
+    evaluator: BatchEvaluator
     discovery: DiscoverResult
     call_timeout_s: float
     state: AdapterState = field(default_factory=AdapterState)
 
     async def make(self, candidate: Candidate, traced: list[Trajectory], components: list[str]) -> Dataset:
-        """Records of a traced minibatch, with their images as `gepa.Image`.
+        """Return the records of a traced minibatch, with their images as `gepa.Image`.
 
         Traces that are gone are made once more, into `traced`.
 
         Raises:
             ProgramFailed: the program could not make them; that is recorded too.
-            Interrupted, RpcError, ClientError: nothing came of it.
+            Interrupted, RpcError, ClientError: there is no answer.
         """
-        told = [[trajectory.row.digest, _without_trace(whole(trajectory.scored))] for trajectory in traced]
-        request = other_request(
+        scored = [[trajectory.row.digest, _without_trace(complete(trajectory.scored))] for trajectory in traced]
+        key = request_key(
             REFLECTIVE_DATASET,
             f"make a reflective dataset of {len(traced)} examples for {', '.join(components)}",
             candidate,
-            told,
+            scored,
             components,
         )
 
-        async def ask(slot: Slot) -> JsonValue:
+        async def execute(request: RecordedRequest) -> JsonValue:
             try:
-                return await self._ask_for_records(slot, candidate, traced, components)
+                return await self._request_records(request, candidate, traced, components)
             except TrajectoryExpired:
-                item = Item(candidate, [trajectory.row for trajectory in traced], trace=True)
-                fresh = await self.window.retrace(item, slot)
+                item = EvaluationItem(candidate, [trajectory.row for trajectory in traced], trace=True)
+                fresh = await self.evaluator.retrace(item, request)
                 traced[:] = [
                     replace(trajectory, result=result) for trajectory, result in zip(traced, fresh, strict=True)
                 ]
             try:
-                return await self._ask_for_records(slot, candidate, traced, components)
+                return await self._request_records(request, candidate, traced, components)
             except TrajectoryExpired as error:
                 raise Interrupted(
                     "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
                 ) from error
 
-        [slot] = self.journal.ask([request])
-        answer: Any = await self._effect(slot, ask)
-        self._keep_state(slot.number, answer)
+        [request] = self.journal.ask([key])
+        answer: Any = await self._recorded(request, execute)
+        self._keep_state(request.number, answer)
         dataset: Dataset = with_images(answer["dataset"], answer.get("images") or {})
         return dataset
 
-    async def _ask_for_records(
-        self, slot: Slot, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
+    async def hand_over(self, state: JsonValue, candidate: Candidate) -> None:
+        """Hand a state to the program, by a reflective dataset without components; any candidate will do."""
+        empty: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
+        params = {"candidate": candidate, **empty}
+        self.state.restore({STATE_KEY: state})
+        [request] = self.journal.ask([request_key("adapter_state", "take over the adapter's state", state)])
+        answer: Any = await self._recorded(request, lambda request: self._call(request, params, Pin()))
+        self._keep_state(request.number, answer)
+
+    async def _request_records(
+        self, request: RecordedRequest, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
     ) -> JsonValue:
         instances = {instance for one in traced if (instance := instance_of(one.result)) is not None}
         batch = {
             "batch": [trajectory.row.wire for trajectory in traced],
-            "results": [whole(trajectory.result) for trajectory in traced],
+            "results": [complete(trajectory.result) for trajectory in traced],
         }
         params = {"candidate": candidate, "eval_batch": batch, "components_to_update": components}
-        return await self._ask_to_make(slot, params, Pin(min(instances) if instances else None))
+        return await self._call(request, params, Pin(min(instances) if instances else None))
 
-    async def _ask_to_make(self, slot: Slot, params: Mapping[str, Any], pin: Pin) -> JsonValue:
-        async def send(client: RpcClient, call_id: str | None) -> Answered[JsonValue]:
-            if client.offers(STATE_KEY):
-                await client.discover()  # another instance may answer since the last call, and know of no state
-            state = self.state.params_for(client.instance_id)
-            made = await client.make_reflective_dataset(
-                {**params, **state}, call_id=call_id, timeout_s=self.call_timeout_s
-            )
-            answer: dict[str, Any] = {"dataset": made.dataset}
-            if made.images:
-                answer["images"] = {name: image.model_dump() for name, image in made.images.items()}
-            if client.offers(STATE_KEY):
-                answer |= {STATE_KEY: made.adapter_state, "made_by": client.instance_id}
-            return Answered(answer)
-
-        attempts = self.journal.attempts(slot, REFLECTIVE_DATASET)
-        return await self.fleet.call(REFLECTIVE_DATASET, send, attempts, pin=pin)
+    async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin) -> JsonValue:
+        call = Call(
+            "make_reflective_dataset",
+            params,
+            functools.partial(_dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities),
+            about=REFLECTIVE_DATASET,
+            timeout_s=self.call_timeout_s,
+            instance_params=self.state.params_for,
+        )
+        reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET), pin=pin)
+        answer = reply.value
+        return {**answer, "made_by": reply.instance} if STATE_KEY in answer else answer
 
     def _keep_state(self, number: int, answer: Mapping[str, Any]) -> None:
-        """Remember the program's state and which instance has it.
+        """Keep the program's state and the instance that has it.
 
-        An instance that still runs has gone on from there since, as this run did. It has not where the answer comes
-        from the run that this one was forked from: then the state travels with the next request.
+        An instance that still runs has continued from there, as this run did; but not if the answer comes from the run
+        that this one was forked from: the state then travels with the next request.
         """
         if STATE_KEY in self.discovery.capabilities:
             made_by = answer.get("made_by") if number >= self.journal.inherited else None
             self.state.keep(answer.get(STATE_KEY), made_by)
 
-    async def hand_over(self, state: JsonValue, candidate: Candidate) -> None:
-        """Have a state taken over, by a reflective dataset that asks for no component; any candidate will do."""
-        nothing: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
-        params = {"candidate": candidate, **nothing}
-        self.state.restore({STATE_KEY: state})
-        request = other_request("adapter_state", "take over the adapter's state", state)
-        [slot] = self.journal.ask([request])
-        answer: Any = await self._effect(slot, lambda slot: self._ask_to_make(slot, params, Pin()))
-        self._keep_state(slot.number, answer)
+    async def _recorded(
+        self, request: RecordedRequest, execute: Callable[[RecordedRequest], Awaitable[JsonValue]]
+    ) -> JsonValue:
+        """Return the recorded answer, or that of `execute` once it is recorded.
 
-    async def _effect(self, slot: Slot, make: Callable[[Slot], Awaitable[JsonValue]]) -> JsonValue:
-        """The recorded answer to a request that runs no examples, or the one `make` gives, once it is recorded.
-
-        A `ProgramFailed` is an answer too. Raises: what `make` raises.
+        A `ProgramFailed` is recorded as an answer too. Raises: what `execute` raises.
         """
-        if slot.failure is not None:
-            raise slot.failure
-        if slot.recorded:
-            return slot.answer
-        with self.journal.live([slot]):
+        if request.failure is not None:
+            raise request.failure
+        if request.recorded:
+            return request.answer
+        with self.journal.executing([request]):
             try:
-                [answer] = self.journal.record((slot, await make(slot)))
+                [answer] = self.journal.record((request, await execute(request)))
             except ProgramFailed as error:
-                self.journal.fail(slot, error)
+                self.journal.fail(request, error)
                 raise
             await self.journal.settled()
         return answer
 
 
+def _dataset_of(answer: JsonValue, *, keeps_state: bool) -> Reply[dict[str, Any]]:
+    made = validated(MakeReflectiveDatasetResult, answer)
+    value: dict[str, Any] = {"dataset": made.dataset}
+    if made.images:
+        value["images"] = {name: image.model_dump() for name, image in made.images.items()}
+    if keeps_state:
+        value[STATE_KEY] = made.adapter_state
+    return Reply(value)
+
+
 def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result says, whichever instance keeps its trajectory."""
+    """Return a result without its trajectory: the same whichever instance keeps it."""
     return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}

@@ -5,14 +5,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evolverpc_common.rows import RowFileError, read_rows
-from gepa_client.errors import RowsError
+from gepa_client.errors import BadResponse, RowsError
 from gepa_client.journal.requests import digest_of
 from protocol import JsonValue
+
+if TYPE_CHECKING:
+    from gepa_client.transport.rpc import RpcClient  # heavy
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class HeldRow:
+class ServerRow:
     """A row the server holds: only its name travels. `data` is what `list_examples` showed of it, else None."""
 
     id: str
@@ -52,16 +55,16 @@ class HeldRow:
         return digest_of(self.wire)
 
 
-AnyRow = Row | HeldRow
+AnyRow = Row | ServerRow
 
 
 def as_row(row: Any) -> AnyRow:
-    """A row of ours as it is; anything else is data, its id a digest of its JSON.
+    """Return a row as it is; any other value becomes the data of a row whose id is a digest of its JSON.
 
     Raises:
         RowsError: it cannot be written as JSON.
     """
-    if isinstance(row, Row | HeldRow):
+    if isinstance(row, Row | ServerRow):
         return row
     try:
         text = orjson.dumps(row)
@@ -74,7 +77,7 @@ def load_rows(path: Path | str) -> list[Row]:
     """Return the rows of a `.json` (an array), `.jsonl` or `.csv` file (with a header), with ids "0", "1", ...
 
     Raises:
-        RowsError: no such file, another format, malformed, or a row that is not a JSON object; the message says where.
+        RowsError: no such file, another format, malformed, or a row that is not an object; the message names the place.
     """
     try:
         rows = read_rows(Path(path))
@@ -98,7 +101,7 @@ class RowLoader:
         return range(self.first_id, self.first_id + len(self.rows))
 
     def fetch(self, ids: Sequence[int]) -> list[AnyRow]:
-        """The rows of these ids, in their order."""
+        """Return the rows of these ids, in their order."""
         return [self.rows[self._position(row_id)] for row_id in ids]
 
     def _position(self, row_id: int) -> int:
@@ -109,3 +112,22 @@ class RowLoader:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+PAGE = 1000
+
+
+async def list_server_rows(client: "RpcClient", split: str) -> list[AnyRow]:
+    """Every row of a split, fetched page by page.
+
+    Raises:
+        RpcError: no such split, or the server holds none. BadResponse: it lists fewer rows than it declares.
+    """
+    rows: list[AnyRow] = []
+    while True:
+        page = await client.list_examples(split, offset=len(rows), limit=PAGE)
+        rows += [ServerRow(example.id, example.split, example.data) for example in page.examples]
+        if len(rows) >= page.total:
+            return rows
+        if not page.examples:
+            raise BadResponse(f"{split}: the server declares {page.total} rows, but lists only {len(rows)}")

@@ -1,4 +1,4 @@
-"""The journal of one run on its way in and out of a store: read ahead in pages, written in groups by a thread."""
+"""Buffers between a journal and its store: entries are read ahead in pages, and written in groups by a thread."""
 
 import threading
 import time
@@ -8,40 +8,40 @@ from dataclasses import replace
 from typing import Protocol
 
 from gepa_client.errors import ClaimLost, Interrupted, JournalError, NumberTaken, StoreDamaged, StoreUnavailable
-from gepa_client.journal.entries import EVALUATE, Attempt, Entry, Row
+from gepa_client.journal.entries import EVALUATE, Entry, Row, StoredAttempt
 from gepa_client.journal.store import PAGE, Store
 
 GROUP_S = 0.02
-"""Seconds that rows may wait for others to share a commit, unless somebody waits for them."""
+"""Seconds that rows may wait for others to share a commit, unless a caller waits for them."""
 
 GROUP_ROWS = 256
 LARGEST_HELD = 64 << 10
-"""Bytes of an answer or an output that are held in memory once it is recorded; larger ones are read when asked for."""
+"""Bytes of an answer or an output that are held in memory once it is recorded; larger ones are read on demand."""
 
 
-class Tape(Protocol):
-    """Where a journal is read from and written to. May be used from any thread."""
+class JournalStorage(Protocol):
+    """What a journal reads from and writes to. May be used from any thread."""
 
     keeps: bool
     """Whether what is recorded can be read again."""
 
     def read(self, part: str, number: int) -> Entry | None:
-        """The entry of this number, None if there is none; numbers are asked for in growing order.
+        """Return the entry of this number, None if there is none; numbers are read in growing order.
 
         The result of an example of more than `LARGEST_HELD` bytes is left out (`Entry.omitted`).
         """
         ...
 
     def answer(self, part: str, number: int) -> bytes:
-        """The whole answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
+        """Return the whole answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
         ...
 
-    def goes_on(self, part: str, number: int) -> bool:
-        """Whether anything was recorded at this number or beyond it before this process began."""
+    def has_more(self, part: str, number: int) -> bool:
+        """Whether an earlier process recorded anything at this number or beyond it."""
         ...
 
-    def attempts(self, part: str, number: int) -> list[Attempt]:
-        """Attempts that an earlier process made for this number."""
+    def attempts(self, part: str, number: int) -> list[StoredAttempt]:
+        """Return the attempts that an earlier process made for this number."""
         ...
 
     def write(self, *rows: Row) -> None:
@@ -53,7 +53,7 @@ class Tape(Protocol):
         ...
 
 
-class NoTape:
+class NullJournal:
     """Keeps nothing: a run that is not recorded."""
 
     keeps = False
@@ -66,11 +66,11 @@ class NoTape:
         """Nothing is recorded."""
         raise LookupError(f"nothing is recorded at {part} {number}")
 
-    def goes_on(self, part: str, number: int) -> bool:  # noqa: ARG002 - the interface's parameters
+    def has_more(self, part: str, number: int) -> bool:  # noqa: ARG002 - the interface's parameters
         """Nothing is recorded."""
         return False
 
-    def attempts(self, part: str, number: int) -> list[Attempt]:  # noqa: ARG002 - the interface's parameters
+    def attempts(self, part: str, number: int) -> list[StoredAttempt]:  # noqa: ARG002 - the interface's parameters
         """Nothing was attempted."""
         return []
 
@@ -84,10 +84,10 @@ class NoTape:
         return done
 
 
-class StoredTape:
+class JournalBuffer:
     """The journal of one run in a store.
 
-    A failure to write ends it: `on_failure` is told why, and nothing more is accepted, as GEPA must not see what is
+    A failure to write ends it: `on_failure` gets the reason, and nothing more is accepted, as GEPA must not see what is
     not recorded. `reads_only`: nothing is ever written, for a replay.
     """
 
@@ -121,19 +121,19 @@ class StoredTape:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, part: str, number: int) -> Entry | None:
-        """The entry of this number; pages behind it are forgotten."""
+        """Return the entry of this number; pages before it are dropped."""
         return self._part(part).read(number)
 
     def answer(self, part: str, number: int) -> bytes:
-        """The whole answer of a recorded entry."""
+        """Return the whole answer of a recorded entry."""
         return whole_answer(self._store, self._run_id, part, number)
 
-    def goes_on(self, part: str, number: int) -> bool:
-        """Whether anything was recorded at this number or beyond it before this process began."""
-        return self._part(part).goes_on(number)
+    def has_more(self, part: str, number: int) -> bool:
+        """Whether an earlier process recorded anything at this number or beyond it."""
+        return self._part(part).has_more(number)
 
-    def attempts(self, part: str, number: int) -> list[Attempt]:
-        """Attempts that an earlier process made for this number."""
+    def attempts(self, part: str, number: int) -> list[StoredAttempt]:
+        """Return the attempts that an earlier process made for this number."""
         return self._part(part).attempts(number)
 
     def _part(self, part: str) -> "_Pages":
@@ -153,13 +153,13 @@ class StoredTape:
                 raise Interrupted(self._failed.status, self._failed.reason)
             idle, full = not self._rows, len(self._rows) + len(rows) >= GROUP_ROWS
             self._rows += rows
-            if idle or full:  # waking the thread takes the interpreter away from whoever writes
+            if idle or full:  # waking the thread takes the interpreter lock from the caller
                 self._changed.notify()
 
     def written(self) -> "Future[None]":
         """Done when everything queued by now is in the store."""
         future: Future[None] = Future()
-        future.set_running_or_notify_cancel()  # whoever waits may be cancelled; the commit they share may not
+        future.set_running_or_notify_cancel()  # a waiting caller may be cancelled; the commit they share may not
         with self._changed:
             if self._failed is not None:
                 future.set_exception(Interrupted(self._failed.status, self._failed.reason))
@@ -187,7 +187,7 @@ class StoredTape:
             try:
                 if rows:
                     self._store.write(self._run_id, self._owner, rows)
-            except BaseException as error:  # noqa: BLE001 - whoever waits must learn of it, whatever it is
+            except BaseException as error:  # noqa: BLE001 - any error is passed to the waiting callers
                 self._fail(error, waiting)
                 return
             for future in waiting:
@@ -229,7 +229,7 @@ class _Pages:
         self._read_to = 0  # everything below has been read
         self._at_end = False
         self._last = -1
-        self._attempts: dict[int, list[Attempt]] | None = None
+        self._attempts: dict[int, list[StoredAttempt]] | None = None
 
     def read(self, number: int) -> Entry | None:
         while not self._at_end and self._read_to <= number:
@@ -239,11 +239,11 @@ class _Pages:
             return replace(entry, answer=whole_answer(self._store, self._run_id, self._part, number), omitted=0)
         return entry
 
-    def goes_on(self, number: int) -> bool:
+    def has_more(self, number: int) -> bool:
         self.read(number)
         return not self._at_end or self._last >= number
 
-    def attempts(self, number: int) -> list[Attempt]:
+    def attempts(self, number: int) -> list[StoredAttempt]:
         if self._attempts is None:  # asked first at the number where the record ends: what follows is not much
             self._attempts = {}
             for attempt in self._store.attempts(self._run_id, self._part, number):
@@ -262,7 +262,7 @@ class _Pages:
 
 
 def whole_answer(store: Store, run_id: str, part: str, number: int) -> bytes:
-    """The answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
+    """Return the answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
     found = store.entries(run_id, part, number, 1)
     if not found or found[0].number != number:
         raise StoreDamaged(f"the store {store.url} is damaged: {part} {number} of run {run_id} is gone")
@@ -270,7 +270,7 @@ def whole_answer(store: Store, run_id: str, part: str, number: int) -> bytes:
 
 
 def _interruption(error: BaseException) -> Interrupted:
-    """What a failure to write means for the run."""
+    """Return what a failure to write means for the run."""
     if isinstance(error, NumberTaken | ClaimLost):
         return Interrupted("paused", f"another process drives this run now: {error}")
     if isinstance(error, StoreUnavailable):

@@ -1,4 +1,4 @@
-"""What a run's journal consists of: effects that GEPA saw, attempts that were made for them, candidates it kept."""
+"""The rows of a run's journal: answers that GEPA got, attempts that were made for them, candidates in its pool."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +22,14 @@ OUTLINE, MUTATION = "outline", "mutation"
 MODEL_CALL = "model_call"
 """The kind of an attempt that a program made, by way of a gateway."""
 
-CLAIMED = frozenset({EVALUATE, RETRACE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
-"""Kinds whose price is a program's word: where a gateway counts the calls of models, theirs are counted already."""
+SELF_REPORTED = frozenset({EVALUATE, RETRACE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
+"""Kinds whose price the program reports: if a gateway counts the calls of models, theirs are counted already."""
 
-FRUITLESS = frozenset({"lost", "refused", "error", "cancelled", "infra_error"})
+WITHOUT_ANSWER = frozenset({"lost", "refused", "error", "cancelled", "infra_error"})
 """Outcomes of attempts that brought no answer; after any other one the server may still hold it."""
 
 REFUSAL = "refusal"
-"""The kind of an entry that tells what a gateway refused a sandbox."""
+"""The kind of an entry that records what a gateway refused a sandbox."""
 
 ROLLOUT = "rollout"
 """The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""
@@ -41,7 +41,7 @@ FAILURE = "failure"
 """The kind of an entry whose answer is an exception GEPA saw."""
 
 VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"}), REFLECTIVE_DATASET: frozenset({"base64"})}
-"""Keys, by kind, whose texts are no text: ids of commits, bundles and images in base64, which look like anything."""
+"""Keys, by kind, whose values are not redacted: ids of commits, bundles and images in base64 may match anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class AttemptStarted:
     """An attempt that is about to be made; (run, part, number, attempt) is unique, `attempt` from 1.
 
     `kind`: what for: `evaluate`, `retrace`, `score`, `reflective_dataset`, `completion`, ... `endpoint`: a server's URL
@@ -80,13 +80,13 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """What became of an attempt that was `Sent`.
+class AttemptFinished:
+    """The end of an attempt that was `AttemptStarted`.
 
-    `outcome`: a result's status, or `lost` (nobody knows), `refused` (it never ran), `error` (an error response).
-    `usage`: the contract's `Usage`, None where nothing was said. `examples`: how many results the attempt brought;
+    `outcome`: a result's status, or `lost` (unknown), `refused` (it never ran), `error` (an error response).
+    `usage`: the contract's `Usage`, None if none was reported. `examples`: how many results the attempt brought;
     `unpriced`: how many of them came without a `cost_usd`; 1 for an attempt that brought none, but whose agent may have
-    worked at a price that nobody said.
+    worked at an unknown price.
     """
 
     part: str
@@ -100,8 +100,8 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A candidate that GEPA took into its pool; written again with the same content when a run is replayed.
+class CandidateRecord:
+    """A candidate that GEPA took into its pool; written again with the same content on replay.
 
     `number`: how many entries of `search` there were by then. `scores`: per validation row, by GEPA's row id as text.
     `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`).
@@ -118,12 +118,12 @@ class Kept:
     objective_scores: dict[str, float] | None = None
 
 
-Row = Entry | Sent | Ended | Kept
+Row = Entry | AttemptStarted | AttemptFinished | CandidateRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """An attempt as the store knows it: `Sent`, and `outcome` None until it has `Ended`."""
+class StoredAttempt:
+    """An attempt as the store knows it: `AttemptStarted`, and `outcome` None until it has `AttemptFinished`."""
 
     part: str
     number: int
@@ -136,9 +136,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What the attempts of one kind and outcome (None: not ended) came to; sums of what was said.
+    """The totals of the attempts of one kind and outcome (None: not ended); sums of what was reported.
 
-    `attempts`: how many; `examples`, `unpriced`: sums of `Ended`'s.
+    `attempts`: how many; `examples`, `unpriced`: sums of `AttemptFinished`'s.
     """
 
     kind: str
@@ -154,7 +154,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who drives a run; `beat` grows with every sign of life. `owner` None: nobody."""
+    """The process that drives a run; `beat` grows with every heartbeat. `owner`: None if no process drives it."""
 
     owner: str | None
     beat: int
@@ -167,8 +167,8 @@ class StoredRun:
     `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
     `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
     `counters`: iteration, metric_calls, budget, spent_usd, active_seconds, ... `best`: index, score and texts.
-    `wish`: what somebody asked of whoever drives the run (`cancel`). `created`, `updated`: ISO 8601 in UTC, for people
-    only. `driver`: the driving process in words (`pid 12 on host`).
+    `requested_action`: requested of the driving process (`cancel`). `created`, `updated`: ISO 8601 in UTC, for
+    display only. `driver`: the driving process in words (`pid 12 on host`).
     """
 
     id: str
@@ -181,7 +181,7 @@ class StoredRun:
     best: dict[str, Any] | None
     output: str | None
     parent: dict[str, JsonValue] | None
-    wish: str | None
+    requested_action: str | None
     claim: Claim
     driver: str | None
     created: str

@@ -5,11 +5,34 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
-from gepa_client.journal.entries import Entry
-from gepa_client.journal.entry_schemas import check_answer
-from protocol import Usage
+from gepa_client.journal.entries import (
+    COMPLETION,
+    EVALUATE,
+    FAILURE,
+    MUTATION,
+    OUTLINE,
+    PROPOSAL,
+    REFLECTIVE_DATASET,
+    REFUSAL,
+    ROLLOUT,
+    SCORE,
+    START,
+    STOP,
+    Entry,
+)
+from gepa_client.journal.mutation_entries import MutationEntry
+from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
 
 LARGEST_NUMBER = 2**53 - 1
 """Of what numbers rows: kept by every store and read by every reader of JSON, one more included."""
@@ -108,7 +131,7 @@ class _Parent(_Part):
 
 
 class ExportedRun(_Part):
-    """The run's own record; its settings are looked at by whoever knows them."""
+    """The run's own record; its settings are checked when they are loaded."""
 
     id: RunId
     name: str | None
@@ -155,12 +178,12 @@ class ExportedEntry(_Part):
         return self
 
     def entry(self) -> Entry:
-        """The same as a store takes it."""
+        """Return the entry as a store accepts it."""
         return Entry(self.part, self.number, self.kind, self.digest, self.about, self._bytes)
 
 
 class ExportedAttempt(_Part):
-    """`Sent`, and `Ended` where `outcome` says so."""
+    """An `AttemptStarted`, and its `AttemptFinished` if `outcome` is set."""
 
     part: Annotated[Word, Field(min_length=1)]
     number: Index
@@ -185,7 +208,7 @@ class ExportedAttempt(_Part):
 
 
 class ExportedCandidate(_Part):
-    """`Kept`."""
+    """A `CandidateRecord`."""
 
     index: Index
     texts: dict[str, str]
@@ -222,12 +245,92 @@ class Document(_Part):
 
 
 def mistakes(error: ValidationError, whole: str, prefix: str = "") -> str:
-    """The first few of them, each with where it is; `whole`: what is meant where that is nowhere."""
+    """Return the first few mistakes, each with its place; `whole`: the place of one that has none."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [
+    texts = [
         f"{prefix + '.'.join(map(str, mistake['loc'])) if mistake['loc'] else whole}: "
         f"{mistake['msg'].removeprefix('Value error, ')}"
         for mistake in found
     ]
-    more = f", and {len(told) - SHOWN_MISTAKES} more" if len(told) > SHOWN_MISTAKES else ""
-    return "; ".join(told[:SHOWN_MISTAKES]) + more
+    more = f", and {len(texts) - SHOWN_MISTAKES} more" if len(texts) > SHOWN_MISTAKES else ""
+    return "; ".join(texts[:SHOWN_MISTAKES]) + more
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Stop(_Strict):
+    status: Literal["paused", "completed", "failed", "cancelled"]
+    reason: str
+    gracefully: bool
+
+
+class RefusalEntry(_Strict):
+    """What a gateway refused a sandbox, why, and how many times."""
+
+    sandbox: str
+    what: str
+    reason: str
+    times: int = Field(ge=1)
+
+
+class _RpcFailure(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    code: int
+    message: str
+    data: JsonValue = None
+
+
+class _Failure(_Strict):
+    type: str
+    message: str
+    rpc: _RpcFailure | None = None
+
+
+class _Row(_Strict):
+    id: str
+    data: JsonValue
+
+
+class _HeldRow(_Strict):
+    id: str
+    split: str
+    data: JsonValue = None
+
+
+_BY_KIND: dict[str, TypeAdapter[Any]] = {
+    EVALUATE: TypeAdapter(ExampleResult),
+    ROLLOUT: TypeAdapter(ExampleResult),
+    SCORE: TypeAdapter(ExampleResult),
+    REFLECTIVE_DATASET: TypeAdapter(MakeReflectiveDatasetResult),
+    "adapter_state": TypeAdapter(MakeReflectiveDatasetResult),
+    COMPLETION: TypeAdapter(str, config=ConfigDict(strict=True)),
+    PROPOSAL: TypeAdapter(dict[str, str], config=ConfigDict(strict=True)),
+    OUTLINE: TypeAdapter(str, config=ConfigDict(strict=True)),
+    MUTATION: TypeAdapter(MutationEntry),
+    STOP: TypeAdapter(_Stop),
+    REFUSAL: TypeAdapter(RefusalEntry),
+    FAILURE: TypeAdapter(_Failure),
+    "finalize": TypeAdapter(str | None, config=ConfigDict(strict=True)),
+}
+_DISCOVERY = TypeAdapter(DiscoverResult)
+_TRAINING = TypeAdapter(list[_HeldRow | _Row])
+_ROWS = TypeAdapter(list[_HeldRow | _Row] | None)
+
+
+def check_answer(part: str, number: int, kind: str, answer: Any) -> None:
+    """Raise `ValidationError` for an answer that does not fit its kind, `ValueError` for an unknown kind."""
+    if part == START:
+        _started_with(number).validate_python(answer)
+    elif kind not in _BY_KIND:
+        raise ValueError(f"kind: `{kind}` is none of {', '.join(_BY_KIND)}")
+    else:
+        _BY_KIND[kind].validate_python(answer)
+
+
+def _started_with(number: int) -> TypeAdapter[Any]:
+    if number == 0:
+        return _DISCOVERY
+    return _TRAINING if number == 1 else _ROWS

@@ -1,4 +1,4 @@
-"""What a store recorded of a run, read back: the server, the rows, each candidate's result on each row."""
+"""Queries over a recorded run: the server, the rows, each candidate's result on each row."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, Entry, Kept
-from gepa_client.journal.requests import digest_of, evaluate_request
+from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry
+from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 
 DISCOVERY, TRAIN, VAL = 0, 1, 2
@@ -34,13 +34,13 @@ class RecordedRow:
 
 
 def discovery(store: Store, run_id: str) -> dict[str, Any] | None:
-    """What the server said of itself when the run began (`DiscoverResult` as JSON); None before the first start."""
-    said = _start(store, run_id).get(DISCOVERY)
-    return said if isinstance(said, dict) else None
+    """Return what the server declared when the run started (`DiscoverResult` as JSON); None before the first start."""
+    declared = _start(store, run_id).get(DISCOVERY)
+    return declared if isinstance(declared, dict) else None
 
 
 def row_counts(store: Store, run_id: str) -> dict[str, int]:
-    """How many rows the run has of `train`, `val` and `test`; splits it has no rows of are absent."""
+    """Return how many rows the run has of `train`, `val` and `test`; splits without rows are absent."""
     start = _start(store, run_id)
     return {
         name: len(start[number])
@@ -50,13 +50,13 @@ def row_counts(store: Store, run_id: str) -> dict[str, int]:
 
 
 def validation_rows(store: Store, run_id: str) -> list[RecordedRow]:
-    """The rows candidates are selected by, in their order; empty before the run has fetched them."""
+    """Return the rows that candidates are selected by, in order; empty before the run has fetched them."""
     splits = selection_rows(store, run_id)
     return splits.get("val", splits["train"]) if splits else []
 
 
 def selection_rows(store: Store, run_id: str) -> dict[str, list[RecordedRow]]:
-    """The rows of `train` and, where the run has any of its own, of `val`; empty before the run has fetched them."""
+    """Return the rows of `train` and, if the run has its own, of `val`; empty before the run has fetched them."""
     start = _start(store, run_id)
     train, val = start.get(TRAIN), start.get(VAL)
     if train is None or VAL not in start:
@@ -68,11 +68,11 @@ def selection_rows(store: Store, run_id: str) -> dict[str, list[RecordedRow]]:
     }
 
 
-def results(store: Store, run_id: str, candidates: Sequence[Kept], rows: Sequence[RecordedRow]) -> Results:
-    """Each candidate's recorded result on each row; pairs nothing is recorded of are absent.
+def results(store: Store, run_id: str, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> Results:
+    """Return each candidate's recorded result on each row; pairs without one are absent.
 
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
-    where no score tells, the last before the candidate entered the pool. Traced runs count where there are no others.
+    without such a score, the last before the candidate entered the pool. Traced results count only without others.
     """
     wanted = _requests(candidates, rows)
     by_index = {kept.index: kept for kept in candidates}
@@ -101,20 +101,20 @@ def entries(store: Store, run_id: str, part: str, start: int = 0) -> Iterator[En
 
 
 def end_of(store: Store, run_id: str, part: str) -> int:
-    """The number after the last entry of a part: where a run goes on, and all that a fork can begin with.
+    """Return the number after the last entry of a part: where a run resumes, and the most a fork can start with.
 
     Numbers have holes, so this may be more than there are entries; what stopped the run is not counted.
     """
     start = store.parts(run_id).get(part, 0)  # the last entry has at least the number before it
     while start > 0:
         start = max(0, start - LAST)
-        told = [entry.number for entry in entries(store, run_id, part, start) if entry.kind != STOP]
-        if told:
-            return told[-1] + 1
+        numbers = [entry.number for entry in entries(store, run_id, part, start) if entry.kind != STOP]
+        if numbers:
+            return numbers[-1] + 1
     return 0
 
 
-def _requests(candidates: Sequence[Kept], rows: Sequence[RecordedRow]) -> dict[str, tuple[int, int, bool]]:
+def _requests(candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> dict[str, tuple[int, int, bool]]:
     """Candidate index, row and whether it was traced, by the digest of the request."""
     wanted: dict[str, tuple[int, int, bool]] = {}
     examples = [(row, digest_of(row.example)) for row in rows]
@@ -122,7 +122,7 @@ def _requests(candidates: Sequence[Kept], rows: Sequence[RecordedRow]) -> dict[s
         texts = digest_of(kept.texts)
         for row, example in examples:
             for trace in (True, False):
-                digest = evaluate_request(texts, example, row.id, trace).digest
+                digest = evaluate_key(texts, example, row.id, trace).digest
                 wanted.setdefault(digest, (kept.index, row.row_id, trace))
     return wanted
 
@@ -133,8 +133,8 @@ def _gave(answer: dict[str, Any], score: float | None) -> bool:
     return score is not None and (given is None or given == score)
 
 
-def _of_the_same_texts(candidates: Iterable[Kept], rows: Sequence[RecordedRow], known: Results) -> Results:
-    """Results of candidates whose texts another one has too: requests tell them not apart."""
+def _of_the_same_texts(candidates: Iterable[CandidateRecord], rows: Sequence[RecordedRow], known: Results) -> Results:
+    """Return the results of candidates with the same texts as another one: their requests are the same."""
     first: dict[tuple[tuple[str, str], ...], int] = {}
     more: Results = {}
     for kept in candidates:

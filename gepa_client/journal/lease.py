@@ -1,4 +1,4 @@
-"""Who drives a run: taken from nobody or from the dead, kept by signs of life, without comparing two clocks."""
+"""The lease of a run: claimed if no living process drives it, kept by heartbeats, without comparing two clocks."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ def take(
 ) -> None:
     """Make `owner` the run's driver: at once if it has none, else when its claim has not changed for `lease_s`.
 
-    Time is measured here alone, by a clock that only goes forward. `on_wait` is told of the driver that may be dead,
+    Time is measured by this process alone, on a monotonic clock. `on_wait` gets the driver that may be dead,
     and for how many seconds it is watched. Raises `RunBusy` naming a driver that lives, and what the store raises.
     """
     seen = store.run(run_id)
@@ -38,7 +38,7 @@ def take(
 
 
 def _watched(store: Store, seen: StoredRun, lease_s: float) -> StoredRun:
-    """The run once its claim is free, or has stood still for the lease."""
+    """Return the run once its claim is free, or has not changed for the lease."""
     until = time.monotonic() + lease_s
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, LOOK_S))
@@ -54,12 +54,12 @@ def _busy(run: StoredRun) -> RunBusy:
     return RunBusy(f"run {run.id} is driven by {run.driver or 'another process'}; end that one first, or wait for it")
 
 
-class Heartbeat:
-    """Signs of life from a thread of its own, while the `with` block lasts.
+class LeaseHeartbeat:
+    """Heartbeats from a thread of its own, while the `with` block lasts.
 
-    Every beat writes what `changes()` returns. `on_wish` hears each new wish once. `on_lost` hears, once, why the run
-    is no longer ours to drive: `ClaimLost`, or `StoreUnavailable` where no beat succeeded for `lease_s`, from when on
-    another process may take it. Both are called from threads of this class.
+    Every beat writes what `changes()` returns. `on_requested_action` gets each new one. `on_lost` gets why the
+    run must not be driven further: `ClaimLost`, or `StoreUnavailable` if no beat succeeded for `lease_s`, after which
+    another process may claim it. Both are called from threads of this class.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Heartbeat:
         owner: str,
         lease_s: float,
         changes: Callable[[], Mapping[str, Any]],
-        on_wish: Callable[[str], None],
+        on_requested_action: Callable[[str], None],
         on_lost: Callable[[JournalError], None],
     ) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class Heartbeat:
         self._owner = owner
         self._lease_s = lease_s
         self._changes = changes
-        self._on_wish = on_wish
+        self._on_requested_action = on_requested_action
         self._on_lost = on_lost
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -103,12 +103,12 @@ class Heartbeat:
             thread.join(STOP_WAIT_S)
 
     def _beat(self) -> None:
-        wished: str | None = None
+        last: str | None = None
         pause = self._lease_s / BEATS_PER_LEASE
         while not self._ended.is_set():
             begun = time.monotonic()
             try:
-                wish = self._store.beat(self._run_id, self._owner, self._changes())
+                requested_action = self._store.beat(self._run_id, self._owner, self._changes())
             except StoreUnavailable as error:
                 self._trouble = error
             except JournalError as error:
@@ -117,9 +117,9 @@ class Heartbeat:
             else:
                 # Others count from the change they see, which is not before this beat began.
                 self._beaten = begun
-                if wish is not None and wish != wished and not self._ended.is_set():
-                    self._on_wish(wish)
-                wished = wish
+                if requested_action is not None and requested_action != last and not self._ended.is_set():
+                    self._on_requested_action(requested_action)
+                last = requested_action
             self._ended.wait(max(0.0, begun + pause - time.monotonic()))
 
     def _watch(self) -> None:

@@ -8,17 +8,19 @@ from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
-from gepa_client.journal.chain import Link, Tail, checksum
-from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
-from gepa_client.journal.mongo_rows import Prepared, chunk_names, content, stored
+from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
+from gepa_client.journal.mongo_rows import PreparedDocuments, chunk_names, content, stored
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
 from gepa_client.journal.records import (
+    ChainEnd,
+    ChainLink,
     attempt_of,
+    candidate_of,
     changes_record,
-    kept_of,
+    checksum,
+    decoding,
     now,
     plain,
-    reading,
     rows_of_attempt,
     run_of,
     run_record,
@@ -46,7 +48,7 @@ class MongoStore:
         self._server = MongoServer(url, patience_s=patience_s)
         self.url = self._server.url
         self._keys: dict[str, str] = {}
-        self._tails: dict[tuple[str, str], Tail] = {}
+        self._tails: dict[tuple[str, str], ChainEnd] = {}
         self._writing = threading.Lock()
         self._runs = self._server["runs"]
         self._server.tried(self._index)
@@ -54,12 +56,12 @@ class MongoStore:
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         key = str(ObjectId())
         owner = run.claim.owner or ""
-        prepared = Prepared(rows, owner, key)
+        prepared = PreparedDocuments(rows, owner, key)
         document = {"_id": run.id, "key": key, **run_record(run)}
 
         def work() -> None:
             if self._runs.find_one({"_id": run.id}, {"_id": 1}) is None:
-                tail = prepared.write(self._server, run.id, Tail())
+                tail = prepared.write(self._server, run.id, ChainEnd())
                 if tail.length:
                     self._set_tail(key, owner, tail)
             try:
@@ -104,8 +106,8 @@ class MongoStore:
         found = self._server.tried(lambda: self._runs.find_one_and_update(where, change))
         if found is None:
             raise self._claim_lost(run_id)
-        wish: str | None = changes.get("wish", found["wish"])
-        return wish
+        requested_action: str | None = changes.get("requested_action", found["requested_action"])
+        return requested_action
 
     def release(self, run_id: str, owner: str) -> None:
         self._key(run_id)
@@ -114,7 +116,7 @@ class MongoStore:
 
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
         key = self._key(run_id)
-        prepared = Prepared(rows, owner, key)
+        prepared = PreparedDocuments(rows, owner, key)
 
         def work() -> None:
             if self._runs.find_one({"_id": run_id, "owner": owner or None}, {"_id": 1}) is None:
@@ -136,15 +138,15 @@ class MongoStore:
 
         return self._page(run_id, part, start, limit, read)
 
-    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Link]:
-        def read(document: Document) -> tuple[Link, int]:
+    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
+        def read(document: Document) -> tuple[ChainLink, int]:
             fields = {name: document[name] for name in ("part", "number", "kind", "digest", "about")}
             data = stored(self._server, document)
-            with reading(document["_id"]):
+            with decoding(document["_id"]):
                 seal = checksum(**fields, packed=document["packed"], data=data)
                 text = document.get("link")
                 link = None if text is None else bytes.fromhex(text)
-            return Link(document["number"], document["owner"], document.get("seq"), link, seal), len(data)
+            return ChainLink(document["number"], document["owner"], document.get("seq"), link, seal), len(data)
 
         return self._page(run_id, part, start, limit, read)
 
@@ -172,7 +174,7 @@ class MongoStore:
         while (dropped := self._server.tried(lambda: self._server["entries"].find_one_and_delete(where))) is not None:
             self._drop_chunks([dropped])
 
-    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
         where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
         return [attempt_of(document) for document in self._find("attempts", where, BY_ATTEMPT)]
 
@@ -200,12 +202,12 @@ class MongoStore:
             found.setdefault(endpoint, []).append(_spending(kind, outcome, *sums[endpoint, outcome]))
         return found
 
-    def candidates(self, run_id: str) -> list[Kept]:
+    def candidates(self, run_id: str) -> list[CandidateRecord]:
         where = {"run": self._key(run_id)}
 
-        def work() -> list[Kept]:
+        def work() -> list[CandidateRecord]:
             found = self._server["candidates"].find(where).sort("number", 1)
-            return [kept_of(content(self._server, document)) for document in found]
+            return [candidate_of(content(self._server, document)) for document in found]
 
         return self._server.tried(work)
 
@@ -235,7 +237,7 @@ class MongoStore:
     def _page(
         self, run_id: str, part: str, start: int, limit: int, read: Callable[[Document], tuple[T, int]]
     ) -> list[T]:
-        """What `read` makes of a part's documents, until the bytes it counts fill a page."""
+        """Return what `read` makes of a part's documents, until the bytes it counts fill a page."""
         where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
 
         def work() -> list[T]:
@@ -261,14 +263,16 @@ class MongoStore:
             return Entry(**fields, answer=b"", omitted=len(answer))
         return Entry(**fields, answer=answer)
 
-    def _tail(self, key: str, owner: str) -> Tail:
-        """The end of a writer's chain."""
+    def _tail(self, key: str, owner: str) -> ChainEnd:
+        """Return the end of a writer's chain."""
         if (key, owner) not in self._tails:
             found = self._server["chains"].find_one({"_id": f"{key}/{owner}"})
-            self._tails[key, owner] = Tail() if found is None else Tail(found["length"], bytes.fromhex(found["link"]))
+            self._tails[key, owner] = (
+                ChainEnd() if found is None else ChainEnd(found["length"], bytes.fromhex(found["link"]))
+            )
         return self._tails[key, owner]
 
-    def _set_tail(self, key: str, owner: str, tail: Tail) -> None:
+    def _set_tail(self, key: str, owner: str, tail: ChainEnd) -> None:
         """Write it after the entries: what is written beyond it may be incomplete."""
         place = {"_id": f"{key}/{owner}", "run": key, "owner": owner}
         self._server["chains"].replace_one(
@@ -288,7 +292,7 @@ class MongoStore:
         return self._keys[run_id]
 
     def _claim_lost(self, run_id: str) -> ClaimLost:
-        return ClaimLost(f"run {run_id} is driven by {self._found(run_id)['driver'] or 'nobody'} now")
+        return ClaimLost(f"run {run_id} is driven by {self._found(run_id)['driver'] or 'no process'} now")
 
     def _find(
         self,

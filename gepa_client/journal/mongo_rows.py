@@ -7,10 +7,20 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from gepa_client.errors import JournalError, NumberTaken, StoreDamaged
-from gepa_client.journal.chain import FIRST, Tail, checksum, link
-from gepa_client.journal.entries import STOP, Ended, Entry, Kept, Row, Sent
+from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
 from gepa_client.journal.mongo_server import Document, MongoServer
-from gepa_client.journal.records import ended_record, kept_bytes, pack, plain, sent_record, unpack
+from gepa_client.journal.records import (
+    FIRST,
+    ChainEnd,
+    candidate_bytes,
+    checksum,
+    finished_record,
+    link,
+    pack,
+    plain,
+    started_record,
+    unpack,
+)
 
 INLINE = 1 << 20
 CHUNK = 4 << 20
@@ -20,7 +30,7 @@ SAME = {
     "attempts": ("owner", "kind", "endpoint", "instance"),
     "entries": ("owner", "kind", "digest", "about", "packed", "size", "data"),
 }
-"""The fields by which a repeat of our own is told from another driver's document."""
+"""The fields that distinguish a repeated write of this process from another driver's document."""
 
 
 class Blob:
@@ -59,12 +69,12 @@ def _fields(*, packed: bool, size: int, data: bytes | str) -> Document:
 
 
 def content(server: MongoServer, document: Document) -> bytes:
-    """The bytes that `Blob` was made from. Raises `StoreDamaged` where chunks are gone."""
+    """Return the bytes that `Blob` was made from. Raises `StoreDamaged` if chunks are gone."""
     return unpack(stored(server, document), document["packed"])
 
 
 def stored(server: MongoServer, document: Document) -> bytes:
-    """The bytes as they are stored. Raises `StoreDamaged` where chunks are gone."""
+    """Return the bytes as they are stored. Raises `StoreDamaged` if chunks are gone."""
     data: bytes | str | None = document["data"]
     if data is None:
         chunks = [server["chunks"].find_one({"_id": name}) for name in chunk_names(document)]
@@ -77,30 +87,30 @@ def stored(server: MongoServer, document: Document) -> bytes:
 
 
 def chunk_names(document: Document) -> list[str]:
-    """The ids of a document's chunks."""
+    """Return the ids of a document's chunks."""
     return [f"{document['blob']}/{index}" for index in range(document["chunks"])]
 
 
-class Prepared:
+class PreparedDocuments:
     """Rows ready to be written under a run's `key`; safe to write again after the connection was lost."""
 
     def __init__(self, rows: Iterable[Row], owner: str, key: str) -> None:
         self._key = key
         self._sent: list[Document] = []
-        self._ended: list[Ended] = []
+        self._ended: list[AttemptFinished] = []
         self._blobs: list[Blob] = []
         self._entries: list[Document] = []
         self._checksums: dict[str, bytes] = {}
         self._kept: list[Document] = []
         for row in rows:
             match row:
-                case Sent():
+                case AttemptStarted():
                     name = self._name(row.part, row.number, row.attempt)
-                    self._sent.append({"_id": name, "run": key, **sent_record(row, owner)})
-                case Ended():
+                    self._sent.append({"_id": name, "run": key, **started_record(row, owner)})
+                case AttemptFinished():
                     self._ended.append(row)
-                case Kept():
-                    fields = self._blob(kept_bytes(row), readable=True).fields
+                case CandidateRecord():
+                    fields = self._blob(candidate_bytes(row), readable=True).fields
                     self._kept.append({"_id": self._name(row.index), "run": key, "number": row.index, **fields})
                 case Entry():
                     blob = self._blob(row.answer)
@@ -110,7 +120,7 @@ class Prepared:
                     named = dict(zip(ENTRY_FIELDS, values, strict=True))
                     self._entries.append({"_id": name, "run": key, **named, "owner": owner, **blob.fields})
 
-    def write(self, server: MongoServer, run_id: str, tail: Tail) -> Tail:
+    def write(self, server: MongoServer, run_id: str, tail: ChainEnd) -> ChainEnd:
         """Write attempts that begin, then entries with what was paid for them, then the rest.
 
         An entry that can be read is whole, and an answer is never lost while its attempt is known to have ended.
@@ -128,7 +138,7 @@ class Prepared:
                 server["chunks"].delete_many({"_id": {"$in": chunk_names(before)}})
         return tail
 
-    def _insert_entries(self, server: MongoServer, run_id: str, tail: Tail) -> Tail:
+    def _insert_entries(self, server: MongoServer, run_id: str, tail: ChainEnd) -> ChainEnd:
         """Insert the entries behind the end of their writer's chain, those that an earlier try left out."""
         left = self._entries
         while left:
@@ -141,7 +151,7 @@ class Prepared:
             left = [document for document in left[inserted:] if document["_id"] not in found]
         return tail
 
-    def _chain(self, documents: Iterable[Document], tail: Tail) -> Iterator[Tail]:
+    def _chain(self, documents: Iterable[Document], tail: ChainEnd) -> Iterator[ChainEnd]:
         """Give each its place behind `tail`; yields the end of the chain after each."""
         for document in documents:
             seal = self._checksums[document["_id"]]
@@ -165,7 +175,7 @@ class Prepared:
             return
         names = [self._name(ended.part, ended.number, ended.attempt) for ended in self._ended]
         updates = [
-            UpdateOne({"_id": name}, {"$set": ended_record(ended)})
+            UpdateOne({"_id": name}, {"$set": finished_record(ended)})
             for name, ended in zip(names, self._ended, strict=True)
         ]
         if server["attempts"].bulk_write(updates, ordered=False).matched_count == len(updates):
@@ -176,10 +186,10 @@ class Prepared:
                 raise JournalError(f"run {run_id}: attempt {ended.part} {ended.number} {ended.attempt} was never sent")
 
 
-def _tail_of(document: Document) -> Tail:
-    """The end of its writer's chain when this entry was written."""
+def _tail_of(document: Document) -> ChainEnd:
+    """Return the end of its writer's chain when this entry was written."""
     seq = document.get("seq")
-    return Tail() if seq is None else Tail(seq + 1, bytes.fromhex(document["link"]))
+    return ChainEnd() if seq is None else ChainEnd(seq + 1, bytes.fromhex(document["link"]))
 
 
 def _insert(server: MongoServer, collection: str, documents: Sequence[Document], run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""One MongoDB database: reached by a URL whose secrets stay here, borne through restarts, its errors told."""
+"""One MongoDB database: its URL's secrets stay in this module, it survives restarts, and its errors are translated."""
 
 import re
 import time
@@ -40,7 +40,7 @@ class MongoServer:
     """The database of a URL's path, `evolverpc` if it names none.
 
     `patience_s`: how long a server that does not answer is waited for. Raises `StoreUnavailable` in about 5 s where
-    nobody answers at first, `StoreTooNew`, or `JournalError` for a URL or rights that will not do.
+    no server answers at first, `StoreTooNew`, or `JournalError` for an unusable URL or insufficient rights.
     """
 
     def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
@@ -54,7 +54,7 @@ class MongoServer:
                     serverSelectionTimeoutMS=min(REACH_MS, int(1000 * patience_s)),
                     connectTimeoutMS=REACH_MS,
                     socketTimeoutMS=ANSWER_MS,
-                    retryWrites=False,  # a repeat is told from a foreign write by its owner, here
+                    retryWrites=False,  # a repeat is distinguished from a foreign write by its owner
                     journal=True,  # an answer GEPA has seen survives the server's own end
                 )
             default: Database[Document] = self._client.get_default_database(DATABASE)
@@ -98,7 +98,8 @@ class MongoServer:
         if found is None:
             schema.update_one({"_id": "schema"}, {"$setOnInsert": {"version": SCHEMA_VERSION}}, upsert=True)
             return
-        if found["version"] < SCHEMA_VERSION:  # documents without the newer fields are read as they are
+        if found["version"] < SCHEMA_VERSION:  # documents without chains are read as they are
+            self._database["runs"].update_many({"wish": {"$exists": True}}, {"$rename": {"wish": "requested_action"}})
             schema.update_one({"_id": "schema"}, {"$max": {"version": SCHEMA_VERSION}})
         if found["version"] > SCHEMA_VERSION:
             raise StoreTooNew(
@@ -108,7 +109,7 @@ class MongoServer:
 
 
 def without_secrets(url: str) -> str:
-    """The URL without user, password, and the options that may hold secrets."""
+    """Return the URL without user, password, and the options that may hold secrets."""
     scheme, _, rest = url.partition("://")
     # A password may hold any character by mistake; hosts cannot hold an @.
     hosts_and_path, _, options = rest.rpartition("@")[2].partition("?")
@@ -117,7 +118,7 @@ def without_secrets(url: str) -> str:
 
 
 def _harmless(message: str, url: str) -> str:
-    """What a parser says of a URL, unless it quotes what may be a secret."""
+    """Return a parser's message about a URL, unless it quotes what may be a secret."""
     before, _, after = url.partition("://")[2].rpartition("@")
     options = [option.partition("=") for option in after.partition("?")[2].split("&")]
     secrets = [*re.split("[:/@]", before), *(value for name, _, value in options if name.lower() not in SHOWN_OPTIONS)]
@@ -132,7 +133,7 @@ def _passes(error: PyMongoError) -> bool:
 
 
 def _words(error: PyMongoError) -> str:
-    """The message without what pymongo adds for its own developers."""
+    """Return the message without what pymongo adds for its own developers."""
     if isinstance(error, OperationFailure) and isinstance(error.details, dict) and "errmsg" in error.details:
         return str(error.details["errmsg"])
     return str(error).partition(", Timeout:")[0].partition(" (configured timeouts:")[0]

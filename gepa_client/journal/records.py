@@ -1,15 +1,23 @@
-"""How runs, attempts and candidates are laid out in any store: flat records, mappings as JSON, long bytes packed."""
+"""The layout of runs, attempts and candidates in any store, and the checksums that chain one writer's entries."""
 
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, overload
 
 from gepa_client.errors import StoreDamaged
-from gepa_client.journal.entries import Attempt, Claim, Ended, Kept, Sent, StoredRun
+from gepa_client.journal.entries import (
+    AttemptFinished,
+    AttemptStarted,
+    CandidateRecord,
+    Claim,
+    StoredAttempt,
+    StoredRun,
+)
 from protocol import JsonValue
 
 PACK_ABOVE = 4096
@@ -18,8 +26,8 @@ PACK_ABOVE = 4096
 JSON_FIELDS = frozenset({"config", "identity", "counters", "best", "parent"})
 RUN_FIELDS = tuple(field.name for field in fields(StoredRun) if field.name != "claim")
 CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
-SENT_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
-ENDED_FIELDS = ("outcome", "seconds", "usage", "cost_usd", "input_tokens", "output_tokens", "examples", "unpriced")
+STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
+FINISHED_FIELDS = ("outcome", "seconds", "usage", "cost_usd", "input_tokens", "output_tokens", "examples", "unpriced")
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_AMOUNT = 1e100
 """What is larger is no amount of anything, and would leave sums without an end."""
@@ -28,11 +36,11 @@ Record = dict[str, Any]
 
 
 def now() -> str:
-    """The time for people to read: ISO 8601 in UTC."""
+    """Return the time for display: ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def begun(
+def new_run(
     run_id: str,
     *,
     name: str | None,
@@ -40,7 +48,7 @@ def begun(
     output: str | None = None,
     parent: dict[str, JsonValue] | None = None,
 ) -> StoredRun:
-    """A run that nobody has driven yet; `config`: its settings as they are recorded."""
+    """Return a run that has not started; `config`: its settings as recorded."""
     moment = now()
     return StoredRun(
         id=run_id,
@@ -53,7 +61,7 @@ def begun(
         best=None,
         output=output,
         parent=parent,
-        wish=None,
+        requested_action=None,
         claim=Claim(None, 0),
         driver=None,
         created=moment,
@@ -71,13 +79,13 @@ def pack(data: bytes) -> tuple[bytes, bool]:
 
 
 def unpack(data: bytes, packed: bool) -> bytes:
-    """What was given to `pack`. Raises `StoreDamaged`."""
-    with reading("compressed data"):
+    """Return what was given to `pack`. Raises `StoreDamaged`."""
+    with decoding("compressed data"):
         return zlib.decompress(data) if packed else data
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
+def decoding(what: str) -> Iterator[None]:
     """Raise `StoreDamaged` for data that cannot be decoded."""
     try:
         yield
@@ -90,12 +98,12 @@ def plain(text: str) -> str: ...
 @overload
 def plain(text: str | None) -> str | None: ...
 def plain(text: str | None) -> str | None:
-    """Text that any store takes: a lone surrogate, which UTF-8 cannot say, becomes its escape."""
+    """Return text that any store accepts: a lone surrogate, which UTF-8 cannot encode, becomes its escape."""
     return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def to_json(value: object) -> str:
-    """JSON in ASCII with keys in their own order: no store can choke on it."""
+    """Return JSON in ASCII, with keys in their own order, which any store accepts."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -107,26 +115,26 @@ def changes_record(changes: Mapping[str, Any]) -> Record:
 
 
 def run_record(run: StoredRun) -> Record:
-    """A run as a record; its claim as `owner` and `beat`."""
+    """Return a run as a record; its claim as `owner` and `beat`."""
     record = {name: _laid_out(name, getattr(run, name)) for name in RUN_FIELDS}
     return {**record, "owner": run.claim.owner, "beat": run.claim.beat}
 
 
 def run_of(record: Mapping[str, Any]) -> StoredRun:
-    """The run of a record."""
-    with reading(f"the record of run {record['id']}"):
+    """Return the run of a record."""
+    with decoding(f"the record of run {record['id']}"):
         values = {name: _read(name, record[name]) for name in RUN_FIELDS}
     return StoredRun(**values, claim=Claim(record["owner"], record["beat"]))
 
 
-def sent_record(sent: Sent, owner: str) -> Record:
-    """An attempt that has not ended, stamped with who wrote it."""
-    record = {name: getattr(sent, name) for name in SENT_FIELDS}
-    return {**record, **dict.fromkeys(ENDED_FIELDS), "endpoint": plain(sent.endpoint), "owner": owner}
+def started_record(sent: AttemptStarted, owner: str) -> Record:
+    """Return an attempt that has not ended as a record, with its writer."""
+    record = {name: getattr(sent, name) for name in STARTED_FIELDS}
+    return {**record, **dict.fromkeys(FINISHED_FIELDS), "endpoint": plain(sent.endpoint), "owner": owner}
 
 
-def ended_record(ended: Ended) -> Record:
-    """What an attempt came to; the sums that are asked for lie beside the usage."""
+def finished_record(ended: AttemptFinished) -> Record:
+    """Return the end of an attempt as a record; the amounts that are summed stand beside the usage."""
     usage = ended.usage or {}
     return {
         "outcome": ended.outcome,
@@ -140,18 +148,18 @@ def ended_record(ended: Ended) -> Record:
     }
 
 
-def attempt_of(record: Mapping[str, Any]) -> Attempt:
-    """The attempt of a record."""
-    return Attempt(**{name: record[name] for name in SENT_FIELDS}, outcome=record["outcome"])
+def attempt_of(record: Mapping[str, Any]) -> StoredAttempt:
+    """Return the attempt of a record."""
+    return StoredAttempt(**{name: record[name] for name in STARTED_FIELDS}, outcome=record["outcome"])
 
 
-def rows_of_attempt(record: Mapping[str, Any]) -> list[Sent | Ended]:
-    """An attempt's record as the rows it was written from."""
-    sent = Sent(**{name: record[name] for name in SENT_FIELDS})
+def rows_of_attempt(record: Mapping[str, Any]) -> list[AttemptStarted | AttemptFinished]:
+    """Return an attempt's record as the rows it was written from."""
+    sent = AttemptStarted(**{name: record[name] for name in STARTED_FIELDS})
     if record["outcome"] is None:
         return [sent]
     usage = None if record["usage"] is None else json.loads(record["usage"])
-    ended = Ended(
+    ended = AttemptFinished(
         sent.part,
         sent.number,
         sent.attempt,
@@ -164,15 +172,15 @@ def rows_of_attempt(record: Mapping[str, Any]) -> list[Sent | Ended]:
     return [sent, ended]
 
 
-def kept_bytes(kept: Kept) -> bytes:
-    """A candidate as JSON."""
+def candidate_bytes(kept: CandidateRecord) -> bytes:
+    """Return a candidate as JSON."""
     return to_json({field.name: getattr(kept, field.name) for field in fields(kept)}).encode()
 
 
-def kept_of(data: bytes) -> Kept:
-    """The candidate of `kept_bytes`. Raises `StoreDamaged`."""
-    with reading("a candidate"):
-        return Kept(**json.loads(data))
+def candidate_of(data: bytes) -> CandidateRecord:
+    """Return the candidate of `candidate_bytes`. Raises `StoreDamaged`."""
+    with decoding("a candidate"):
+        return CandidateRecord(**json.loads(data))
 
 
 def _laid_out(name: str, value: Any) -> Any:
@@ -186,7 +194,51 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _amount(value: object) -> int | float | None:
-    """A number that stores can add up; what a program calls its usage is its own affair."""
+    """Return a number that stores can sum, None for any other value that a program reports as usage."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST_AMOUNT:
         return None
     return float(value) if abs(value) > LARGEST_INTEGER else value
+
+
+LINK_BYTES = 16
+FIRST = bytes(LINK_BYTES)
+"""The link before the first entry of a chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEnd:
+    """The end of a writer's chain. `length`: its entries; `link`: of the last one."""
+
+    length: int = 0
+    link: bytes = FIRST
+
+    def grown(self, checksum_: bytes) -> "ChainEnd":
+        """Return the end of the chain with one more entry."""
+        return ChainEnd(self.length + 1, link(self.link, checksum_))
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """An entry's place in its writer's chain, with the checksum of what the store holds of it now.
+
+    `seq`: from 0 in the order of writing; None for a stop, which may be deleted and is no part of the chain. `link`:
+    what was written with the entry; None for entries of stores before version 2.
+    """
+
+    number: int
+    owner: str
+    seq: int | None
+    link: bytes | None
+    checksum: bytes
+
+
+def checksum(part: str, number: int, kind: str, digest: str, about: str, *, packed: bool, data: bytes) -> bytes:
+    """Return a checksum of an entry as stored; `data`: its answer, compressed if `packed`."""
+    hashed = hashlib.blake2b(to_json([part, number, kind, digest, about, packed]).encode(), digest_size=LINK_BYTES)
+    hashed.update(data)
+    return hashed.digest()
+
+
+def link(before: bytes, checksum_: bytes) -> bytes:
+    """Return the link of an entry after one with the link `before`."""
+    return hashlib.blake2b(before + checksum_, digest_size=LINK_BYTES).digest()

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: one JSON object per event, the same on every way out."""
+"""The events of a run: one JSON object each, the same in the log, on stdout and in the display."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 Status = Literal["completed", "cancelled", "paused", "failed", "refused"]
-"""How a run ended. `completed`: as its settings say. `cancelled`: somebody does not want it any more. `paused`: it can
-be resumed where it is; somebody stopped it, or the infrastructure failed. `failed`: it cannot go on as it is.
+"""How a run ended. `completed`: by its settings. `cancelled`: a user cancelled it. `paused`: it can
+be resumed; a user stopped it, or the infrastructure failed. `failed`: it cannot continue as it is.
 `refused`: it was not begun, as what was asked for cannot be; its record stays as it was."""
 
 
@@ -45,7 +45,7 @@ class Started(_Event):
 
 
 class Warned(_Event):
-    """Something the reader should know; the run goes on."""
+    """A warning; the run continues."""
 
     event: Literal["warning"] = "warning"
     message: str
@@ -103,7 +103,7 @@ class ModelCalls(_Event):
 class CallRefused(_Event):
     """A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
 
-    One that comes again is told with the `times` so far when the run ends.
+    A repeated one is reported with its `times` when the run ends.
     """
 
     event: Literal["call_refused"] = "call_refused"
@@ -174,7 +174,7 @@ MutationKind = Literal["change_request", "merge"]
 
 
 class MutationStarted(_Event):
-    """A change of a candidate's code was asked for, and is being made; told when it is, not when it is replayed.
+    """A requested change of a candidate's code is being made; emitted when it is, not on replay.
 
     `number`: its number in the journal, and of its branch `evolve/<run>/<number>`. `parents`: indices of candidates,
     first the one whose code is changed; two where their code is merged. `request`: what is asked for; `location`: where
@@ -191,7 +191,7 @@ class MutationStarted(_Event):
 
 
 class MutationProgress(_Event):
-    """What the server says of a mutation that is being made."""
+    """The server's progress message about a mutation."""
 
     event: Literal["mutation_progress"] = "mutation_progress"
     number: int
@@ -202,7 +202,7 @@ class Mutated(_Event):
     """A change of code was made; the candidate with it is evaluated next. Fields as in `MutationStarted`.
 
     `lines_added`, `lines_removed`: over all `files`. `diff`: unified, its beginning where it is very long. `cost_usd`:
-    None where nobody said.
+    None if it was not reported.
     """
 
     event: Literal["mutated"] = "mutated"
@@ -225,9 +225,9 @@ class Mutated(_Event):
 
 
 class MutationRejected(_Event):
-    """A change of code was refused and left no trace; reflection is told why. Fields as in `MutationStarted`.
+    """A change of code was rejected and left no trace; reflection gets the reason. Fields as in `MutationStarted`.
 
-    `stage`: where it failed, as the contract names them. `log_tail`: what a command said, if one did. `diff`: what was
+    `stage`: where it failed, as the contract names them. `log_tail`: a command's output, if any. `diff`: what was
     refused, as in `Mutated`.
     """
 
@@ -246,7 +246,7 @@ class MutationRejected(_Event):
 
 
 class StepFailed(_Event):
-    """A step of an iteration failed; GEPA goes on with the next one."""
+    """A step of an iteration failed; GEPA continues with the next one."""
 
     event: Literal["failure"] = "failure"
     iteration: int
@@ -299,7 +299,7 @@ class Tested(_Event):
 
 
 class Finalized(_Event):
-    """The program was told of the best candidate; `error` says why it could not be."""
+    """The best candidate was reported to the program; `error`: why that failed."""
 
     event: Literal["finalized"] = "finalized"
     message: str | None = None
@@ -311,7 +311,7 @@ class Finished(_Event):
 
     `model_usd`: what programs' calls of models cost, where a gateway counted them; then no other cost of theirs is.
 
-    `details`: what is known of a failure beyond its reason. `unpriced`: results whose price nobody said, by kind of
+    `details`: what is known of a failure beyond its reason. `unpriced`: results without a price, by kind of
     work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
     search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
     processes have driven the run, those before a `resume` included; None if that is not known.
@@ -362,7 +362,7 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 
 
 def from_json(line: str | bytes) -> Event:
-    """The event in one line of JSON.
+    """Return the event in one line of JSON.
 
     Raises:
         pydantic.ValidationError: the line is not an event.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from evolverpc_common.printed_commands import command
 from gepa_client.errors import StoreDamaged
-from gepa_client.journal.chain import FIRST, LINK_BYTES, Link, link
 from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.records import FIRST, LINK_BYTES, ChainLink, link
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import named_store
 
@@ -43,7 +43,7 @@ class Damage:
 
 
 def damage(store: Store, run_id: str) -> Damage | None:
-    """What is wrong with the journal of a run; None if every entry is what was written and none is lost.
+    """Return the damage of a run's journal; None if every entry is what was written and none is lost.
 
     Entries of stores before version 2 have no checksum: of those only unreadable ones are found. A chain may be longer
     than its recorded length: the last write of a killed process.
@@ -59,12 +59,12 @@ def damage(store: Store, run_id: str) -> Damage | None:
 
 
 def check_sound(store: Store, run_id: str) -> None:
-    """Raise `StoreDamaged` with what is sound and how to go on from there, unless all of the journal is."""
+    """Raise `StoreDamaged` with what is sound and how to continue from there, unless the whole journal is."""
     if (found := damage(store, run_id)) is not None:
         fork = command("fork", run_id, "--at", str(found.usable), store=named_store(store.url))
         raise StoreDamaged(
             f"the journal of run {run_id} is damaged: {found}. All of `search` below {found.usable} can be used: "
-            f"`{fork}` begins a run from it, and nothing in it is paid for again"
+            f"`{fork}` starts a run from it, and nothing in it is paid for again"
         )
 
 
@@ -79,7 +79,7 @@ class _Chain:
     doubled: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     """Links of further entries at a place: without transactions two writes may follow the same entry."""
 
-    def add(self, one: Link) -> bool:
+    def add(self, one: ChainLink) -> bool:
         """Whether the entry has a place and a link; a further one at a place is checked by itself."""
         seq, its_link = one.seq, one.link
         if not isinstance(seq, int) or not isinstance(its_link, bytes) or len(its_link) != LINK_BYTES:
@@ -153,28 +153,28 @@ class _Check:
         limits = [number for part, number in altered if part == SEARCH]
         return min([*limits, self._search_begins if lost else self._search_ends])
 
-    def _has_place(self, one: Link) -> bool:
+    def _has_place(self, one: ChainLink) -> bool:
         if one.link is None and one.seq is None:
             return True  # of a store that kept no checksums
         if one.seq is None:
             return one.link == link(FIRST, one.checksum)
         return self._chains.setdefault(one.owner, _Chain(0)).add(one)  # killed before it wrote the length
 
-    def _links(self, part: str) -> Iterator[Link]:
+    def _links(self, part: str) -> Iterator[ChainLink]:
         """Those of a part that can be read; where one cannot, those behind it count as lost."""
         start = 0
         while page := self._page(part, start):
             yield from page
             start = page[-1].number + 1
 
-    def _page(self, part: str, start: int) -> list[Link]:
+    def _page(self, part: str, start: int) -> list[ChainLink]:
         try:
             return self._store.links(self._run_id, part, start)
         except StoreDamaged:
             return self._up_to_the_first_unreadable(part, start)
 
-    def _up_to_the_first_unreadable(self, part: str, start: int) -> list[Link]:
-        found: list[Link] = []
+    def _up_to_the_first_unreadable(self, part: str, start: int) -> list[ChainLink]:
+        found: list[ChainLink] = []
         while True:
             try:
                 one = self._store.links(self._run_id, part, start, 1)

@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
-from gepa_client.journal.chain import Link, checksum
-from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
+from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
 from gepa_client.journal.records import (
+    ChainLink,
     attempt_of,
+    candidate_of,
     changes_record,
-    kept_of,
+    checksum,
+    decoding,
     now,
     plain,
-    reading,
     rows_of_attempt,
     run_of,
     run_record,
     unpack,
 )
 from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
-from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, UPGRADES, Prepared, insert_into
+from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, UPGRADES, PreparedRows, insert_into
 from gepa_client.journal.store import PAGE, PAGE_BYTES
 
 _SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
@@ -45,7 +46,7 @@ _SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
 class SqliteStore:
     """A `Store` in the file at `path`, which is made if need be, its folder too.
 
-    `patience_s`: how long the locks of others are borne. Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError`
+    `patience_s`: how long to wait for the locks of others. Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError`
     where the file is something else.
     """
 
@@ -55,7 +56,7 @@ class SqliteStore:
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         record = run_record(run)
-        prepared = Prepared(rows, run.claim.owner or "")
+        prepared = PreparedRows(rows, run.claim.owner or "")
 
         def work(connection: sqlite3.Connection) -> None:
             try:
@@ -104,8 +105,10 @@ class SqliteStore:
             key = self._owned(connection, run_id, owner)
             _set(connection, key, changes_record(changes))
             connection.execute("UPDATE runs SET beat = beat + 1 WHERE key = ?", [key])
-            wish: str | None = connection.execute("SELECT wish FROM runs WHERE key = ?", [key]).fetchone()[0]
-            return wish
+            requested_action: str | None = connection.execute(
+                "SELECT requested_action FROM runs WHERE key = ?", [key]
+            ).fetchone()[0]
+            return requested_action
 
         return self._file.transaction(work)
 
@@ -119,7 +122,7 @@ class SqliteStore:
         self._file.transaction(work)
 
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
-        prepared = Prepared(rows, owner)
+        prepared = PreparedRows(rows, owner)
         self._file.transaction(
             lambda connection: prepared.write(connection, self._owned(connection, run_id, owner), run_id)
         )
@@ -141,15 +144,15 @@ class SqliteStore:
 
         return self._file.read(work)
 
-    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Link]:
-        def work(connection: sqlite3.Connection) -> list[Link]:
-            found: list[Link] = []
+    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
+        def work(connection: sqlite3.Connection) -> list[ChainLink]:
+            found: list[ChainLink] = []
             size = 0
             for row in connection.execute(_SELECT_LINKS, self._page_of(connection, run_id, part, start, limit)):
                 number, kind, digest, about, owner, packed, answer, seq, link = row
-                with reading(f"{part} {number}"):
+                with decoding(f"{part} {number}"):
                     seal = checksum(part, number, kind, digest, about, packed=bool(packed), data=answer)
-                found.append(Link(number, owner, seq, link, seal))
+                found.append(ChainLink(number, owner, seq, link, seal))
                 size += len(answer)
                 if size >= PAGE_BYTES:
                     break
@@ -195,7 +198,7 @@ class SqliteStore:
             )
         )
 
-    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
         rows = self._file.read(
             lambda connection: connection.execute(
                 f"{_SELECT_ATTEMPTS} WHERE run = ? AND part = ? AND number >= ? ORDER BY number, attempt",
@@ -239,13 +242,13 @@ class SqliteStore:
             found.setdefault(endpoint, []).append(_spending(row))
         return found
 
-    def candidates(self, run_id: str) -> list[Kept]:
+    def candidates(self, run_id: str) -> list[CandidateRecord]:
         rows = self._file.read(
             lambda connection: connection.execute(
                 "SELECT body, packed FROM candidates WHERE run = ? ORDER BY number", [self._key(connection, run_id)]
             ).fetchall()
         )
-        return [kept_of(unpack(body, packed)) for body, packed in rows]
+        return [candidate_of(unpack(body, packed)) for body, packed in rows]
 
     def rows(self, run_id: str) -> Iterator[Row]:
         for record in self._paged(run_id, _SELECT_ATTEMPTS):
@@ -288,7 +291,7 @@ class SqliteStore:
         key = self._key(connection, run_id)
         driving, driver = connection.execute("SELECT owner, driver FROM runs WHERE key = ?", [key]).fetchone()
         if (driving or "") != owner:
-            raise ClaimLost(f"run {run_id} is driven by {driver or 'nobody'} now")
+            raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
         return key
 
     def _no_such_run(self, run_id: str) -> NoSuchRun:

@@ -1,4 +1,4 @@
-"""One SQLite file: opened so that only its owner can read it, used by one transaction at a time, its errors told."""
+"""One SQLite file: readable by its owner only, used by one transaction at a time, its errors translated."""
 
 import os
 import sqlite3
@@ -12,7 +12,7 @@ from typing import TypeVar
 from gepa_client.errors import JournalError, StoreDamaged, StoreTooNew, StoreUnavailable
 from gepa_client.journal.store import SCHEMA_VERSION
 
-APPLICATION_ID = 0x45565250  # "EVRP": tells our file from somebody else's database
+APPLICATION_ID = 0x45565250  # "EVRP": distinguishes a store from any other database
 BUSY_S = 5.0
 PATIENCE_S = 20.0
 PAUSE_S = 0.05
@@ -44,7 +44,7 @@ class SqliteFile:
             raise
 
     def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do the work in one transaction that may write; whatever it raises undoes it all. It may run twice."""
+        """Do the work in one transaction that may write; any exception rolls it back. It may run twice."""
         return self._retried(lambda: self._transaction("BEGIN IMMEDIATE", work))
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -68,7 +68,7 @@ class SqliteFile:
             raise StoreUnavailable(
                 f"the store {self.path} cannot be opened: {error.strerror}; choose another place with --store"
             ) from error
-        with self._told():
+        with self._translated_errors():
             return sqlite3.connect(
                 self.path, timeout=min(BUSY_S, self._patience_s), isolation_level=None, check_same_thread=False
             )
@@ -139,7 +139,7 @@ class SqliteFile:
             with self._lock:
                 if self._closed:
                     raise JournalError(f"the store {self.path} is closed")
-                with self._told():
+                with self._translated_errors():
                     try:
                         return work()
                     except sqlite3.OperationalError as error:
@@ -148,7 +148,7 @@ class SqliteFile:
             time.sleep(PAUSE_S)  # without the lock: another thread's turn may come
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -180,5 +180,5 @@ _PASSING = {
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary code; errors of the Python module itself have none."""
+    """Return the primary code; errors of the Python module itself have none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

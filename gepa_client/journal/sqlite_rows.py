@@ -1,4 +1,4 @@
-"""The tables of a SQLite store, and how the rows of one write get into them."""
+"""The tables of a SQLite store, their upgrades, and the writing of rows."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -6,24 +6,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.chain import FIRST, Tail, checksum, link
-from gepa_client.journal.entries import STOP, Ended, Entry, Kept, Row, Sent
+from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
 from gepa_client.journal.records import (
-    ENDED_FIELDS,
+    FINISHED_FIELDS,
+    FIRST,
     RUN_FIELDS,
-    SENT_FIELDS,
-    ended_record,
-    kept_bytes,
+    STARTED_FIELDS,
+    ChainEnd,
+    candidate_bytes,
+    checksum,
+    finished_record,
+    link,
     pack,
     plain,
-    sent_record,
+    started_record,
 )
 
 SCHEMA = """
 CREATE TABLE runs (
     key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, status TEXT NOT NULL, reason TEXT,
-    config TEXT NOT NULL, identity TEXT, counters TEXT NOT NULL, best TEXT, output TEXT, parent TEXT, wish TEXT,
-    driver TEXT, created TEXT NOT NULL, updated TEXT NOT NULL, owner TEXT, beat INTEGER NOT NULL
+    config TEXT NOT NULL, identity TEXT, counters TEXT NOT NULL, best TEXT, output TEXT, parent TEXT,
+    requested_action TEXT, driver TEXT, created TEXT NOT NULL, updated TEXT NOT NULL, owner TEXT, beat INTEGER NOT NULL
 );
 CREATE TABLE entries (
     run INTEGER NOT NULL REFERENCES runs, part TEXT NOT NULL, number INTEGER NOT NULL,
@@ -54,36 +57,37 @@ UPGRADES = {
         "ALTER TABLE entries ADD COLUMN link BLOB",
         "CREATE TABLE chains (run INTEGER NOT NULL REFERENCES runs, owner TEXT NOT NULL, length INTEGER NOT NULL,"
         " link BLOB NOT NULL, PRIMARY KEY (run, owner)) WITHOUT ROWID",
-    )
+    ),
+    2: ("ALTER TABLE runs RENAME COLUMN wish TO requested_action",),
 }
 """Statements that make a store of the next version from one of this version."""
 
 RUN_COLUMNS = (*RUN_FIELDS, "owner", "beat")
-ATTEMPT_COLUMNS = (*SENT_FIELDS, *ENDED_FIELDS)
+ATTEMPT_COLUMNS = (*STARTED_FIELDS, *FINISHED_FIELDS)
 OWNED_COLUMNS = ("run", *ATTEMPT_COLUMNS, "owner")
 ENTRY_COLUMNS = ("run", "part", "number", "kind", "digest", "about", "owner", "packed", "answer")
 _FIND_ENTRY = f"SELECT 1 FROM entries WHERE {' AND '.join(f'{name} IS ?' for name in ENTRY_COLUMNS)}"  # noqa: S608 (our own column names)
 
-_END = f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in ENDED_FIELDS)}"  # noqa: S608 (our own column names)
+_END = f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in FINISHED_FIELDS)}"  # noqa: S608 (our own column names)
 
 
-class Prepared:
+class PreparedRows:
     """Rows ready to be inserted: compressed before the file is locked, so that a repeat costs no second time."""
 
     def __init__(self, rows: Iterable[Row], owner: str) -> None:
         self._owner = owner
         self._sent: list[dict[str, Any]] = []
-        self._ended: list[Ended] = []
+        self._ended: list[AttemptFinished] = []
         self._entries: list[_Entry] = []
         self._kept: list[tuple[int, bool, bytes]] = []
         for row in rows:
             match row:
-                case Sent():
-                    self._sent.append(sent_record(row, owner))
-                case Ended():
+                case AttemptStarted():
+                    self._sent.append(started_record(row, owner))
+                case AttemptFinished():
                     self._ended.append(row)
-                case Kept():
-                    body, packed = pack(kept_bytes(row))
+                case CandidateRecord():
+                    body, packed = pack(candidate_bytes(row))
                     self._kept.append((row.index, packed, body))
                 case Entry():
                     answer, packed = pack(row.answer)
@@ -123,7 +127,7 @@ class Prepared:
         """Insert them behind the end of their writer's chain."""
         owner = self._owner
         found = connection.execute("SELECT length, link FROM chains WHERE run = ? AND owner = ?", [key, owner])
-        tail = Tail(*(found.fetchone() or ()))
+        tail = ChainEnd(*(found.fetchone() or ()))
         rows: list[tuple[Any, ...]] = []
         for entry in entries:
             if entry.chained:
@@ -153,7 +157,7 @@ class Prepared:
         if connection.executemany(insert, rows).rowcount == len(rows):
             return
         # Something was there: a repeat of our own, or another driver's. What an attempt came to may differ.
-        same = [name for name in columns if name not in ENDED_FIELDS]
+        same = [name for name in columns if name not in FINISHED_FIELDS]
         where = " AND ".join(f"{name} IS ?" for name in same)
         find = f"SELECT 1 FROM {table} WHERE {where}"  # noqa: S608 (our own names)
         for row in rows:
@@ -163,7 +167,9 @@ class Prepared:
                 raise NumberTaken(f"run {run_id}: another process has written {numbers} of {table}")
 
     def _end(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
-        ends = [[*ended_record(ended).values(), key, ended.part, ended.number, ended.attempt] for ended in self._ended]
+        ends = [
+            [*finished_record(ended).values(), key, ended.part, ended.number, ended.attempt] for ended in self._ended
+        ]
         if not ends:
             return
         where = "WHERE run = ? AND part = ? AND number = ? AND attempt = ?"
@@ -202,7 +208,7 @@ def _taken(run_id: str, entry: _Entry) -> NumberTaken:
 
 
 def insert_into(table: str, columns: Sequence[str]) -> str:
-    """A statement that inserts one row."""
+    """Return a statement that inserts one row."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 (our own names)
 
 

@@ -1,13 +1,13 @@
-"""What a store of journals must be able to do; SQLite and MongoDB do it, and one suite tests both."""
+"""The interface of a store of journals, implemented for SQLite and MongoDB and tested by one suite."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from gepa_client.journal.chain import Link
-from gepa_client.journal.entries import Attempt, Claim, Entry, Kept, Row, Spending, StoredRun
+from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
+from gepa_client.journal.records import ChainLink
 
-SCHEMA_VERSION = 2
-"""Version 1 had no chains: what it wrote is read without being checked."""
+SCHEMA_VERSION = 3
+"""Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise."""
 
 PAGE = 512
 PAGE_BYTES = 8 << 20
@@ -29,11 +29,11 @@ class Store(Protocol):
         ...
 
     def run(self, run_id: str) -> StoredRun:
-        """One run."""
+        """Return one run."""
         ...
 
     def runs(self) -> list[StoredRun]:
-        """All runs, the one created last first."""
+        """Return all runs, the newest first."""
         ...
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
@@ -44,58 +44,58 @@ class Store(Protocol):
         ...
 
     def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
-        """Make `owner` the run's driver, at one stroke, if its claim still is `seen`; returns whether it did."""
+        """Make `owner` the run's driver, atomically, if its claim is still `seen`; return whether it did."""
         ...
 
     def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
-        """A sign of life with the fields to replace; returns the run's `wish`. Raises `ClaimLost`."""
+        """Write a heartbeat and the fields to replace; return the run's `requested_action`. Raises `ClaimLost`."""
         ...
 
     def release(self, run_id: str, owner: str) -> None:
-        """Let go of a claim; does nothing where it is somebody else's."""
+        """Release a claim; does nothing if another owner has it."""
         ...
 
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
         """Add rows, all or none as far as the store can; safe to repeat by the same owner after `StoreUnavailable`.
 
-        `Ended` completes its `Sent`; `Kept` replaces an earlier one of its index. Raises `NumberTaken` where an entry
-        of the same number exists, or an attempt of the same number and attempt: somebody else drives the run. Raises
-        `ClaimLost` where `owner` does not drive the run; the owner "" may write while nobody does. Raises
-        `JournalError` for an `Ended` whose attempt was never `Sent`.
+        `AttemptFinished` completes its `AttemptStarted`; `CandidateRecord` replaces an earlier one of its index.
+        Raises `NumberTaken` if an entry of the same number exists, or an attempt of the same number and attempt
+        (another process drives the run), `ClaimLost` if `owner` does not drive the run (the owner "" may write while
+        the run has no driver), and `JournalError` for an `AttemptFinished` without its `AttemptStarted`.
         """
         ...
 
     def entries(
         self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
     ) -> list[Entry]:
-        """Entries of a part with numbers from `start` on, in order: at most `limit`, about `PAGE_BYTES` of answers.
+        """Return entries of a part, numbered from `start` on: at most `limit`, about `PAGE_BYTES` of answers.
 
-        Empty only where there are no more. Answers of more than `largest` bytes are left out (`Entry.omitted`).
+        Empty only if there are no more. Answers of more than `largest` bytes are left out (`Entry.omitted`).
         """
         ...
 
-    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Link]:
-        """The same entries' places in the chains of their writers."""
+    def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
+        """Return the same entries' places in the chains of their writers."""
         ...
 
     def chains(self, run_id: str) -> dict[str, int]:
-        """How many entries each writer has chained, by owner; the store may hold a few more."""
+        """Return how many entries each writer has chained, by owner; the store may hold a few more."""
         ...
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
-        """The entries of a part that have one of these numbers, in order."""
+        """Return the entries of a part that have one of these numbers, in order."""
         ...
 
     def parts(self, run_id: str) -> dict[str, int]:
-        """Every part that has entries, with how many."""
+        """Return every part that has entries, with their number."""
         ...
 
     def drop(self, run_id: str, part: str, kind: str) -> None:
-        """Take the entries of a kind out of a part: a stop that is over."""
+        """Delete the entries of a kind from a part: a stop that is over."""
         ...
 
-    def attempts(self, run_id: str, part: str, start: int = 0) -> list[Attempt]:
-        """Attempts for numbers from `start` on, by number and attempt."""
+    def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
+        """Return the attempts for numbers from `start` on, by number and attempt."""
         ...
 
     def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
@@ -107,19 +107,19 @@ class Store(Protocol):
         ...
 
     def spending(self, run_id: str) -> list[Spending]:
-        """What all attempts came to, by kind and outcome."""
+        """Return the totals of all attempts, by kind and outcome."""
         ...
 
     def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
-        """What the attempts of one kind came to, by endpoint and outcome."""
+        """Return the totals of the attempts of one kind, by endpoint and outcome."""
         ...
 
-    def candidates(self, run_id: str) -> list[Kept]:
-        """Candidates in the pool, by index."""
+    def candidates(self, run_id: str) -> list[CandidateRecord]:
+        """Return the candidates in the pool, by index."""
         ...
 
     def rows(self, run_id: str) -> Iterator[Row]:
-        """All rows, as `create` takes them: attempts with what they came to, entries by part, candidates."""
+        """Yield all rows, as `create` accepts them: attempts with their ends, entries by part, candidates."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which store is meant by a path or URL, and which of its runs by a few letters."""
+"""Open the store of a path or URL, and find a run in it by a prefix of its id or by its name."""
 
 import os
 import re
@@ -14,17 +14,17 @@ SHOWN = 5
 
 
 def default_store(given: str | None = None) -> str:
-    """The store that was given, else what `GEPA_STORE` says, else a file in the folder `runs` here."""
+    """Return the given store, else `GEPA_STORE`, else a file in the folder `runs` of the current folder."""
     return given or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
 def named_store(store: str) -> str | None:
-    """The store as a command has to name it; None for the one that is opened by default."""
+    """Return the store as a printed command names it; None for the default store."""
     return None if store == default_store() else store
 
 
 def open_store(url_or_path: str) -> Store:
-    """The store of a `mongodb://` or `mongodb+srv://` URL, or in the SQLite file of a path, which is made if need be.
+    """Open the store of a `mongodb://` or `mongodb+srv://` URL, or of a SQLite file, which is created if absent.
 
     Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError` for what is no store.
     """
@@ -56,9 +56,9 @@ def looks_like_a_url(text: str) -> bool:
 
 
 def find_run(store: Store, text: str) -> StoredRun:
-    """The run of this id, else the `last` one created, else the only one whose id begins so or whose name it is.
+    """Return the run with this id, else the `last` one created, else the only one with this prefix or name.
 
-    Raises `NoSuchRun`, naming the candidates where there are several.
+    Raises `NoSuchRun`, naming the matches if there are several.
     """
     try:
         return store.run(text)

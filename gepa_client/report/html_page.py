@@ -3,7 +3,7 @@
 from html import escape
 
 from evolverpc_common.display_text import line, plain
-from gepa_client.evolution.labels import texts_of
+from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import FileDiff, Line, by_file
 from gepa_client.journal.run_events import CandidateFound, Mutated, MutationRejected
 from gepa_client.report.record import (
@@ -210,7 +210,7 @@ def tree(record: RunRecord) -> str:
 def _texts(candidate: CandidateFound) -> list[str]:
     return [
         f"<h3>{_text(line(component, 200))}</h3><pre>{_text(text) or '(empty)'}</pre>"
-        for component, text in texts_of(candidate.texts).items()
+        for component, text in component_texts(candidate.texts).items()
     ]
 
 

@@ -1,7 +1,7 @@
 """The report as Markdown, for a terminal or a pull request."""
 
 from evolverpc_common.display_text import line, plain
-from gepa_client.evolution.labels import texts_of
+from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report.record import (
     DIFF_SHOWN,
@@ -50,7 +50,7 @@ def markdown(record: RunRecord) -> str:
         parts += ["", "## Refused", "", *(f"- {_code(refusal_text(event))}" for event in record.refusals)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
-        for component, text in texts_of(record.best.texts).items():
+        for component, text in component_texts(record.best.texts).items():
             parts += ["", f"Component {_code(line(component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
     accepted = record.candidates[1:]
     if accepted:

@@ -3,7 +3,7 @@
 import difflib
 
 from evolverpc_common.display_text import line, plain
-from gepa_client.evolution.labels import code_of, texts_of
+from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.journal.run_events import CallRefused, FailedExamples, FailureGroup, ModelTally, Mutated
 from gepa_client.report.record import RunRecord
 
@@ -33,8 +33,8 @@ def text_changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str
     return [
         (component, parent, lines)
         for parent in candidate.parents
-        for component, text in texts_of(candidate.texts).items()
-        if (lines := text_diff(texts_of(record.candidates[parent].texts).get(component, ""), text))
+        for component, text in component_texts(candidate.texts).items()
+        if (lines := text_diff(component_texts(record.candidates[parent].texts).get(component, ""), text))
     ]
 
 
@@ -51,7 +51,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         found.append(
             ("validation", f"{record.seed.score:.4g} -> {record.best.score:.4g}, candidate {record.best.index}")
         )
-    if record.best is not None and (code := code_of(record.best.texts)) is not None:
+    if record.best is not None and (code := code_label(record.best.texts)) is not None:
         found.append(("best code", line(code, 300)))
     budget = f" of {record.budget}" if record.budget is not None else ""
     over = record.budget is not None and record.metric_calls > record.budget

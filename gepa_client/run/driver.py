@@ -11,20 +11,20 @@ from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted, JournalError, StoreUnavailable
-from gepa_client.evolution.labels import texts_of
+from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.journal.buffer import StoredTape
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH, STOP, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.lease import Heartbeat, take
+from gepa_client.journal.lease import LeaseHeartbeat, take
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Finished, FleetChanged, Phase, Warned
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import named_store, open_store
-from gepa_client.journal.usage import Spend
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import redacting
@@ -39,7 +39,7 @@ from gepa_client.run.resolved_settings import evolve_of, with_resolved_budget
 from gepa_client.run.run_errors import interrupted_run, refused_run, run_ended_by, stop_reason
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, HeldCallAbandoner
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from protocol.errors import RpcError
 
@@ -49,7 +49,9 @@ OnDrainable = Callable[[], None]
 TAKEN_OVER = "another process drives this run now; this one has released it and wrote nothing over its results"
 
 
-def drive(job: DriverJob, emit: Emit, halt: Halt, on_drainable: OnDrainable, gateway: GatewayRecord) -> None:
+def drive(
+    job: DriverJob, emit: Emit, cancel_token: CancelToken, on_drainable: OnDrainable, gateway: GatewayRecord
+) -> None:
     """Do the job; the last event is always `finished`. `gateway` receives the events of a gateway meanwhile."""
     finished: Finished | None = None
     try:
@@ -58,9 +60,9 @@ def drive(job: DriverJob, emit: Emit, halt: Halt, on_drainable: OnDrainable, gat
         store = open_store(job.store)
         try:
             if job.replays:
-                finished = replay_run(job, store, emit, halt)
+                finished = replay_run(job, store, emit, cancel_token)
             else:
-                finished = _DriverRun(job, store, emit, halt, on_drainable, secrets, gateway).run()
+                finished = _DriverRun(job, store, emit, cancel_token, on_drainable, secrets, gateway).run()
         finally:
             on_drainable()
             store.close()
@@ -79,7 +81,7 @@ class _DriverRun:
         job: DriverJob,
         store: Store,
         emit: Emit,
-        halt: Halt,
+        cancel_token: CancelToken,
         on_drainable: OnDrainable,
         secrets: Secrets,
         gateway: GatewayRecord,
@@ -88,7 +90,7 @@ class _DriverRun:
         self.gateway = gateway
         self.store = store
         self.emit = emit
-        self.halt = halt
+        self.cancel_token = cancel_token
         self.on_drainable = on_drainable
         self.config = RunConfig(**job.config)
         self.secrets = secrets
@@ -112,13 +114,13 @@ class _DriverRun:
         before = {"status": run.status, "reason": run.reason, "config": run.config}
         if run.status == "running":  # its driver is dead
             before |= {"status": "paused", "reason": "its driver gave no sign of life any more"}
-        spend = Spend(self.store.spending(job.run_id))
+        spend = SpendingTotals(self.store.spending(job.run_id))
         counters = RunCounters(run.counters, spend)
         finished: Finished | None = None
         try:
             self._check_requested_action(run)
             self._mark_running(run, counters)
-            with Heartbeat(
+            with LeaseHeartbeat(
                 self.store, job.run_id, job.owner, config.lease_s, counters.changes, self._on_action, self._on_lost
             ):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
@@ -136,7 +138,7 @@ class _DriverRun:
             raise
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, metric_calls=0)
-        done = {"wish": None} if finished.status == "cancelled" else {}
+        done = {"requested_action": None} if finished.status == "cancelled" else {}
         self._release(counters, status=finished.status, reason=finished.reason, **done)
         emit_failed_examples(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
@@ -160,13 +162,13 @@ class _DriverRun:
         """
         if run.status == "cancelled" and run.claim.beat > self.job.seen_beat + 1:
             raise _requested("cancel")
-        if run.wish is not None and run.wish != self.job.seen_action:
-            raise _requested(run.wish)
+        if run.requested_action is not None and run.requested_action != self.job.seen_action:
+            raise _requested(run.requested_action)
 
     def _mark_running(self, run: StoredRun, counters: RunCounters) -> None:
         counters.set(max_metric_calls=self.config.max_metric_calls)
         changes = {"status": "running", "reason": None, "config": self.config.recorded()}
-        done = {"wish": None} if run.wish is not None else {}  # the heartbeat sees one that is requested from now on
+        done = {"requested_action": None} if run.requested_action is not None else {}
         # a fork, or an imported run, has no folder until it is driven here
         folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
         self.store.update(run.id, {**changes, **done, **folder, **counters.changes()}, owner=self.job.owner)
@@ -183,22 +185,22 @@ class _DriverRun:
             self.emit(Warned(message=f"the run's last state could not be written: {stop_reason(error)}"))
 
     def _on_action(self, action: str) -> None:
-        self.halt.pull(_requested(action))
+        self.cancel_token.cancel(_requested(action))
 
     def _on_lost(self, error: JournalError) -> None:
-        self.halt.pull(Interrupted("paused", stop_reason(error)))
+        self.cancel_token.cancel(Interrupted("paused", stop_reason(error)))
 
     # --- with the lease ----------------------------------------------------------------------------------------------
 
-    def _with_journal(self, run: StoredRun, spend: Spend, counters: RunCounters, *, resumed: bool) -> Finished:
+    def _with_journal(self, run: StoredRun, spend: SpendingTotals, counters: RunCounters, *, resumed: bool) -> Finished:
         if resumed:
             check_sound(self.store, run.id)
         store_name, metered = named_store(self.job.store), self.job.gateway
-        tape = StoredTape(self.store, run.id, self.job.owner, self.halt.pull)
+        buffer = JournalBuffer(self.store, run.id, self.job.owner, self.cancel_token.cancel)
         inherited = inherited_numbers(run)
-        journal = Journal(run.id, tape, spend, self.halt, self.secrets, inherited=inherited, metered=metered)
+        journal = Journal(run.id, buffer, spend, self.cancel_token, self.secrets, inherited=inherited, metered=metered)
         journal.store = store_name
-        failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.halt)
+        failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
         self.emit(Phase(phase="connecting"))
         try:
             with (
@@ -232,7 +234,7 @@ class _DriverRun:
         finally:
             self.on_drainable()
             self.gateway.end()
-            tape.close()
+            buffer.close()
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
         config = self.config
@@ -306,7 +308,7 @@ class _DriverRun:
         rows = initial.splits
         config = with_resolved_budget(
             self.config,
-            texts=len(texts_of(initial.seed_candidate)),
+            texts=len(component_texts(initial.seed_candidate)),
             train=len(rows.train),
             val=len(rows.val) if rows.val is not rows.train else None,
         )

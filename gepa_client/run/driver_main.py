@@ -44,7 +44,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, stopping.on_signal)
     try:
         threading.Thread(target=_listen, args=(stopping, gateway), name="stdin", daemon=True).start()
-        drive(job, writer.emit, stopping.halt, stopping.drainable, gateway)
+        drive(job, writer.emit, stopping.cancel_token, stopping.drainable, gateway)
     except Interrupted as stopped:  # before the run was driven
         writer.emit(Finished(status=stopped.status, reason=stopped.reason, metric_calls=0))
     finally:
@@ -57,9 +57,9 @@ class _StopHandler:
     """Stops the run: examples in flight are completed if the run is drainable, else the main thread raises."""
 
     def __init__(self) -> None:
-        from gepa_client.transport.cancel_token import Halt
+        from gepa_client.transport.event_loop import CancelToken
 
-        self.halt = Halt()
+        self.cancel_token = CancelToken()
         self._reason: Interrupted | None = None
         self._main_thread = threading.get_ident()
         self._drains = False
@@ -71,7 +71,7 @@ class _StopHandler:
     def stop(self, reason: "Interrupted") -> None:
         """Stop the run; safe to call from any thread, and again: the first reason wins."""
         self._reason = self._reason or reason
-        self.halt.pull(self._reason)
+        self.cancel_token.cancel(self._reason)
         signal.pthread_kill(self._main_thread, signal.SIGINT)
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:

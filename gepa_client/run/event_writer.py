@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from evolverpc_common.redaction import Secrets
+from gepa_client.errors import unreadable
 from gepa_client.journal.run_events import Emit, Event, Finished, Started, Warned
-from gepa_client.transport.error_format import unreadable
 
 
 class EventWriter:

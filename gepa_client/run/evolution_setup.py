@@ -6,11 +6,10 @@ from typing import Any, Self
 
 from gepa.strategies.proposal_selection import SelectionStrategy
 
-from gepa_client.evolution.code_adapter import EvolvingAdapter
+from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import CodeReflection
-from gepa_client.evolution.lineage import JudgedSelection, Lineage
-from gepa_client.evolution.merging import CodeMerge
-from gepa_client.evolution.mutations import Mutations
+from gepa_client.evolution.lineage import Lineage, ScoringSelection
+from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.evolution.selector import ComponentSelector, Schedule
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
@@ -53,7 +52,7 @@ class EvolutionSetup:
         if evolve == "prompts" or not isinstance(reflection, ConcurrentReflection):
             return cls(adapter, reflection, selector)
         lineage = Lineage(adapter.commits)
-        mutations = Mutations(adapter, lineage, emit, config.mutation_timeout_s)
+        mutations = MutationRunner(adapter, lineage, emit, config.mutation_timeout_s)
         merge = CodeMerge(adapter, mutations)
         return cls(
             EvolvingAdapter(adapter, merge),
@@ -65,7 +64,7 @@ class EvolutionSetup:
 
     def strategies(self, selection: SelectionStrategy) -> dict[str, Any]:
         """Return the arguments of `gepa.optimize` that replace those of the settings."""
-        judged = {} if self.lineage is None else {"selection_strategy": JudgedSelection(selection, self.lineage)}
+        judged = {} if self.lineage is None else {"selection_strategy": ScoringSelection(selection, self.lineage)}
         return judged if self.selector is None else judged | {"module_selector": self.selector}
 
 

@@ -11,17 +11,16 @@ import orjson
 from evolverpc_common.display_text import line
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted, JournalError
-from gepa_client.journal.buffer import StoredTape
-from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, Ended, Entry, Sent, Spending
+from gepa_client.journal.buffer import JournalBuffer
+from gepa_client.journal.entries import GATEWAY, MODEL_CALL, REFUSAL, AttemptFinished, AttemptStarted, Entry, Spending
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import digest_of
+from gepa_client.journal.requests import SpendingTotals, digest_of
 from gepa_client.journal.run_events import CallRefused, Emit, Event, ModelCalls, ModelTally
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import open_store
-from gepa_client.journal.usage import Spend
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 
 EVERY_S = 0.5
 """Seconds between two events with totals."""
@@ -117,8 +116,8 @@ class GatewayRecord:
             except Interrupted:  # nothing can be written any more, which the driver knows
                 self._ended = True
         if isinstance(message, ModelCallMessage):
-            journal.spend.began(MODEL_CALL)
-            journal.spend.ended(MODEL_CALL, message.usage, _unpriced(message))  # may cancel the run
+            journal.spending.started(MODEL_CALL)
+            journal.spending.finished(MODEL_CALL, message.usage, _unpriced(message))  # may cancel the run
         if event is not None:
             self._emit(event)
 
@@ -193,9 +192,9 @@ class GatewayRecord:
         number, self._next_call = self._next_call, self._next_call + 1
         sandbox = journal.secrets.redact_text(line(call.sandbox, NAME_SHOWN))
         succeeded = int(call.outcome == "ok")
-        journal.tape.write(
-            Sent(GATEWAY, number, 1, MODEL_CALL, name, sandbox),
-            Ended(GATEWAY, number, 1, call.outcome, call.seconds, call.usage, succeeded, _unpriced(call)),
+        journal.storage.write(
+            AttemptStarted(GATEWAY, number, 1, MODEL_CALL, name, sandbox),
+            AttemptFinished(GATEWAY, number, 1, call.outcome, call.seconds, call.usage, succeeded, _unpriced(call)),
         )
 
     def _name(self, journal: Journal, call: ModelCallMessage) -> str:
@@ -232,7 +231,7 @@ class GatewayRecord:
         answer = {"sandbox": refused.sandbox, "what": what, "reason": reason, "times": refused.times - refused.written}
         about = f"refuse {what} to {refused.sandbox}: {reason}"
         number, self._next_refusal = self._next_refusal, self._next_refusal + 1
-        journal.tape.write(Entry(GATEWAY, number, REFUSAL, digest_of(list(key)), about, orjson.dumps(answer)))
+        journal.storage.write(Entry(GATEWAY, number, REFUSAL, digest_of(list(key)), about, orjson.dumps(answer)))
         refused.written = refused.times
 
 
@@ -314,9 +313,9 @@ def record_late_calls(
     news: list[Event] = []
     store = open_store(where)
     try:
-        tape = StoredTape(store, run_id, NO_OWNER, failures.append)
+        buffer = JournalBuffer(store, run_id, NO_OWNER, failures.append)
         try:
-            journal = Journal(run_id, tape, Spend(), Halt(), Secrets(secrets), metered=True)
+            journal = Journal(run_id, buffer, SpendingTotals(), CancelToken(), Secrets(secrets), metered=True)
             record = GatewayRecord()
             record.begin(journal, store, news.append)
             for message in messages:
@@ -325,7 +324,7 @@ def record_late_calls(
             if (calls := record.news(at_once=True)) is not None:
                 news.append(calls)
         finally:
-            tape.close()
+            buffer.close()
     finally:
         store.close()
     if failures:

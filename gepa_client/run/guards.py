@@ -13,14 +13,13 @@ from gepa.core.callbacks import (
 )
 
 from evolverpc_common.display_text import line, plain
-from gepa_client.errors import Interrupted, RecordedFailure
-from gepa_client.gepa.failures import Failures
+from gepa_client.errors import Interrupted, RecordedFailure, details, summary
+from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Emit, StepFailed, Warned
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.transport.error_format import details, summary
 
 logger = logging.getLogger(__name__)
 
@@ -140,14 +139,14 @@ class PriceGuard:
         """Check whether an attempt came without a price."""
         if self._journal.replaying:
             return
-        for kind in self._journal.spend.unpriced:
+        for kind in self._journal.spending.unpriced:
             for name, (limit, only_kind) in self._limits.items():
                 if limit is None or only_kind not in (None, kind) or (name, kind) in self._warned:
                     continue
                 self._warned.add((name, kind))
                 what = self._model if kind == COMPLETION else WORK.get(kind, kind)
                 message = f"no price is known for {what}, so --{name.replace('_', '-')} cannot hold"
-                if self._only_limit and self._journal.spend.cost_usd == 0:
+                if self._only_limit and self._journal.spending.cost_usd == 0:
                     self.lacks_limit = True
                     raise Interrupted("failed", f"{message}, and nothing else ends this run: give --max-metric-calls N")
                 self._emit(Warned(message=message))
@@ -165,7 +164,7 @@ class ScorerGuard:
         """Check after the first candidate's validation rows are scored."""
         if not self._scorers or self._journal.replaying:
             return
-        if not self._journal.spend[SCORE].calls:
+        if not self._journal.spending[SCORE].calls:
             self._emit(
                 Warned(
                     message=f"the scorer {', '.join(self._scorers)} is never asked: the program scores its results "

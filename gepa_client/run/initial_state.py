@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.rows import AnyRow, HeldRow, Row, load_rows
+from gepa_client.gepa.rows import AnyRow, Row, ServerRow, load_rows
 from gepa_client.journal.entries import START
-from gepa_client.journal.journal import Journal, Slot
-from gepa_client.journal.requests import digest_of, other_request
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 from gepa_client.run import splits as rows_of
 from gepa_client.run.splits import Splits
 from gepa_client.settings.groups import is_file
@@ -36,7 +36,7 @@ class InitialState:
 
 def recorded_initial_state(journal: Journal) -> InitialState | None:
     """Return the recorded state; None if nothing is recorded yet."""
-    slots = _slots(journal.line(START))
+    slots = _slots(journal.stream(START))
     return _from_record([slot.answer for slot in slots], {}) if all(slot.recorded for slot in slots) else None
 
 
@@ -44,13 +44,13 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     """Fetch the rows that the settings name, and record them with the server's description."""
     discovery = adapter.discovery
     held = {name: info.size for name, info in discovery.datasets.items()}
-    splits = adapter.wait_for(rows_of.find(config, held, adapter.held_rows))
+    splits = adapter.wait_for(rows_of.find(config, held, adapter.list_server_rows))
     val = None if splits.val is splits.train else splits.val
     wire = [
         None if loader is None else [_written(row) for row in loader.rows]
         for loader in (splits.train, val, splits.test)
     ]
-    line = journal.line(START)
+    line = journal.stream(START)
     slots = _slots(line)
     answers = [discovery.model_dump(mode="json", exclude_none=True), *wire]
     fresh = [(slot, answer) for slot, answer in zip(slots, answers, strict=True) if not slot.recorded]
@@ -87,9 +87,9 @@ def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> InitialState:
     )
 
 
-def _slots(line: Journal) -> list[Slot]:
+def _slots(line: Journal) -> list[RecordedRequest]:
     about = ["what the server says of itself", *(f"{name} rows" for name in NAMES)]
-    return line.ask([other_request("begin", words) for words in about])
+    return line.ask([request_key("begin", words) for words in about])
 
 
 def _data(config: RunConfig, held: Mapping[str, DatasetInfo], file_digest: Callable[[str, str], str]) -> dict[str, Any]:
@@ -124,6 +124,6 @@ def _rows(written: Any) -> list[AnyRow] | None:
     if written is None:
         return None
     return [
-        HeldRow(row["id"], row["split"], row.get("data")) if "split" in row else Row(row["id"], row["data"])
+        ServerRow(row["id"], row["split"], row.get("data")) if "split" in row else Row(row["id"], row["data"])
         for row in written
     ]

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
-from gepa_client.fleet.endpoints_file import Address, read_roster
+from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token
@@ -22,7 +22,7 @@ def endpoints(config: RunConfig) -> list[Address]:
     insecure = config.allow_insecure
     found = [Address(url, token_file=config.token_file, allow_insecure=insecure) for url in config.url]
     if config.fleet is not None:
-        found += read_roster(config.fleet, allow_insecure=insecure)
+        found += read_endpoints_file(config.fleet, allow_insecure=insecure)
     if not found:
         raise SettingsError(f"the fleet file {config.fleet} names no server, and no URL is given")
     return found

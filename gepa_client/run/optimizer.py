@@ -18,8 +18,8 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.rows import AnyRow, RowLoader
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, Kept
-from gepa_client.journal.recorded_output import named
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
+from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
@@ -83,7 +83,7 @@ class Optimization:
     adapter: RemoteAdapter
     initial: InitialState
     counters: RunCounters
-    kept: Mapping[int, Kept] = field(default_factory=dict)
+    kept: Mapping[int, CandidateRecord] = field(default_factory=dict)
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
 
@@ -105,7 +105,7 @@ class Optimization:
         elif ending.status == "completed" and ending.result is not None and splits.test is not None:
             self.emit(Warned(message=TEST_SKIPPED))
         self.settled()
-        spend = self.adapter.journal.spend
+        spend = self.adapter.journal.spending
         return Finished(
             status=ending.status,
             reason=ending.reason or self._natural_end(ending),
@@ -153,7 +153,7 @@ class Optimization:
         model = LiteLLMModel(
             config.reflection_lm,
             per_minute=config.reflection_per_minute,
-            halt=adapter.journal.halt,
+            cancel_token=adapter.journal.cancel_token,
             **(config.reflection_lm_kwargs or {}),
         )
         return ConcurrentReflection(
@@ -193,7 +193,7 @@ class Optimization:
         arguments = strategies.arguments(config)
         evolution = EvolutionSetup.of(config, self.adapter, reflection, self.emit)
         arguments |= evolution.strategies(arguments["selection_strategy"])
-        between = BetweenIterations(journal, between_iterations(config, journal.spend))
+        between = BetweenIterations(journal, between_iterations(config, journal.spending))
         stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
         arguments["stop_callbacks"] = stops
         try:
@@ -213,7 +213,7 @@ class Optimization:
                 ),
                 **arguments,
             )
-            journal.gone_on()
+            journal.commit_failures()
         except Interrupted as stopped:
             interrupted = self._recorded(stopped)
             cause = guard.cause if interrupted.status == "failed" else None
@@ -266,7 +266,7 @@ class Optimization:
                 "val_rows": {str(row_id): row.id for row_id, row in zip(val.all_ids(), val.rows, strict=True)},
                 "test_scores": {str(index): score for index, score in tested.items()},
             },
-            default=named,
+            default=journal_reference,
         )
         return [files.BEST_CANDIDATE, files.RESULT]
 

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Progress
-from gepa_client.journal.usage import Spend
 from gepa_client.run.gateway_record import GatewayRecord
 
 REPORT_EVERY_S = 0.1
@@ -51,7 +51,7 @@ class ProgressReporter:
                 endpoints=len(endpoints),
                 slots=self._adapter.fleet.slots,
                 waiting=self._adapter.fleet.waiting,
-                spent_usd=round(self._adapter.journal.spend.cost_usd, 6),
+                spent_usd=round(self._adapter.journal.spending.cost_usd, 6),
             )
             if reading != last:
                 last = reading
@@ -66,7 +66,7 @@ class RunCounters:
     `before`: the counters in the store. Active seconds continue from there, on a monotonic clock.
     """
 
-    def __init__(self, before: Mapping[str, Any], spend: Spend) -> None:
+    def __init__(self, before: Mapping[str, Any], spend: SpendingTotals) -> None:
         self._lock = threading.Lock()
         self._figures = dict(before)
         self._best: dict[str, Any] | None = None

@@ -7,15 +7,15 @@ from evolverpc_common.redaction import Secrets
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.journal.buffer import StoredTape
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Started, Warned
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import named_store
-from gepa_client.journal.usage import Spend
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
@@ -27,10 +27,10 @@ from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_errors import stop_reason
 from gepa_client.settings.groups import TrackingSettings
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 
 
-def replay_run(job: DriverJob, store: Store, emit: Emit, halt: Halt) -> Finished:
+def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelToken) -> Finished:
     """Replay a recorded run, without any server or model.
 
     Raises:
@@ -40,10 +40,10 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, halt: Halt) -> Finished
     check_sound(store, run.id)
     # experiment trackers have received the run already
     config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
-    tape = StoredTape(store, run.id, job.owner, halt.pull, reads_only=True)
-    spend = Spend(store.spending(run.id))
+    buffer = JournalBuffer(store, run.id, job.owner, cancel_token.cancel, reads_only=True)
+    spend = SpendingTotals(store.spending(run.id))
     journal = Journal(
-        run.id, tape, spend, halt, Secrets(), replays=True, until=job.until, inherited=inherited_numbers(run)
+        run.id, buffer, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=inherited_numbers(run)
     )
     journal.store = named_store(job.store)
     initial = recorded_initial_state(journal)

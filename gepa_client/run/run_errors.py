@@ -3,9 +3,8 @@
 import errno
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import ClientError, ConnectionLost, Interrupted, StoreUnavailable
+from gepa_client.errors import ClientError, ConnectionLost, Interrupted, StoreUnavailable, details, summary
 from gepa_client.journal.run_events import Finished
-from gepa_client.transport.error_format import details, summary
 from protocol.errors import ProgramFailed, RpcError
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})

@@ -22,13 +22,12 @@ from gepa.core.callbacks import (
 from gepa.core.result import GEPAResult
 from gepa.core.state import GEPAState
 
-from gepa_client.errors import Interrupted
-from gepa_client.journal.entries import Kept
+from gepa_client.errors import Interrupted, summary
+from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
 from gepa_client.run.progress import RunCounters
 from gepa_client.run.run_errors import merge_unusable, stop_for
-from gepa_client.transport.error_format import summary
 
 OnBest = Callable[[dict[str, str]], None]
 
@@ -51,7 +50,7 @@ class RunWatcher:
         *,
         seed: int,
         use_merge: bool,
-        kept: Mapping[int, Kept] | None = None,
+        kept: Mapping[int, CandidateRecord] | None = None,
     ) -> None:
         self._emit = emit
         self._on_best = on_best
@@ -69,7 +68,7 @@ class RunWatcher:
         self._skipped = ""
         self._phase: PhaseName | None = None
         self._over = False
-        self._seed_kept: Kept | None = None
+        self._seed_kept: CandidateRecord | None = None
 
     def result(self) -> GEPAResult[Any, int] | None:
         """Return the complete candidates, with the metric calls counted up to now."""
@@ -80,7 +79,7 @@ class RunWatcher:
     def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
         """Enter the first phase: replaying, or scoring the seed."""
         self._enter("replaying" if self._journal.replaying else "seed")
-        self._journal.when_live(self._goes_live)
+        self._journal.on_first_write(self._goes_live)
 
     def on_optimization_end(self, _event: OptimizationEndEvent) -> None:
         """Note that real calls from here on are for test rows."""
@@ -111,7 +110,7 @@ class RunWatcher:
         if best == index:
             self._best = (index, event["average_score"], dict(event["candidate"]))
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
-        kept = Kept(
+        kept = CandidateRecord(
             index=index,
             texts=dict(event["candidate"]),
             parents=list(event["parent_ids"]),
@@ -123,7 +122,7 @@ class RunWatcher:
             objective_scores=objectives or None,
         )
         if index not in self._in_store or not self._journal.replaying:
-            self._journal.keep(kept)
+            self._journal.add_candidate(kept)
         if state is None:
             self._seed_kept = kept
         seed = {"seed_score": event["average_score"], "metric_calls": event["num_examples_evaluated"]}
@@ -216,7 +215,7 @@ class RunWatcher:
         before = self._in_store.get(0)
         known = self._journal.replaying and before is not None and before.objective_scores is not None
         if self._seed_kept is not None and objectives and not known:
-            self._journal.keep(replace(self._seed_kept, objective_scores=objectives))
+            self._journal.add_candidate(replace(self._seed_kept, objective_scores=objectives))
 
     def _keep(self) -> None:
         if self._state is not None:

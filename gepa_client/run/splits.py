@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.rows import AnyRow, HeldRow, RowLoader, load_rows
+from gepa_client.gepa.rows import AnyRow, RowLoader, ServerRow, load_rows
 from gepa_client.settings.groups import is_file
 from gepa_client.settings.run_config import RunConfig
 
-HeldRows = Callable[[str], Awaitable[list[AnyRow]]]
+ListServerRows = Callable[[str], Awaitable[list[AnyRow]]]
 """Fetches the rows of a split of the server."""
 
 SHOWN = 3
@@ -32,16 +32,16 @@ class Splits:
         return sizes | {"test": len(self.test)} if self.test is not None else sizes
 
 
-async def find(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> Splits:
+async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows) -> Splits:
     """Return the rows that the settings name; `held`: the splits of the server with their sizes.
 
     Raises:
         SettingsError: no training rows, or an unknown split. RowsError: an unreadable file.
     """
     named = sources(config, held)
-    train = await training_rows(config, held, held_rows)
-    val = await rows_of(named["val"], "valset", held, held_rows)
-    test = await rows_of(named["test"], "testset", held, held_rows)
+    train = await training_rows(config, held, list_server_rows)
+    val = await rows_of(named["val"], "valset", held, list_server_rows)
+    test = await rows_of(named["test"], "testset", held, list_server_rows)
     return loaders(train, val, test)
 
 
@@ -62,9 +62,9 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
     return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
 
 
-async def training_rows(config: RunConfig, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow]:
+async def training_rows(config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
     """Return all training rows; raises as `find` does."""
-    rows = await rows_of(train_name(config, held), "trainset", held, held_rows)
+    rows = await rows_of(train_name(config, held), "trainset", held, list_server_rows)
     if rows is None:
         raise SettingsError(
             "no training rows: give --trainset a file (.json, .jsonl, .csv)"
@@ -82,7 +82,9 @@ def _default(split: str, held: dict[str, int]) -> str | None:
     return split if held.get(split) else None
 
 
-async def rows_of(source: str | None, setting: str, held: dict[str, int], held_rows: HeldRows) -> list[AnyRow] | None:
+async def rows_of(
+    source: str | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
+) -> list[AnyRow] | None:
     """Return the rows of a file or of a split of the server; None if `source` is. `setting`: its name in errors."""
     if source is None:
         return None
@@ -95,7 +97,7 @@ async def rows_of(source: str | None, setting: str, held: dict[str, int], held_r
         raise SettingsError(
             f"{setting}: {source!r} is neither a file (.json, .jsonl, .csv) nor a split the server holds ({offered})"
         )
-    rows = await held_rows(source)
+    rows = await list_server_rows(source)
     if not rows:
         raise SettingsError(f"{setting}: the server's split {source!r} is empty")
     return rows
@@ -127,7 +129,7 @@ def common(first: RowLoader, second: RowLoader) -> list[tuple[str, str]]:
 
 
 def _key(row: AnyRow) -> str:
-    if isinstance(row, HeldRow) and row.data is None:
+    if isinstance(row, ServerRow) and row.data is None:
         return f"{row.split}/{row.id}"
     return json.dumps(row.data, sort_keys=True)
 

@@ -7,18 +7,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from evolverpc_common.printed_commands import command
-from gepa_client.errors import Interrupted
+from gepa_client.errors import Interrupted, plain_error
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.usage import Spend
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.progress import RunCounters
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.transport.cancel_token import Halt
-from gepa_client.transport.error_format import plain_error
+from gepa_client.transport.event_loop import CancelToken
 
 FAILURE_WINDOW = 50
 """The number of latest examples that `failure_stop` considers."""
@@ -70,7 +69,7 @@ class BetweenIterations:
         return False
 
 
-def between_iterations(config: RunConfig, spend: Spend) -> list[Reason]:
+def between_iterations(config: RunConfig, spend: SpendingTotals) -> list[Reason]:
     """Return the checks between iterations that the settings ask for."""
     reasons: list[Reason] = []
     file = config.stop_file
@@ -108,7 +107,7 @@ class BetweenExamples:
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        self._journal.when_live(self._begin)
+        self._journal.on_first_write(self._begin)
         return self
 
     def capped(self, reason: str) -> None:
@@ -120,15 +119,15 @@ class BetweenExamples:
     def _begin(self) -> None:
         self._live = True
         if self._max_cost_usd is not None:
-            self._journal.spend.watch(self._look)
+            self._journal.spending.watch(self._look)
         self._look()
         if self._max_seconds is not None:
             reason = Interrupted("completed", f"max_seconds of {self._max_seconds:g} is reached")
             left = self._max_seconds - self._counters.active_seconds
             if left <= 0:
-                self._journal.halt.pull(reason)
+                self._journal.cancel_token.cancel(reason)
                 return
-            self._timer = threading.Timer(left, self._journal.halt.pull, [reason])
+            self._timer = threading.Timer(left, self._journal.cancel_token.cancel, [reason])
             self._timer.daemon = True
             self._timer.start()
 
@@ -139,12 +138,12 @@ class BetweenExamples:
             self._timer.cancel()
 
     def _look(self) -> None:
-        spent = self._journal.spend.cost_usd
+        spent = self._journal.spending.cost_usd
         reason = self._capped
         if self._max_cost_usd is not None and spent >= self._max_cost_usd:
             reason = f"max_cost_usd of ${self._max_cost_usd:g} is reached: ${spent:.4f} spent"
         if reason is not None:
-            self._journal.halt.pull(Interrupted("completed", reason))
+            self._journal.cancel_token.cancel(Interrupted("completed", reason))
             self._on_spent()
 
 
@@ -155,11 +154,11 @@ class FailureStop:
     code mutation may fix the program.
     """
 
-    def __init__(self, run_id: str, store: str | None, share: float | None, halt: Halt) -> None:
+    def __init__(self, run_id: str, store: str | None, share: float | None, cancel_token: CancelToken) -> None:
         self._resume = command("resume", run_id, "--failure-stop", "1", store=store)
         self._share = FAILURE_SHARE if share is None else share
         self._is_given = share is not None
-        self._halt = halt
+        self._cancel_token = cancel_token
         self._last: deque[dict[str, Any] | None] = deque(maxlen=FAILURE_WINDOW)
 
     def begin(self, evolve: Evolve) -> None:
@@ -174,7 +173,7 @@ class FailureStop:
         self._last.append(failure if failed else None)
         failures = [failure for failure in self._last if failure is not None]
         if len(self._last) == FAILURE_WINDOW and len(failures) > self._share * FAILURE_WINDOW:
-            self._halt.pull(
+            self._cancel_token.cancel(
                 Interrupted(
                     "paused",
                     f"{len(failures)} of the last {FAILURE_WINDOW} examples failed in the program, more than "

@@ -5,8 +5,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from evolverpc_common.network_addresses import is_loopback
-from gepa_client.errors import Refused
-from gepa_client.transport.error_format import unreadable
+from gepa_client.errors import Refused, unreadable
 
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105 - the name of the variable, not a token
 RPC_PATH = "/rpc"
@@ -19,7 +18,7 @@ LONGEST_SOCKET_PATH = 107
 
 
 def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
-    """The address to post to; `url` may be given with or without `/rpc`.
+    """Return the address to post to; `url` may be given with or without `/rpc`.
 
     Raises:
         Refused: not http(s) nor a socket's path, credentials or a query in it, or plain http beyond this machine.
@@ -41,19 +40,19 @@ def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
 
 
 def socket_of(url: str) -> str | None:
-    """The path of the socket that an address from `rpc_url` means; None where it means a host."""
+    """Return the path of the socket in an address from `rpc_url`; None if it names a host."""
     parts = urlsplit(url)
     return unquote(parts.netloc) if parts.scheme == SOCKET_SCHEME else None
 
 
 def http_url(url: str) -> str:
-    """The URL that is asked for at an address from `rpc_url`; a socket needs a connector of its own besides."""
+    """Return the HTTP URL of an address from `rpc_url`; a socket needs a connector of its own as well."""
     parts = urlsplit(url)
     return urlunsplit(("http", "localhost", parts.path, "", "")) if parts.scheme == SOCKET_SCHEME else url
 
 
 def _socket_url(url: str, parts: SplitResult) -> str:
-    """The address with its path written in one way, however it was given."""
+    """Return the address with its path in the one canonical notation."""
     path = unquote(parts.netloc)
     if not path.startswith("/") or "\0" in path:
         raise Refused(f"{url!r} names no socket: write its full path with %2F for /, as in http+unix://%2Frun%2Fserver")
@@ -74,7 +73,7 @@ def _rpc_path(parts: SplitResult) -> str:
 
 
 def find_token(token: str | None = None, token_file: Path | str | None = None) -> str | None:
-    """The token as given, else from the file, else from the environment; None where there is none.
+    """Return the token as given, else from the file, else from the environment; None if there is none.
 
     Raises:
         Refused: the file cannot be read, a token is empty, or it holds what no HTTP header may carry.
@@ -87,12 +86,12 @@ def find_token(token: str | None = None, token_file: Path | str | None = None) -
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(f"the token file {unreadable(token_file, error)}") from error
     in_environment = os.environ.get(TOKEN_VARIABLE, "")
-    # an empty variable is how a shell says that there is none
+    # a shell unsets a variable by making it empty
     return _usable(in_environment, TOKEN_VARIABLE) if in_environment.strip() else None
 
 
 def find_proxy_token(token: str | None = None, token_file: Path | str | None = None) -> str | None:
-    """The token of whoever stands before a server, as given, else from the file; None where there is none.
+    """Return the token of a proxy in front of a server, as given, else from the file; None if there is none.
 
     Raises:
         Refused: as `find_token`.
@@ -101,9 +100,9 @@ def find_proxy_token(token: str | None = None, token_file: Path | str | None = N
 
 
 def refused(token: str | None = None, token_file: Path | str | None = None, *, proxied: bool = False) -> str:
-    """What to do when a server accepts no call with the token that `find_token` finds for the same arguments.
+    """Return what to do if a server refuses the token that `find_token` finds for the same arguments.
 
-    `proxied`: somebody stands before it who has a token of his own.
+    `proxied`: a proxy with a token of its own stands in front of it.
     """
     if token is not None:
         source = "that was given"
@@ -114,7 +113,7 @@ def refused(token: str | None = None, token_file: Path | str | None = None, *, p
     else:
         return f"no token was given: use --token-file FILE (gepa-server printed its path) or {TOKEN_VARIABLE}"
     if proxied:
-        return f"the server refused the token {source}, or whoever stands before it the proxy's: one of them is old"
+        return f"the server refused the token {source}, or a proxy in front of it the proxy's: one of them is old"
     return f"the server refused the token {source}; is it from an older start of the server?"
 
 

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, bounded in time and size: where the calls of the product meet aiohttp's client."""
+"""One HTTP request and its response, bounded in time and size: the one use of aiohttp's client for calls."""
 
 import asyncio
 import contextlib
@@ -8,28 +8,27 @@ from typing import Any
 
 import aiohttp
 
-from gepa_client.errors import AnswerTooLarge, ConnectionLost, Refused
+from gepa_client.errors import AnswerTooLarge, ConnectionLost, Refused, summary
 from gepa_client.transport.address import RPC_PATH, http_url, socket_of
-from gepa_client.transport.error_format import summary
-from gepa_client.transport.responses import Exchange
+from gepa_client.transport.responses import HttpResponse
 
 CONNECT_TIMEOUT_S = 10.0
 
-NOBODY = (errno.ECONNREFUSED, errno.ENOENT)
+NOT_LISTENING = (errno.ECONNREFUSED, errno.ENOENT)
 
 REFUSED = "connection refused. Is a server running, on this port?"
 
-NO_LISTENER = "nobody listens on this socket. Is a server running?"
+NO_LISTENER = "no process listens on this socket. Is a server running?"
 
 PROXIED_TOKEN = "X-Gepa-Token"  # noqa: S105 - the name of a header, not a token
-"""Carries the server's token where whoever stands before it wants `Authorization` for itself."""
+"""Carries the server's token if a proxy in front of it uses `Authorization`."""
 
 KEEP_ALIVE_S = 4.0
-"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request races its closing."""
+"""Below the 5 s after which Node and uvicorn close an idle connection, so that no request races with the closing."""
 
 
 def unconnected(url: str, error: Exception) -> str:
-    """Why there is no connection to `url`, as a sentence."""
+    """Return why there is no connection to `url`, as a sentence."""
     where = f"cannot connect to {url.removesuffix(RPC_PATH)}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"{where}: no such host"
@@ -41,7 +40,7 @@ def unconnected(url: str, error: Exception) -> str:
 
 
 def connector(url: str, **options: Any) -> aiohttp.BaseConnector:
-    """What connects to an address from `rpc_url`, without a limit of its own; `options` as aiohttp takes them."""
+    """Return a connector for an address from `rpc_url`, without a limit of its own; `options`: aiohttp's."""
     path = socket_of(url)
     if path is None:
         return aiohttp.TCPConnector(limit=0, **options)
@@ -49,39 +48,40 @@ def connector(url: str, **options: Any) -> aiohttp.BaseConnector:
 
 
 def _refused(error: Exception) -> bool:
-    """Whether nobody listens; the file of a socket may go with whoever made it, or stay behind."""
-    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in NOBODY
+    """Whether no process listens; a socket's file may be removed with its process, or stay behind."""
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in NOT_LISTENING
 
 
 def token_headers(token: str | None, proxy_token: str | None = None) -> dict[str, str]:
-    """What proves that we may talk to a server, and to whoever stands before it."""
+    """Return the headers with the tokens of a server and of a proxy in front of it."""
     if proxy_token is None:
         return {} if token is None else {"Authorization": f"Bearer {token}"}
     return {"Authorization": f"Bearer {proxy_token}"} | ({} if token is None else {PROXIED_TOKEN: token})
 
 
-class Poster:
+class HttpTransport:
     """Posts bodies to one address over one HTTP session; requests may overlap. `open` and `close` it."""
 
     def __init__(self, url: str, token: str | None, proxy_token: str | None, max_response_bytes: int) -> None:
         self._url = url
+        self._http_url = http_url(url)
         self._bound = max_response_bytes
         self._headers = {"Content-Type": "application/json"}
         self._session: aiohttp.ClientSession | None = None
-        self._under_way: set[asyncio.Timeout] = set()
+        self._in_flight: set[asyncio.Timeout] = set()
         self._cut: str | None = None
         self.use_token(token, proxy_token)
 
     def use_token(self, token: str | None, proxy_token: str | None = None) -> bool:
-        """Send these from now on; False where they are what was sent already."""
+        """Send these tokens from now on; False if they are the same as before."""
         before = self._headers
         self._headers = {"Content-Type": "application/json"} | token_headers(token, proxy_token)
         return self._headers != before
 
     def cut(self, why: str) -> None:
-        """End every request under way as a connection that is lost; further ones are refused in the same way."""
+        """End every request in flight as a lost connection; further requests are refused in the same way."""
         self._cut = why
-        for request in self._under_way:
+        for request in self._in_flight:
             request.reschedule(asyncio.get_running_loop().time())
 
     def open(self) -> None:
@@ -98,11 +98,11 @@ class Poster:
         if session is not None:
             await session.close()
 
-    async def post(self, body: bytes, timeout_s: float) -> Exchange:
-        """Send one request; its answer, whatever it is.
+    async def post(self, body: bytes, timeout_s: float) -> HttpResponse:
+        """Send one request; return its response, with any status.
 
         Raises:
-            ConnectionLost: no answer, or none in time. AnswerTooLarge: one larger than accepted.
+            ConnectionLost: no response, or none in time. AnswerTooLarge: it is larger than accepted.
             Refused: the client is not open, or the peer's certificate is not trusted.
         """
         if self._cut is not None:
@@ -114,10 +114,10 @@ class Poster:
             async with (
                 self._until_cut(),
                 self._session.post(
-                    http_url(self._url), data=body, headers=self._headers, timeout=timeout, allow_redirects=False
+                    self._http_url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
                 ) as response,
             ):
-                return Exchange(
+                return HttpResponse(
                     status=response.status,
                     retry_after=response.headers.get("Retry-After", ""),
                     body=await self._bounded_body(response),
@@ -135,13 +135,13 @@ class Poster:
 
     @contextlib.asynccontextmanager
     async def _until_cut(self) -> AsyncIterator[None]:
-        """Raises `TimeoutError` where `cut` comes before the end."""
+        """Raise `TimeoutError` if `cut` is called before the end."""
         async with asyncio.timeout(None) as request:
-            self._under_way.add(request)
+            self._in_flight.add(request)
             try:
                 yield
             finally:
-                self._under_way.discard(request)
+                self._in_flight.discard(request)
 
     async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
         bound = self._bound

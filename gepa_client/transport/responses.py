@@ -1,22 +1,24 @@
 """What an HTTP answer means: a result, one of the contract's errors, or something that is no answer at all."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from gepa_client.errors import BadResponse, ConnectionLost
-from gepa_client.transport.error_format import data_of
-from gepa_client.transport.response_limits import read, shallow
-from protocol import JsonValue
+from evolverpc_common.json_bounds import MAX_READABLE_NESTING, MAX_RESULT_NESTING, is_nested_deeper
+from gepa_client.errors import AnswerTooLarge, BadResponse, ConnectionLost, data_of
+from protocol import EvaluateResult, JsonValue, ScoreResult, Usage
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
 
 Model = TypeVar("Model", bound=BaseModel)
+ExampleResults = EvaluateResult | ScoreResult
 
 
 @dataclass(frozen=True)
-class Exchange:
+class HttpResponse:
     """One HTTP answer as it came; `body` complete and within the bound."""
 
     status: int
@@ -24,8 +26,8 @@ class Exchange:
     body: bytes
 
 
-def checked(model: type[Model], answer: JsonValue) -> Model:
-    """The answer as the contract's model.
+def validated(model: type[Model], answer: JsonValue) -> Model:
+    """Return the answer as the contract's model.
 
     Raises:
         BadResponse: it does not fit; the first misfit is named with its path.
@@ -35,8 +37,22 @@ def checked(model: type[Model], answer: JsonValue) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        # Not `from error`: shown as its cause, it would tell of every misfit, however many a server answers.
+        # Not `from error`: as its cause it would list every misfit, however many there are.
         raise BadResponse(f"the answer does not fit {model.__name__} at `{where}`: {first['msg']}") from None
+
+
+def example_results(model: type[ExampleResults], answer: JsonValue, count: int) -> list[dict[str, Any]]:
+    """Return the results of `evaluate` or `score`, as JSON; too large a score becomes a failure of its example.
+
+    Raises:
+        BadResponse: the answer does not fit, or has another number of results than `count`.
+    """
+    given = len(validated(model, answer).results)
+    if given != count:
+        method = model.__name__.removesuffix("Result").lower()
+        raise BadResponse(f"{method} answered {given} results for {count} examples")
+    results: Any = answer
+    return bounded(results["results"])
 
 
 def is_pending(answer: JsonValue) -> bool:
@@ -44,10 +60,10 @@ def is_pending(answer: JsonValue) -> bool:
     return isinstance(answer, dict) and isinstance(answer.get("pending"), dict)
 
 
-def result_of(exchange: Exchange, request_id: int) -> JsonValue:
-    """The result inside an HTTP answer; raises what the answer says or what its absence means.
+def result_of(exchange: HttpResponse, request_id: int) -> JsonValue:
+    """Return the result inside an HTTP response; raise its error, or what the absence of both means.
 
-    A result nested too deep to be stored becomes that example's failure (`gepa_client.transport.response_limits`).
+    A result nested too deep to be stored becomes that example's failure (`gepa_client.transport.responses`).
     """
     if 300 <= exchange.status < 400:
         raise BadResponse(f"the server redirects (HTTP {exchange.status}); redirects are not followed")
@@ -75,8 +91,8 @@ def result_of(exchange: Exchange, request_id: int) -> JsonValue:
     return shallow(message["result"]) if deep else message["result"]
 
 
-def _without_answer(exchange: Exchange) -> Exception:
-    """What an HTTP status means when no JSON-RPC message came with it: usually something in between speaking."""
+def _without_answer(exchange: HttpResponse) -> Exception:
+    """Return the error that an HTTP status without a JSON-RPC message means: a proxy usually answers in that case."""
     status = exchange.status
     if status in (401, 403):
         return Unauthorized(f"HTTP {status} without an answer of the server's own")
@@ -88,3 +104,170 @@ def _without_answer(exchange: Exchange) -> Exception:
     if status >= 500:
         return ConnectionLost(f"HTTP {status} without a JSON-RPC answer")
     return BadResponse(f"HTTP {status} with a body that is no JSON-RPC answer: {exchange.body[:80]!r}")
+
+
+MAX_ANSWER_NESTING = 220
+"""Levels of the answer to any other call: a record may quote a result, which puts a few levels around it."""
+
+MAX_NUMBER = 1e15
+"""No score, cost, time or count is larger, so that sums of them stay finite, and exact where they are whole."""
+
+_AROUND_RESULT = 3  # the message, its `result`, the list of results
+_ORDINARY = MAX_RESULT_NESTING + _AROUND_RESULT
+_BEFORE = b"[" * (MAX_READABLE_NESTING - _ORDINARY)
+_AFTER = b"]" * (MAX_READABLE_NESTING - _ORDINARY)
+_CUT_AT = MAX_ANSWER_NESTING + 10  # still too deep after the cut
+
+# A string may lack its end: each byte is read once, in any body.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+_NO_VERDICT = ("infra_error", "cancelled")
+
+
+def read(body: bytes) -> tuple[JsonValue, bool]:
+    """Return the JSON value in `body`, and whether it nests deeper than a message with acceptable results may.
+
+    What no reader would accept for its depth is cut off, far below the limit.
+
+    Raises:
+        orjson.JSONDecodeError: it is not JSON.
+    """
+    if _opens_at_most(_ORDINARY, body):
+        return orjson.loads(body), False
+    # Within as many arrays as leave it the levels it may have, its reading is the check: it costs no second pass.
+    try:
+        value = orjson.loads(b"%b%b%b" % (_BEFORE, body, _AFTER))
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        if (inner := _unwrapped(value)) is not None:
+            return inner[0], False
+    try:
+        return orjson.loads(body), True
+    except orjson.JSONDecodeError as error:
+        if "depth" not in error.msg:
+            raise
+    return orjson.loads(_cut(body)), True
+
+
+def _opens_at_most(count: int, body: bytes) -> bool:
+    """Whether so few brackets open, also within strings; `find` runs ten times as fast as `bytes.count`."""
+    for bracket in (b"[", b"{"):
+        at = body.find(bracket)
+        while at >= 0:
+            if count == 0:
+                return False
+            count -= 1
+            at = body.find(bracket, at + 1)
+    return True
+
+
+def _unwrapped(value: Any) -> list[Any] | None:
+    """Return the innermost of the arrays around the value; None if the body closed one of them: it is not JSON."""
+    for _ in range(len(_BEFORE) - 1):
+        if len(value) != 1:
+            return None
+        value = value[0]
+    return value if len(value) == 1 else None
+
+
+def _cut(body: bytes) -> bytes:
+    """Return the body with null in place of values deeper than `_CUT_AT` levels."""
+    kept: list[bytes] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(body):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _CUT_AT + 1:
+                kept += body[start : token.start()], b"null"
+        elif token[0] in (b"]", b"}"):
+            if depth == _CUT_AT + 1:
+                start = token.end()
+            depth -= 1
+    if depth == 0:
+        kept.append(body[start:])
+    return b"".join(kept)
+
+
+def shallow(answer: JsonValue) -> JsonValue:
+    """Return an answer that nests deep, with a failure in place of each example's result that nests too deep.
+
+    Raises:
+        BadResponse: it is not the results of examples that nest too deep.
+    """
+    if isinstance(answer, dict) and isinstance(answer.get("results"), list):
+        results = [
+            _too_deep(given) if is_nested_deeper(given, MAX_RESULT_NESTING) else given for given in answer["results"]
+        ]
+        answer = {**answer, "results": results}
+    if is_nested_deeper(answer, MAX_ANSWER_NESTING):
+        raise BadResponse(f"the answer nests deeper than {MAX_ANSWER_NESTING} levels")
+    return answer
+
+
+def _too_deep(given: JsonValue) -> dict[str, Any]:
+    """Return the result without members that may be deep; what it cost stays."""
+    if not isinstance(given, dict):
+        raise BadResponse("the result of an example is no object")
+    kept = {name: given[name] for name in ("metric_calls", "seconds") if name in given}
+    if isinstance(usage := given.get("usage"), dict):
+        kept["usage"] = {name: usage[name] for name in Usage.model_fields if name in usage and name != "models"}
+    message = f"its output nests deeper than {MAX_RESULT_NESTING} levels"
+    return {"output": None, **kept, **_failure(given, "ResultTooDeep", message)}
+
+
+def bounded(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results that fit the contract, with a failure in the place of a score whose size is beyond `MAX_NUMBER`.
+
+    Raises:
+        BadResponse: the reported cost of an example is beyond it.
+    """
+    return [_bounded(given) for given in results]
+
+
+def _bounded(given: dict[str, Any]) -> dict[str, Any]:
+    usage = given.get("usage") or {}
+    spent = {"seconds": given["seconds"], "metric_calls": given.get("metric_calls"), **usage}
+    for model, taken in (usage.get("models") or {}).items():
+        spent |= {f"{name} of {model!r}": amount for name, amount in taken.items()}
+    for name, amount in spent.items():
+        if _huge(amount):
+            raise BadResponse(f"the result of an example reports {amount:g} {name}: the limit is {MAX_NUMBER:g}")
+    scores = {"score": given["score"]}
+    scores |= {f"objective score {name!r}": value for name, value in (given.get("objective_scores") or {}).items()}
+    for name, score in scores.items():
+        if _huge(score):
+            message = f"its {name} is {score:g}: a score lies between -{MAX_NUMBER:g} and {MAX_NUMBER:g}"
+            rest = {key: value for key, value in given.items() if key != "objective_scores"}
+            return {**rest, **_failure(given, "ScoreTooLarge", message)}
+    return given
+
+
+def _huge(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and abs(value) > MAX_NUMBER
+
+
+def excess_of(error: AnswerTooLarge | LimitExceeded) -> tuple[int, int] | None:
+    """Return the bytes of an answer that was too large as a whole, and the limit; None for another error."""
+    if isinstance(error, AnswerTooLarge):
+        return error.size, error.accepted
+    size, accepted = error.details.get("given"), error.details.get("allowed")
+    if error.details.get("limit") != "answer_bytes" or not isinstance(size, int) or not isinstance(accepted, int):
+        return None
+    return size, accepted
+
+
+def oversized(excess: tuple[int, int], seconds: float) -> dict[str, Any]:
+    """Return the failure in place of a result whose answer was too large; what it cost is not known."""
+    message = f"output of {excess[0]} bytes, more than {excess[1]} accepted"
+    return {"output": None, "seconds": seconds, **_failure({}, "output_too_large", message)}
+
+
+def _failure(given: dict[str, Any], kind: str, message: str) -> dict[str, Any]:
+    """Return the members of a failed result; an inconclusive result stays inconclusive."""
+    status = given.get("status")
+    return {
+        "status": status if status in _NO_VERDICT else "program_error",
+        "score": None,
+        "error": {"type": kind, "message": message},
+    }

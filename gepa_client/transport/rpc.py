@@ -6,37 +6,47 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import orjson
 
-from gepa_client.errors import BadResponse, ClientError, ConnectionLost, InstanceChanged, Refused
+from gepa_client.errors import ClientError, ConnectionLost, InstanceChanged, Refused
 from gepa_client.transport.address import find_proxy_token, find_token, refused, rpc_url
-from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, Poster
-from gepa_client.transport.response_limits import bounded
-from gepa_client.transport.responses import checked, is_pending, result_of
+from gepa_client.transport.calls import Call, Reply
+from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
+from gepa_client.transport.responses import example_results, is_pending, result_of, validated
 from protocol import (
     CURRENT_VERSION,
     METHODS,
     ApplyMutationResult,
-    CancelResult,
     Candidate,
     DiscoverResult,
     EvaluateResult,
-    FinalizeResult,
     ImportCommitsResult,
     JsonValue,
     ListExamplesResult,
     MakeReflectiveDatasetResult,
-    OutlineCodeResult,
     Pending,
     Progress,
     ProposeNewTextsResult,
     ScoreResult,
 )
 from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
+
+T = TypeVar("T")
+
+UNLIMITED_EXAMPLE_S = 600.0
+"""Seconds to wait for one example of a server that states no limit of its own."""
+
+ATTEMPTS = 3
+"""How often an example's own limit may pass within one call: servers run an example again, alone, if others may have
+delayed it or ended its process, and examples that wait for the same process come first."""
+
+QUEUE_ALLOWANCE_S = 60.0
+"""Seconds beyond the examples' own limits that a call may wait behind the calls of other clients."""
 
 RESENDS = 3
 FIRST_PAUSE_S = 0.1
@@ -48,14 +58,14 @@ LONG_SILENCE_S = 5.0
 """Seconds without an answer after which a connection was not cut by an accident of the moment."""
 
 WATCHED_S = 1.0
-"""Seconds between two looks at a call whose progress somebody watches."""
+"""Seconds between two requests for the progress of a call."""
 
 
 class RpcClient:
     """Calls one server. Open it with `async with`; all calls share one HTTP session and may overlap.
 
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment (`GEPA_TOKEN`).
-    `proxy_token`, else from `proxy_token_file`: of whoever stands before the server and wants `Authorization` alone.
+    `proxy_token`, else from `proxy_token_file`: of a proxy in front of the server that uses `Authorization`.
     `timeout_s`: deadline in seconds of a call that is not given its own. `wait_s`: how long one request waits for a
     call before the server answers `pending` (capability `async`), which the client then follows up by itself.
     `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
@@ -86,7 +96,7 @@ class RpcClient:
         self.timeout_s = timeout_s
         self.wait_s = wait_s
         self.discovery: DiscoverResult | None = None
-        self._poster = Poster(
+        self._poster = HttpTransport(
             self.url,
             None if token_later else find_token(token, token_file),
             None if token_later else find_proxy_token(proxy_token, proxy_token_file),
@@ -121,7 +131,7 @@ class RpcClient:
         return self._poster.use_token(token, proxy_token)
 
     def cut(self, why: str) -> None:
-        """The server is gone for good: every call under way is lost now, and a further one is refused."""
+        """End every call in flight as lost, and refuse further ones: the server is gone for good."""
         self._poster.cut(why)
 
     def offers(self, capability: str) -> bool:
@@ -145,13 +155,13 @@ class RpcClient:
         group: str | None = None,
         timeout_s: float | None = None,
         resends: int = RESENDS,
-        told: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> JsonValue:
         """Make one call and return its result, unvalidated.
 
         A lost connection is tried again where that can do no harm: the method is idempotent, the request never left,
         or a `call_id` lets the server answer what it already knows. `pending` answers are followed until the deadline.
-        `resends` at most. `told` is called with how far the call is, about once a second while it is `pending`.
+        `resends` at most. `on_progress` is called with how far the call is, about once a second while it is `pending`.
         Cancelling the coroutine cancels the call on the server, where it can.
 
         Raises:
@@ -160,7 +170,7 @@ class RpcClient:
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
         if wait_s is None and call_id is not None and self.offers("async"):
-            wait_s = self.wait_s if told is None else WATCHED_S
+            wait_s = self.wait_s if on_progress is None else WATCHED_S
         meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
         instance = self.instance_id if call_id is not None else None
         try:
@@ -171,10 +181,10 @@ class RpcClient:
                     raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
                 if time.monotonic() - asked < FIRST_PAUSE_S:
                     await asyncio.sleep(FIRST_PAUSE_S)  # a server that does not wait must not be asked without end
-                if told is not None:
-                    told(checked(Pending, answer).pending.progress)
+                if on_progress is not None:
+                    on_progress(validated(Pending, answer).pending.progress)
                 asked = time.monotonic()
-                patience = self.wait_s if told is None else WATCHED_S
+                patience = self.wait_s if on_progress is None else WATCHED_S
                 collect = {"call_id": call_id, "wait_s": min(patience, max(deadline - time.monotonic(), 0.0))}
                 answer = await self._until_answered("get_result", collect, {}, deadline, instance, resends)
         except asyncio.CancelledError:
@@ -194,7 +204,7 @@ class RpcClient:
     ) -> JsonValue:
         """Send the request, again where the outcome is unknown and a repetition is harmless.
 
-        `instance`: the process that the call began with and that alone knows its `call_id`, None where it has none.
+        `instance`: the process that the call started with and that alone knows its `call_id`; None without a `call_id`.
         """
         known = METHODS.get(method)
         harmless = meta.get("call_id") is not None or (known is not None and known.idempotent)
@@ -239,13 +249,13 @@ class RpcClient:
         timeout_s = remaining if wait_s is None else min(remaining, wait_s + ANSWER_GRACE_S)
         if wait_s is not None and wait_s > remaining and method != "get_result":
             meta = meta | {"wait_s": remaining}
-        said = {key: value for key, value in meta.items() if value is not None}
+        known = {key: value for key, value in meta.items() if value is not None}
         request_id = next(self._ids)
         request = {
             "jsonrpc": "2.0",
             "id": request_id,
             "method": method,
-            "params": {"_meta": {"protocol_version": CURRENT_VERSION, **said}, **params},
+            "params": {"_meta": {"protocol_version": CURRENT_VERSION, **known}, **params},
         }
         try:
             body = orjson.dumps(request)
@@ -258,6 +268,46 @@ class RpcClient:
             if error.details:  # not the token: a foreign Host or Origin
                 raise
             raise Unauthorized(self._when_refused) from error
+
+    async def send(self, call: Call[T], call_id: str | None = None) -> Reply[T]:
+        """Make one call that is given as data.
+
+        Raises: as `call`, and what the call's `parse` raises.
+        """
+        if call.on_sent is not None:
+            call.on_sent()
+        began = time.monotonic()
+        try:
+            answer = await self.call(
+                call.method,
+                await self._params(call),
+                call_id=call_id,
+                group=call.group if self.offers("refs") else None,
+                timeout_s=self.evaluation_timeout_s(call.examples) if call.examples else call.timeout_s,
+                on_progress=call.on_progress,
+            )
+            reply = call.parse(answer)
+        except (ClientError, RpcError) as error:
+            recovered = call.parse_error(error, time.monotonic() - began) if call.parse_error is not None else None
+            if recovered is None:
+                raise
+            reply = recovered
+        return replace(reply, instance=self.instance_id)
+
+    async def _params(self, call: Call[T]) -> dict[str, Any]:
+        """Return the params for this server: without optional ones that it does not understand."""
+        unknown = {name for name, capability in call.optional.items() if not self.offers(capability)}
+        params = {name: value for name, value in call.params.items() if name not in unknown}
+        if call.instance_params is not None:
+            if self.offers("adapter_state"):
+                await self.discover()  # another process, without the state, may have started since the last call
+            params |= call.instance_params(self.instance_id)
+        return params
+
+    def evaluation_timeout_s(self, examples: int) -> float:
+        """Return the seconds to wait for an `evaluate` or `score` of so many examples, by the server's limits."""
+        limit_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
+        return (limit_s or UNLIMITED_EXAMPLE_S) * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 
@@ -273,7 +323,7 @@ class RpcClient:
         return self._keep(await self._post("discover", {}, {}, time.monotonic() + CONNECT_TIMEOUT_S))
 
     def _keep(self, answer: JsonValue) -> DiscoverResult:
-        discovery = checked(DiscoverResult, answer)
+        discovery = validated(DiscoverResult, answer)
         if CURRENT_VERSION not in discovery.protocol_versions:
             raise VersionNotSupported(supported=discovery.protocol_versions, requested=CURRENT_VERSION)
         self.discovery = discovery
@@ -290,19 +340,16 @@ class RpcClient:
         group: str | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
-        """Evaluate examples given as they go over the wire; the result as JSON, checked, one entry per example.
+        """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
 
         `items`: as `EvaluateParams.items`, for a server with capability `batch_evaluate`.
-        A result that nests too deep, or whose score is too large, is a failure of its example; see `extremes`.
+        A result that nests too deep, or whose score is too large, is a failure of its example; see `responses`.
         """
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
         if items is not None:
             params["items"] = list(items)
         answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
-        given = len(checked(EvaluateResult, answer).results)
-        if given != len(batch):
-            raise BadResponse(f"evaluate answered {given} results for {len(batch)} examples")
-        return {**answer, "results": bounded(answer["results"])}
+        return {"results": example_results(EvaluateResult, answer, len(batch))}
 
     async def make_reflective_dataset(
         self,
@@ -313,24 +360,21 @@ class RpcClient:
     ) -> MakeReflectiveDatasetResult:
         """Turn traced results into records; `params` as `MakeReflectiveDatasetParams`."""
         answer = await self.call("make_reflective_dataset", params, call_id=call_id, timeout_s=timeout_s)
-        return checked(MakeReflectiveDatasetResult, answer)
+        return validated(MakeReflectiveDatasetResult, answer)
 
     async def score(
         self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Score outputs that another server made; `params` as `ScoreParams`, the result as that of `evaluate`."""
         answer = await self.call("score", params, call_id=call_id, timeout_s=timeout_s)
-        given, wanted = len(checked(ScoreResult, answer).results), len(params["batch"])
-        if given != wanted:
-            raise BadResponse(f"score answered {given} results for {wanted} examples")
-        return {**answer, "results": bounded(answer["results"])}
+        return {"results": example_results(ScoreResult, answer, len(params["batch"]))}
 
     async def propose_new_texts(
         self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
     ) -> dict[str, str]:
-        """The program's own proposals; `params` as `ProposeNewTextsParams`."""
+        """Return the program's own proposals; `params` as `ProposeNewTextsParams`."""
         answer = await self.call("propose_new_texts", params, call_id=call_id, timeout_s=timeout_s)
-        return checked(ProposeNewTextsResult, answer).texts
+        return validated(ProposeNewTextsResult, answer).texts
 
     async def apply_mutation(
         self,
@@ -338,37 +382,21 @@ class RpcClient:
         *,
         call_id: str | None = None,
         timeout_s: float | None = None,
-        told: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> ApplyMutationResult:
-        """Have a candidate's code or texts changed; `params` as `ApplyMutationParams`, `told` as in `call`."""
-        answer = await self.call("apply_mutation", params, call_id=call_id, timeout_s=timeout_s, told=told)
-        return checked(ApplyMutationResult, answer)
-
-    async def outline_code(
-        self, candidate: Candidate, *, call_id: str | None = None, timeout_s: float | None = None
-    ) -> str:
-        """What a model should know of a candidate's code."""
-        answer = await self.call("outline_code", {"candidate": candidate}, call_id=call_id, timeout_s=timeout_s)
-        return checked(OutlineCodeResult, answer).outline
+        """Have a candidate's code or texts changed; `params` as `ApplyMutationParams`, `on_progress` as in `call`."""
+        answer = await self.call(
+            "apply_mutation", params, call_id=call_id, timeout_s=timeout_s, on_progress=on_progress
+        )
+        return validated(ApplyMutationResult, answer)
 
     async def import_commits(self, bundles: Sequence[str], *, timeout_s: float | None = None) -> ImportCommitsResult:
         """Have the server take over commits made elsewhere: git bundles in base64, parents before children."""
-        return checked(
+        return validated(
             ImportCommitsResult, await self.call("import_commits", {"bundles": list(bundles)}, timeout_s=timeout_s)
         )
 
     async def list_examples(self, split: str, *, offset: int = 0, limit: int = 1000) -> ListExamplesResult:
         """One page of a split the server holds."""
         answer = await self.call("list_examples", {"split": split, "offset": offset, "limit": limit})
-        return checked(ListExamplesResult, answer)
-
-    async def finalize(
-        self, params: Mapping[str, Any], *, call_id: str | None = None, timeout_s: float | None = None
-    ) -> str | None:
-        """Tell the program what the run found; returns what it wants said. `params` as `FinalizeParams`."""
-        answer = await self.call("finalize", params, call_id=call_id, timeout_s=timeout_s)
-        return checked(FinalizeResult, answer).message
-
-    async def cancel(self, call_id: str) -> CancelResult:
-        """Stop a call."""
-        return checked(CancelResult, await self.call("cancel", {"call_id": call_id}))
+        return validated(ListExamplesResult, answer)

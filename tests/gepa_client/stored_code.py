@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import SEARCH, Entry, Kept, Row
+from gepa_client.journal.entries import SEARCH, CandidateRecord, Entry, Row
 from gepa_client.journal.store_factory import open_store
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
 from tests.gepa_client.stored_run import RUN_ID, Made
@@ -100,7 +100,7 @@ class StoredCode:
             for number, answer in self._entries.items()
         ]
         rows += [
-            Kept(
+            CandidateRecord(
                 index=index,
                 texts={
                     "rules": "louder" if self.texts_evolved and index == 2 else "",

@@ -7,7 +7,17 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import SEARCH, START, Claim, Ended, Entry, Kept, Row, Sent, StoredRun
+from gepa_client.journal.entries import (
+    SEARCH,
+    START,
+    AttemptFinished,
+    AttemptStarted,
+    CandidateRecord,
+    Claim,
+    Entry,
+    Row,
+    StoredRun,
+)
 from gepa_client.journal.requests import evaluate_digest
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import open_store
@@ -52,7 +62,7 @@ class Made:
     status: str = "completed"
     reason: str | None = None
     claim: Claim = NOBODY
-    wish: str | None = None
+    requested_action: str | None = None
     identity: dict[str, Any] | None = field(default_factory=lambda: {"gepa": "0.1.4", "hash_seed": "0"})
     config: dict[str, Any] = field(default_factory=dict)
     texts: Sequence[str] = TEXTS
@@ -116,7 +126,7 @@ class Made:
                 rows += _attempt(number, "evaluate", result["status"], usage)
                 number += 1
             rows.append(
-                Kept(
+                CandidateRecord(
                     index=index,
                     texts={"rules": text},
                     parents=PARENTS[index],
@@ -132,7 +142,7 @@ class Made:
     def run(self) -> StoredRun:
         """The run's own record."""
         rows = self.rows()
-        kept = [row for row in rows if isinstance(row, Kept)]
+        kept = [row for row in rows if isinstance(row, CandidateRecord)]
         best = max(kept, key=lambda one: one.score)
         config = RunConfig(url=(URL,), max_metric_calls=40, seed=3).recorded() | self.config
         return StoredRun(
@@ -146,7 +156,7 @@ class Made:
             best={"index": best.index, "score": best.score, "texts": best.texts},
             output=None,
             parent=None,
-            wish=self.wish,
+            requested_action=self.requested_action,
             claim=self.claim,
             driver="pid 12 on here" if self.claim.owner else None,
             created="2026-01-02T03:04:05+00:00",
@@ -176,6 +186,6 @@ def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry
 def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any] | None) -> list[Row]:
     unpriced = int(usage is None or usage.get("cost_usd") is None)
     return [
-        Sent(SEARCH, number, 1, kind, URL, "first"),
-        Ended(SEARCH, number, 1, outcome, 0.1, dict(usage) if usage else None, 1, unpriced),
+        AttemptStarted(SEARCH, number, 1, kind, URL, "first"),
+        AttemptFinished(SEARCH, number, 1, outcome, 0.1, dict(usage) if usage else None, 1, unpriced),
     ]

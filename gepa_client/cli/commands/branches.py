@@ -22,8 +22,8 @@ from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import outcome_as_json, show_code
 from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.errors import JournalError
-from gepa_client.evolution.branches import BY_HAND, run_in_names
-from gepa_client.evolution.checkout import CheckoutError, Repository, holds
+from gepa_client.evolution.checkout import CheckoutError, UserRepository, holds_commit
+from gepa_client.evolution.names import BY_HAND, branch_run_name
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.settings.groups import SandboxSettings
@@ -163,7 +163,7 @@ def _repo_words(asked: _BranchesRequest) -> list[str]:
     if asked.repo != Path():
         return ["--repo", str(asked.repo)]
     seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
-    return [] if seed is None or holds(Path(), seed) else ["--repo", REPOSITORY]
+    return [] if seed is None or holds_commit(Path(), seed) else ["--repo", REPOSITORY]
 
 
 def _list(asked: _BranchesRequest) -> None:
@@ -276,9 +276,9 @@ def _seed(record: CodeHistory) -> str | None:
     return code_at(record.seed.texts)[1] if record.seed is not None else None
 
 
-def _repository(asked: _BranchesRequest) -> Repository:
+def _repository(asked: _BranchesRequest) -> UserRepository:
     """Return the program's repository, which has the commit that the run starts from."""
-    repository = Repository(asked.repo)
+    repository = UserRepository(asked.repo)
     seed = _seed(asked.record)
     if seed is not None and not repository.has(seed):
         refuse(
@@ -293,10 +293,10 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
         refuse(
             f"{asked.run.id} is running, and needs its branches: `{command('cancel', asked.run.id, store=asked.store)}`"
         )
-    repository = Repository(asked.repo)
+    repository = UserRepository(asked.repo)
     best = asked.record.best_outcome
     stays = best.made.branch if best is not None and best.made is not None else None
-    run = run_in_names(asked.run.id)
+    run = branch_run_name(asked.run.id)
     others = sorted(branch for branch in repository.branches(run) if branch != stays)
     if not yes and others:
         if asked.as_json:
@@ -314,7 +314,7 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
     echo(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
 
 
-def _confirm(asked: _BranchesRequest, repository: Repository, others: Sequence[str], stays: str | None) -> None:
+def _confirm(asked: _BranchesRequest, repository: UserRepository, others: Sequence[str], stays: str | None) -> None:
     echo(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_listed(others), 1000)}")
     if stays is not None:
         echo(asked.console, f"the best stays: {safe_line(stays, 200)}")

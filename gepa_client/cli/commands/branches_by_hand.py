@@ -9,8 +9,8 @@ from evolverpc_common.printed_commands import command
 from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import STOPPED
 from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
-from gepa_client.evolution.branches import BY_HAND
-from gepa_client.evolution.checkout import CheckoutError, Repository
+from gepa_client.evolution.checkout import CheckoutError, UserRepository
+from gepa_client.evolution.names import BY_HAND
 
 
 def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> None:
@@ -18,7 +18,7 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
     console = make_console()
     words = ["--repo", str(repo)] if repo != Path() else []
     try:
-        repository = Repository(repo)
+        repository = UserRepository(repo)
         runs = repository.runs(f"{BY_HAND}-")
         found = sorted(branch for run in runs for branch in repository.branches(run))
         if not delete:

@@ -11,8 +11,7 @@ import typer
 from evolverpc_common.display_text import plain_json
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.views.console import fail
-from gepa_client.errors import ClientError
-from gepa_client.transport.error_format import summary, unreadable
+from gepa_client.errors import ClientError, summary, unreadable
 from protocol.errors import RpcError
 
 RPC_ERROR = 1

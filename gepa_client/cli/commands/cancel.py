@@ -69,23 +69,23 @@ def _cancel(store: Store, run: StoredRun, wait_s: float) -> StoredRun:
     """
     owner = f"cancel-{uuid.uuid4().hex}"
     lease_s = _lease_s(run)
-    store.update(run.id, {"wish": CANCEL})
+    store.update(run.id, {"requested_action": CANCEL})
     until = time.monotonic() + wait_s
     seen, since = run.claim, time.monotonic()
     while True:
         run = store.run(run.id)
         if run.claim.owner is None and run.status in ("completed", "cancelled"):
-            store.update(run.id, {"wish": None})  # else it would stop a later extension of the run
+            store.update(run.id, {"requested_action": None})  # else it would stop a later extension of the run
             return store.run(run.id)
-        if run.wish is None:  # a driver that took the run over may have discarded it as an old one
-            store.update(run.id, {"wish": CANCEL})
+        if run.requested_action is None:  # a driver that took the run over may have discarded it as an old one
+            store.update(run.id, {"requested_action": CANCEL})
         if run.claim != seen:
             seen, since = run.claim, time.monotonic()
         if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(
             run.id, seen, owner, "gepa-client cancel"
         ):
             try:
-                store.update(run.id, {"status": "cancelled", "reason": BY_HAND, "wish": None}, owner=owner)
+                store.update(run.id, {"status": "cancelled", "reason": BY_HAND, "requested_action": None}, owner=owner)
             finally:
                 store.release(run.id, owner)
             return store.run(run.id)

@@ -18,9 +18,9 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.flags import EXAMPLES, MOST_EXAMPLES
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json, safe, safe_line
+from gepa_client.errors import summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
-from gepa_client.transport.error_format import summary
 
 if TYPE_CHECKING:
     from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate

@@ -18,7 +18,7 @@ from gepa_client.cli.views import final_summary as final_summary
 from gepa_client.cli.views.console import fail, log_markup, print_json
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
-from gepa_client.errors import ClientError, JournalError
+from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
@@ -27,7 +27,6 @@ from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.transport.error_format import summary
 
 TICK_S = 0.125
 

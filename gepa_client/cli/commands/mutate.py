@@ -17,14 +17,12 @@ from gepa_client.cli.commands.store_access import refuse
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe, safe_line
 from gepa_client.cli.views.mutation_view import MutationProgressView, rejection, show_made, show_rejection, show_rows
-from gepa_client.errors import ClientError, RowsError
-from gepa_client.evolution.branches import BY_HAND
-from gepa_client.evolution.labels import code_of, named
-from gepa_client.evolution.mutation_request import Step
+from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
+from gepa_client.evolution.manual_mutation import ManualMutation
+from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run.output_folder import write_json
-from gepa_client.run.splits import HeldRows, rows_of
-from gepa_client.transport.error_format import details, summary, unreadable
+from gepa_client.run.splits import ListServerRows, rows_of
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
@@ -170,12 +168,12 @@ def mutate(
 
 async def _mutate_once(
     url: str, token_file: Path | None, args: MutateArgs, outcome: _MutationResult, *, allow_insecure: bool
-) -> Step:
+) -> ManualMutation:
     from gepa_client.evolution.manual_mutation import (
-        make_step,  # aiohttp comes with these, which `--help` does not need
+        mutate_once,  # aiohttp comes with these, which `--help` does not need
     )
+    from gepa_client.gepa.rows import list_server_rows
     from gepa_client.transport.rpc import RpcClient
-    from gepa_client.transport.server_rows import held_rows
 
     try:
         opened = RpcClient(url, token_file=token_file, allow_insecure=allow_insecure)
@@ -185,21 +183,21 @@ async def _mutate_once(
         try:
             discovery = await client.discover()
             candidate = _candidate_to_change(discovery, args.candidate)
-            rows = await _rows(discovery, args, lambda split: held_rows(client, split))
+            rows = await _rows(discovery, args, lambda split: list_server_rows(client, split))
         except (SettingsError, RowsError, ClientError, RpcError) as error:
             refuse(str(error) if isinstance(error, SettingsError) else summary(error))
         outcome.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
         if not outcome.quiet:
             who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
-            echo(outcome.console, f"[bold]{safe_line(code_of(candidate) or '', 200)}[/] of {who}")
+            echo(outcome.console, f"[bold]{safe_line(code_label(candidate) or '', 200)}[/] of {who}")
         with MutationProgressView(outcome.console, quiet=outcome.quiet) as watching:
-            return await make_step(
+            return await mutate_once(
                 client,
                 candidate,
                 args.mutation,
                 rows,
                 timeout_s=args.timeout_s,
-                told=watching.progress,
+                report=watching.progress,
                 on_made=outcome.take,
             )
 
@@ -221,13 +219,13 @@ def _candidate_to_change(discovery: DiscoverResult, given: Candidate | None) -> 
     return candidate
 
 
-async def _rows(discovery: DiscoverResult, args: MutateArgs, held_rows: HeldRows) -> list[AnyRow]:
+async def _rows(discovery: DiscoverResult, args: MutateArgs, list_server_rows: ListServerRows) -> list[AnyRow]:
     """Return up to `limit` rows, spread over all there are."""
     held = {split: info.size for split, info in discovery.datasets.items()}
     source = args.examples if args.examples is not None else (TRAIN if held.get(TRAIN) else None)
     if source is None or args.limit == 0:
         return []
-    rows = await rows_of(source, "examples", held, held_rows) or []
+    rows = await rows_of(source, "examples", held, list_server_rows) or []
     count = min(args.limit, discovery.limits.max_batch_size, len(rows))
     return [rows[(number * len(rows)) // count] for number in range(count)]
 
@@ -252,13 +250,13 @@ def _print_failure(error: RpcError) -> None:
 def _state_after_stop(outcome: _MutationResult) -> str:
     """Return what a stop by hand left behind."""
     if outcome.made is not None:
-        return f"the change was made: {named(outcome.made.branch or '', outcome.made.commit)}"
+        return f"the change was made: {short_commit_name(outcome.made.branch or '', outcome.made.commit)}"
     if outcome.can_be_cancelled:
         return "the server was asked to cancel the mutation, which leaves nothing behind"
     return "this server cannot cancel, so it may yet finish the mutation"
 
 
-def _as_json(step: Step) -> dict[str, Any]:
+def _as_json(step: ManualMutation) -> dict[str, Any]:
     return {
         "event": "mutation",
         "made": True,

@@ -14,9 +14,9 @@ from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console
-from gepa_client.errors import ClientError, JournalError
+from gepa_client.errors import ClientError, JournalError, summary
+from gepa_client.journal import records
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.records import begun
 from gepa_client.journal.store_factory import default_store, open_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
@@ -24,7 +24,6 @@ from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
-from gepa_client.transport.error_format import summary
 from protocol.errors import RpcError
 
 
@@ -100,7 +99,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
 
 def new_run(run_id: str, settings: RunConfig, output: Path) -> StoredRun:
     """Return the record of a run that has not started."""
-    return begun(run_id, name=settings.name, config=settings.recorded(), output=str(output))
+    return records.new_run(run_id, name=settings.name, config=settings.recorded(), output=str(output))
 
 
 def _create(where: str, run: StoredRun) -> None:

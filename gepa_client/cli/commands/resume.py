@@ -15,8 +15,8 @@ from gepa_client.cli.flags import OF_CHECK
 from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe_line
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store_factory import default_store
-from gepa_client.journal.usage import Spend
 from gepa_client.run import output_folder as files
 from gepa_client.settings.groups import SandboxSettings, ServerSettings
 from gepa_client.settings.loading import from_record
@@ -37,7 +37,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
     """
     where = default_store(given["store"])
     with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
-        spent_usd = Spend(kept.spending(found.id)).cost_usd
+        spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
         end = end_of(kept, found.id, SEARCH)
     try:
         settings = from_record(found.config, {**given, "url": url or None}, config)
@@ -60,7 +60,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
             json_events=json_events,
             console=make_console(),
             hash_seed=(found.identity or {}).get("hash_seed") or "0",
-            seen_action=found.wish,
+            seen_action=found.requested_action,
             seen_beat=found.claim.beat,
             sandboxes=sandboxes,
         ).run()

@@ -18,8 +18,8 @@ from gepa_client.cli.commands.store_access import next_command, open_cli_run, re
 from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes
 from gepa_client.cli.views.console import LONGEST, counted, echo, make_console, money, print_json, safe_line
 from gepa_client.cli.views.run_facts import run_facts, show_failures
-from gepa_client.evolution.labels import code_of
-from gepa_client.journal.entries import Kept, Spending, StoredRun
+from gepa_client.evolution.names import code_label
+from gepa_client.journal.entries import CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
@@ -71,7 +71,9 @@ def show(
         echo(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
 
-def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept], failed: FailedExamples | None) -> dict[str, Any]:
+def _as_json(
+    store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], failed: FailedExamples | None
+) -> dict[str, Any]:
     front, best = _front(run, candidates), pareto_fronts.best(candidates)
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
@@ -92,7 +94,7 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[Kept], failed: F
     }
 
 
-def _front(run: StoredRun, candidates: Sequence[Kept]) -> set[int]:
+def _front(run: StoredRun, candidates: Sequence[CandidateRecord]) -> set[int]:
     return pareto_fronts.front(candidates, run.config.get("frontier_type", "instance"))
 
 
@@ -100,7 +102,7 @@ def _show_run(
     console: Console,
     store: Store,
     run: StoredRun,
-    candidates: Sequence[Kept],
+    candidates: Sequence[CandidateRecord],
     failed: FailedExamples | None,
     *,
     full: bool,
@@ -123,7 +125,7 @@ def _show_run(
     if best is not None and best.index != candidates[0].index:
         echo(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
         show_changes(console, candidates[0], best, full=full)
-    if best is not None and code_of(best.texts) is not None:
+    if best is not None and code_label(best.texts) is not None:
         echo(console, f"\n[dim]its code, and all attempts:[/] {safe_line(command('branches', run.id, store=url))}")
 
 

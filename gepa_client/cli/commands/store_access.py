@@ -12,11 +12,10 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.views.console import fail, seconds_since
-from gepa_client.errors import ClientError, JournalError, StoreUnavailable
+from gepa_client.errors import ClientError, JournalError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.journal.store_factory import default_store, find_run, looks_like_a_url, open_store
-from gepa_client.transport.error_format import summary
 from protocol.errors import RpcError
 
 SILENT_S = 60.0

@@ -8,9 +8,9 @@ from rich.tree import Tree
 
 from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.cli.views.console import echo, safe, safe_line
-from gepa_client.evolution.labels import code_of, texts_of
+from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import LineKind, lines
-from gepa_client.journal.entries import Kept
+from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.history import RecordedRow
 from gepa_client.report.summary_fields import text_diff
 from protocol.code import code_at
@@ -34,7 +34,7 @@ ROOM = 44
 
 def show_candidate(
     console: Console,
-    candidates: Sequence[Kept],
+    candidates: Sequence[CandidateRecord],
     index: int,
     rows: Sequence[RecordedRow],
     record: CodeHistory,
@@ -52,9 +52,9 @@ def show_candidate(
     )
     for name, score in (kept.objective_scores or {}).items():
         echo(console, f"[dim]objective[/] {safe_line(name, 100)} {score:.4f}")
-    if (named := code_of(kept.texts)) is not None:
+    if (named := code_label(kept.texts)) is not None:
         echo(console, f"[dim]code[/] {safe_line(named, 200)}")
-    for component, text in texts_of(kept.texts).items():
+    for component, text in component_texts(kept.texts).items():
         echo(console, f"\n[bold]{safe_line(component, 200)}[/]")
         echo(console, safe(text) if text else "[dim](empty)[/]")
     for parent in parents:
@@ -64,13 +64,13 @@ def show_candidate(
     _show_scores(console, kept, parents, rows)
 
 
-def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> None:
+def show_changes(console: Console, before: CandidateRecord, after: CandidateRecord, *, full: bool) -> None:
     """Print a diff for every text that differs, cut unless `full`; code is named only."""
-    was, now = code_of(before.texts), code_of(after.texts)
+    was, now = code_label(before.texts), code_label(after.texts)
     changed = was != now
     if changed:
         echo(console, f"[dim]code[/] {safe_line(was or 'none', 200)} -> {safe_line(now or 'none', 200)}")
-    old, new = texts_of(before.texts), texts_of(after.texts)
+    old, new = component_texts(before.texts), component_texts(after.texts)
     for component in dict.fromkeys([*old, *new]):
         lines = text_diff(old.get(component, ""), new.get(component, ""))
         if not lines:
@@ -86,7 +86,9 @@ def show_changes(console: Console, before: Kept, after: Kept, *, full: bool) -> 
         echo(console, "[dim]no text differs[/]")
 
 
-def _show_code(console: Console, kept: Kept, parents: Sequence[Kept], record: CodeHistory, *, full: bool) -> None:
+def _show_code(
+    console: Console, kept: CandidateRecord, parents: Sequence[CandidateRecord], record: CodeHistory, *, full: bool
+) -> None:
     """Print the mutation that changed its code; nothing if it runs a parent's code."""
     commit = code_at(kept.texts)[1]
     outcome = record.making(commit)
@@ -104,7 +106,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
 
 
-def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Sequence[RecordedRow]) -> None:
+def _show_scores(
+    console: Console, kept: CandidateRecord, parents: Sequence[CandidateRecord], rows: Sequence[RecordedRow]
+) -> None:
     """Print rows whose score differs from a parent's; for a seed all rows."""
     names = {str(row.row_id): row.id for row in rows}
     moved = [row for row, score in kept.scores.items() if not parents or _moved(row, score, parents)]
@@ -133,7 +137,7 @@ def _show_scores(console: Console, kept: Kept, parents: Sequence[Kept], rows: Se
     console.print(table)
 
 
-def _moved(row: str, score: float, parents: Sequence[Kept]) -> bool:
+def _moved(row: str, score: float, parents: Sequence[CandidateRecord]) -> bool:
     return any(parent.scores.get(row) != score for parent in parents)
 
 
@@ -144,7 +148,7 @@ def _beside(score: float, before: float | None) -> str:
     return f"[{colour}]{before:.4g}[/]"
 
 
-def candidate_tree(candidates: Sequence[Kept], front: set[int], best: int, width: int) -> Tree:
+def candidate_tree(candidates: Sequence[CandidateRecord], front: set[int], best: int, width: int) -> Tree:
     """Build the tree, at most `width` columns wide: a deeper branch continues at the left, with its parent's number."""
     label = _labels(candidates, front, best)
     root = Tree(label(candidates[0], None), guide_style="dim")
@@ -160,12 +164,14 @@ def candidate_tree(candidates: Sequence[Kept], front: set[int], best: int, width
     return root
 
 
-def _labels(candidates: Sequence[Kept], front: set[int], best: int) -> Callable[[Kept, int | None], str]:
+def _labels(
+    candidates: Sequence[CandidateRecord], front: set[int], best: int
+) -> Callable[[CandidateRecord, int | None], str]:
     """Return the function that labels a candidate; `above`: the parent it hangs below, which is not named then."""
     digits = len(str(candidates[-1].index))
     commits = {kept.index: code_at(kept.texts)[1] for kept in candidates}
 
-    def label(kept: Kept, above: int | None) -> str:
+    def label(kept: CandidateRecord, above: int | None) -> str:
         parts = [f"[bold]{kept.index:>{digits}}[/] {kept.score:.4f}"]
         if kept.index in front:
             parts.append("[cyan]front[/]")

@@ -11,15 +11,14 @@ from rich.tree import Tree
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
 from gepa_client.cli.views.candidate_view import ROOM, STEP
 from gepa_client.cli.views.console import counted, echo, safe_line
-from gepa_client.evolution.branches import run_in_names
-from gepa_client.evolution.labels import named
+from gepa_client.evolution.names import branch_run_name, short_commit_name
 from protocol.code import code_at
 
 REASONS = 10
 """Different reasons for rejections that are shown."""
 
 NAMED = 5
-"""Mutations that are named with each."""
+"""Mutations that are short_commit_name with each."""
 
 REQUEST = 300
 """Characters of a change request's first line that are shown."""
@@ -30,7 +29,7 @@ def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
     outcomes = record.outcomes
     statuses = [outcome.status for outcome in outcomes]
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
-    where = f"; branches evolve/{run_in_names(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
+    where = f"; branches evolve/{branch_run_name(run_id)}/NUMBER" if _named_alike(run_id, record) else ""
     echo(console, f"[bold]{safe_line(run_id)}[/]: {counted(len(outcomes), 'change')} of code, {counts}{where}")
     console.print()
     console.print(_table(run_id, record))
@@ -46,7 +45,11 @@ def lineage(record: CodeHistory, width: int) -> Tree:
     """Build the tree of commits, each below the first it starts from, at most `width` columns wide."""
     seed = record.seed
     branch, commit = code_at(seed.texts) if seed is not None else (None, None)
-    label = safe_line(named(branch, commit), 100) if branch is not None and commit is not None else "the seed's code"
+    label = (
+        safe_line(short_commit_name(branch, commit), 100)
+        if branch is not None and commit is not None
+        else "the seed's code"
+    )
     score = f" {seed.score:.4f}" if seed is not None else ""
     best = " [bold green]best[/]" if record.best is not None and record.best_outcome is None else ""
     root = Tree(f"[bold]{label}[/]{score} seed{best}", guide_style="dim")
@@ -87,7 +90,7 @@ def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, 
 
 def _named_alike(run_id: str, record: CodeHistory) -> bool:
     """Return whether every branch's name follows from its number; in a fork some belong to the other run."""
-    own = f"evolve/{run_in_names(run_id)}/"
+    own = f"evolve/{branch_run_name(run_id)}/"
     made = [(outcome.number, outcome.made.branch) for outcome in record.outcomes if outcome.made is not None]
     return all(branch == f"{own}{number}" for number, branch in made)
 

@@ -2,7 +2,7 @@
 
 from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
-from gepa_client.evolution.labels import code_of
+from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import (
     Budget,
     CallRefused,
@@ -62,7 +62,7 @@ def event_text(event: Event) -> str:
         case CandidateFound(index=0):
             return f"seed {event.score:.4g} on validation"
         case CandidateFound():
-            code = code_of(event.texts)
+            code = code_label(event.texts)
             runs = f" [dim]({safe_line(code, 100)})[/]" if code is not None else ""
             parents = " and ".join(str(parent) for parent in event.parents)
             best = " [green]best so far[/]" if event.best == event.index else ""

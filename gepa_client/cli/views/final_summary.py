@@ -10,8 +10,8 @@ from rich.console import Console
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import fail, safe, safe_line
-from gepa_client.evolution.checkout import holds
-from gepa_client.evolution.labels import code_of
+from gepa_client.evolution.checkout import holds_commit
+from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import (
@@ -94,7 +94,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "seed_score": headline.seed if headline is not None else None,
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
-        "best_code": code_of(ended.record.best.texts) if ended.record.best is not None else None,
+        "best_code": code_label(ended.record.best.texts) if ended.record.best is not None else None,
         "model_calls": _model_calls(ended.record),
         "refused": refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
@@ -125,7 +125,7 @@ def show(ended: RunSummary, console: Console) -> None:
         shown = _shown(ended.output)
         lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
     if ended.record.mutations and ended.record.best is not None:
-        lines.append(f"{'best code':<15} {safe_line(code_of(ended.record.best.texts) or '')}")
+        lines.append(f"{'best code':<15} {safe_line(code_label(ended.record.best.texts) or '')}")
         lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
     lines += [
         f"{label:<15} {safe_line(text)}"
@@ -211,7 +211,7 @@ def _next_command(ended: RunSummary) -> str:
         seed = code_at(ended.record.seed.texts)[1] if ended.record.seed is not None else None
         if repo is not None and Path(repo).is_dir():
             return command("branches", ended.run_id, "--check-out", "--repo", repo, store=ended.store)
-        if seed is not None and holds(Path(), seed):
+        if seed is not None and holds_commit(Path(), seed):
             return command("branches", ended.run_id, "--check-out", store=ended.store)
         return command("branches", ended.run_id, store=ended.store)
     return shlex.join(["less", str(_shown(ended.output / files.REPORT))])

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from gepa_client.cli.views.candidate_view import diff_size, show_diff
 from gepa_client.cli.views.console import counted, echo, money, safe, safe_line
-from gepa_client.evolution.labels import named
-from gepa_client.evolution.mutation_request import Result, Step, score_of
+from gepa_client.evolution.manual_mutation import ManualMutation, Result, score_of
+from gepa_client.evolution.names import short_commit_name
 from gepa_client.evolution.patches import totals
 from protocol import ApplyMutationResult, Usage
 from protocol.errors import MutationRejected
@@ -89,7 +89,7 @@ def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
     """Print the diff, its size, and the cost of a mutation that an agent may have made."""
     echo(console, "")
     show_diff(console, made.diff)
-    branch = safe_line(named(made.branch, made.commit) if made.branch else made.commit, 200)
+    branch = safe_line(short_commit_name(made.branch, made.commit) if made.branch else made.commit, 200)
     echo(console, f"\n[bold]{branch}[/]: {diff_size(*totals(made.diff), len(made.files))}")
     echo(console, f"[dim]files[/]    {safe_line(', '.join(made.files), 1000)}")
     if made.summary:
@@ -102,7 +102,7 @@ def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
     echo(console, "")
 
 
-def show_rows(console: Console, step: Step) -> None:
+def show_rows(console: Console, step: ManualMutation) -> None:
     """Print each row before and after."""
     console.print()
     console.print(_table(step))
@@ -173,7 +173,7 @@ def _is_usage(value: Any) -> bool:
     return True
 
 
-def _table(step: Step) -> Table:
+def _table(step: ManualMutation) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("row", "before", "after"):
         table.add_column(name, justify="right", no_wrap=True, max_width=20, overflow="ellipsis")
@@ -214,7 +214,7 @@ def _one_line(markup: str) -> Text:
     return cell
 
 
-def _show_errors(console: Console, step: Step) -> None:
+def _show_errors(console: Console, step: ManualMutation) -> None:
     """Print why rows fail with the new candidate, each different reason once."""
     shown: set[str] = set()
     for tried in step.tried:

@@ -10,7 +10,7 @@ from rich.console import Console
 from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import ROWS_LISTED
 from gepa_client.cli.views.console import duration, echo, safe, safe_line, seconds_since
-from gepa_client.journal.entries import SEARCH, Kept, StoredRun
+from gepa_client.journal.entries import SEARCH, CandidateRecord, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
@@ -34,7 +34,9 @@ DIGEST = re.compile(r"[0-9a-f]{32}")
 DIGEST_SHOWN = 8
 
 
-def run_facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full: bool) -> list[tuple[str, str]]:
+def run_facts(
+    store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], *, full: bool
+) -> list[tuple[str, str]]:
     """Return the known facts, line by line. `full`: no value is cut."""
     lines = [
         ("reason", run.reason),
@@ -46,7 +48,7 @@ def run_facts(store: Store, run: StoredRun, candidates: Sequence[Kept], *, full:
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
-        ("asked for", run.wish),
+        ("asked for", run.requested_action),
         ("forked from", _parent(run.parent)),
         ("settings", _settings(run.config, full=full)),
         ("identity", _identity(run.identity or {}, full=full)),
@@ -70,7 +72,7 @@ def _servers(config: Mapping[str, Any]) -> str:
     return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
 
 
-def _score_fact(candidates: Sequence[Kept]) -> str | None:
+def _score_fact(candidates: Sequence[CandidateRecord]) -> str | None:
     best = pareto_fronts.best(candidates)
     if best is None:
         return None

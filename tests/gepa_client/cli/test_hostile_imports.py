@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gepa_client.journal import export_run, open_store
+from gepa_client.journal import open_store
+from gepa_client.run.transfer import export_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put

@@ -12,10 +12,10 @@ import pytest
 
 from gepa_client.analysis.gepa_result import load_result
 from gepa_client.errors import Interrupted, JournalError, StoreDamaged
-from gepa_client.evolution.branches import by_hand_name
-from gepa_client.journal.buffer import StoredTape
+from gepa_client.evolution.names import manual_run_name
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import other_request
+from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store_factory import open_store
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
@@ -86,11 +86,11 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
         check_fingerprint(RUN_ID, STORE[1], {"gepa": "1"}, {"gepa": "2"}, 24)
     assert "begins with 24 entries" in types(str(other.value), "gepa-client fork").stdout
     with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
-        tape = StoredTape(store, RUN_ID, "test", lambda _: None, reads_only=True)
-        journal = Journal(RUN_ID, tape, replays=True)
+        buffer = JournalBuffer(store, RUN_ID, "test", lambda _: None, reads_only=True)
+        journal = Journal(RUN_ID, buffer, replays=True)
         journal.store = STORE[1]
         with pytest.raises(Interrupted) as mismatch:
-            journal.ask([other_request("completion", "say blue", "blue")])
+            journal.ask([request_key("completion", "say blue", "blue")])
     assert "begins with 0 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
     with contextlib.closing(sqlite3.connect(store_file)) as database, database:
         database.execute("UPDATE entries SET digest = 'ff' WHERE part = 'search' AND number = 9")
@@ -222,7 +222,7 @@ def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path
     [name, _] = [params["name"] for params in evolving.script.calls("apply_mutation")]
     assert re.fullmatch(r"by-hand-[0-9a-f]{8}", name["run"])
     code = StoredCode(tmp_path)
-    branch = f"evolve/{by_hand_name()}/0"
+    branch = f"evolve/{manual_run_name()}/0"
     git(code.user, "branch", branch)
     listed = types(ended.stdout, "gepa-client branches", within="user")
     assert branch in listed.stdout

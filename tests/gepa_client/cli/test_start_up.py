@@ -77,7 +77,7 @@ def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
 import sys, json, tempfile
 from pathlib import Path
 from gepa_client.cli.commands.optimize import new_run
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 from gepa_client.journal.store_factory import open_store
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.run.driver import drive
@@ -92,7 +92,7 @@ with tempfile.TemporaryDirectory() as folder:
     store.close()
     settings = config.model_dump(mode="json", exclude_unset=True)
     job = DriverJob(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
-    drive(job, events.append, Halt(), lambda: None, GatewayRecord())
+    drive(job, events.append, CancelToken(), lambda: None, GatewayRecord())
 assert events[-1].status == "completed", events[-1]
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """

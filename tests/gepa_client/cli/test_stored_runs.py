@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import JournalError
-from gepa_client.journal.entries import SEARCH, Claim, Ended, Entry, Sent, StoredRun
-from gepa_client.journal.lease import Heartbeat
+from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, Entry, StoredRun
+from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store_factory import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
@@ -158,9 +158,9 @@ def test_prices_nobody_said_and_attempts_nobody_heard_of_again_are_told_and_not_
     made = Made(cost_usd=None, run_id="x")
     opened = open_store(str(store))
     more = [
-        Sent(SEARCH, 90, 1, "evaluate", "u", None),
-        Ended(SEARCH, 90, 1, "lost"),
-        Sent(SEARCH, 91, 1, "evaluate", "u", None),
+        AttemptStarted(SEARCH, 90, 1, "evaluate", "u", None),
+        AttemptFinished(SEARCH, 90, 1, "lost"),
+        AttemptStarted(SEARCH, 91, 1, "evaluate", "u", None),
     ]
     opened.create(made.run(), [*made.rows(), *more])
     opened.close()
@@ -243,7 +243,7 @@ def test_a_run_nobody_drives_is_cancelled_at_once(cli: Cli, store: Path, status:
     assert ended.status == 0, ended.stderr
     assert "is cancelled" in ended.stdout
     run = stored(store, RUN_ID)
-    assert (run.status, run.wish, run.claim.owner) == ("cancelled", None, None)
+    assert (run.status, run.requested_action, run.claim.owner) == ("cancelled", None, None)
     assert cli("cancel", RUN_ID).status == 0
 
 
@@ -252,25 +252,25 @@ def test_a_completed_run_is_not_cancelled(cli: Cli, store: Path) -> None:
     ended = cli("cancel", RUN_ID)
     assert ended.status == 2
     assert "nothing to cancel" in ended.stderr
-    assert stored(store, RUN_ID).wish is None
+    assert stored(store, RUN_ID).requested_action is None
 
 
 def test_whoever_drives_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: Path) -> None:
     put(store, Made(status="running"))
     driven = open_store(str(store))
     assert driven.claim(RUN_ID, driven.run(RUN_ID).claim, "me", "pid 7 on here")
-    wished: list[str] = []
+    requested: list[str] = []
     asked = threading.Event()
 
-    def stop(wish: str) -> None:
-        wished.append(wish)
+    def stop(requested_action: str) -> None:
+        requested.append(requested_action)
         asked.set()
 
     def drive() -> None:
         lost: list[JournalError] = []
-        with Heartbeat(driven, RUN_ID, "me", 2.0, dict, stop, lost.append):
+        with LeaseHeartbeat(driven, RUN_ID, "me", 2.0, dict, stop, lost.append):
             assert asked.wait(20)
-        driven.update(RUN_ID, {"status": "cancelled", "reason": "as was wished"}, owner="me")
+        driven.update(RUN_ID, {"status": "cancelled", "reason": "as requested"}, owner="me")
         driven.release(RUN_ID, "me")
         assert not lost
 
@@ -279,11 +279,11 @@ def test_whoever_drives_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: P
     ended = cli("cancel", RUN_ID)
     driver.join(20)
     driven.close()
-    assert wished == ["cancel"]
+    assert requested == ["cancel"]
     assert ended.status == 0, ended.stderr
     assert "asking pid 7 on here to stop" in ended.stdout
-    assert "is cancelled: as was wished" in ended.stdout
-    assert stored(store, RUN_ID).wish is None
+    assert "is cancelled: as requested" in ended.stdout
+    assert stored(store, RUN_ID).requested_action is None
 
 
 def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_driver_that_takes_its_time_is_not_waited_for_without_end(cli: Cli, st
     ended = cli("cancel", RUN_ID, "--wait", "0.3")
     assert ended.status == 1
     assert "has not stopped yet" in ended.stdout
-    assert (stored(store, RUN_ID).wish, stored(store, RUN_ID).status) == ("cancel", "running")
+    assert (stored(store, RUN_ID).requested_action, stored(store, RUN_ID).status) == ("cancel", "running")
 
 
 # --- fork ------------------------------------------------------------------------------------------------------------

@@ -54,6 +54,6 @@ def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[objec
         callbacks=[*adapter.callbacks, *evolution.callbacks, *watchers],
         **arguments | evolution.strategies(arguments["selection_strategy"]),
     )
-    adapter.journal.gone_on()
+    adapter.journal.commit_failures()
     outcome = (result.candidates, result.parents, result.val_subscores, result.total_metric_calls)
     return Found(outcome, result.candidates, events)

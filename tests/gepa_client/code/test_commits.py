@@ -7,7 +7,7 @@ import pytest
 from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.mutation_entry import MutationEntry
+from gepa_client.journal.mutation_entries import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
 from protocol.errors import LimitExceeded
 from tests.gepa_client.code.optimizing import optimize
@@ -34,7 +34,7 @@ def lacking(code_server):
     server = code_server()
     with RemoteAdapter(server.url, max_attempts=1) as adapter:
         for entry in entries:
-            adapter.commits.learn(entry)
+            adapter.commits.add(entry)
         yield server, adapter, candidate
 
 
@@ -100,7 +100,7 @@ def refuses(_params):
 def test_where_every_endpoint_refuses_a_commit_the_run_pauses_and_says_why(lacking):
     server, adapter, candidate = lacking
     server.replies["import_commits"] = refuses
-    words = f"{server.url.removesuffix('/rpc')} does not take commit {commit_of(candidate)[:12]}, .*: .*too large"
+    words = f"{server.url.removesuffix('/rpc')} does not accept commit {commit_of(candidate)[:12]}, .*: .*too large"
     with pytest.raises(Interrupted, match=words) as told:
         adapter.evaluate(rows(1), candidate)
     assert told.value.status == "paused"
@@ -112,9 +112,9 @@ def test_a_call_goes_elsewhere_where_an_endpoint_refuses_its_commit(code_server)
     refusing.replies["import_commits"] = refuses
     with RemoteAdapter([refusing.url, taking.url], max_attempts=1) as adapter:
         for entry in entries:
-            adapter.commits.learn(entry)
+            adapter.commits.add(entry)
         assert len(adapter.evaluate(rows(12), candidate).scores) == 12
-        assert adapter.journal.spend[EVALUATE].examples == 12
+        assert adapter.journal.spending[EVALUATE].examples == 12
     assert refusing.called("import_commits") and len(taking.called("import_commits")) == 1
 
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from gepa_client.evolution.branches import run_in_names
-from gepa_client.evolution.commits import Commits
 from gepa_client.evolution.lineage import Lineage
+from gepa_client.evolution.names import branch_run_name
 from gepa_client.evolution.prompt import change_request, code_prompt
-from gepa_client.journal.mutation_entry import MutationEntry
+from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
 from protocol import MutationName
 from protocol.code import GIT_BRANCH, git_branch
 
@@ -33,11 +32,11 @@ def rejected(parent, request):
 
 
 def ledger(*entries):
-    commits = Commits()
+    commits = CommitGraph()
     lineage = Lineage(commits)
     for entry in entries:
-        commits.learn(entry)
-        lineage.learn(entry)
+        commits.add(entry)
+        lineage.add(entry)
     return commits, lineage
 
 
@@ -47,16 +46,16 @@ def keep(lineage, index, commit):
 
 def test_history_holds_the_line_and_what_was_tried_on_it():
     _, lineage = ledger(made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER))
-    lineage.judged(at(SEED), at(FIRST), 0.25, 0.5)
+    lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)
     keep(lineage, 1, FIRST)
-    lineage.judged(at(FIRST), at(SECOND), 0.5, 0.5)
+    lineage.evaluated(at(FIRST), at(SECOND), 0.5, 0.5)
     keep(lineage, 2, OTHER)
     assert lineage.history(at(FIRST)) == [
         {"request": "make 1", "outcome": "accepted", "score": 0.5, "parent_score": 0.25},
         {"request": "break it", "outcome": "rejected", "stage": "check", "reason": "1 failed\nE   assert"},
         {"request": "make 2", "outcome": "not_better", "score": 0.5, "parent_score": 0.5},
     ]
-    told = lineage.told(at(FIRST))
+    told = lineage.as_text(at(FIRST))
     assert "make 1\nOutcome: accepted, part of the code above (mean score 0.25 before, 0.5 after)" in told
     assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in told
     assert "make 3\nOutcome: accepted for another candidate" in told
@@ -66,7 +65,7 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
 def test_a_change_nobody_evaluated_is_not_told_of():
     _, lineage = ledger(made(SEED, FIRST))
     assert lineage.history(at(SEED)) == []
-    assert lineage.told(at(SEED)) == "Nothing was tried yet."
+    assert lineage.as_text(at(SEED)) == "Nothing was tried yet."
 
 
 def test_only_the_last_changes_are_told():
@@ -88,7 +87,7 @@ def test_bundles_come_parents_first_and_all_or_none():
     )  # fmt: skip
     assert [commit for commit, _ in commits.leading_to(JOINED)] == [FIRST, SECOND, OTHER, JOINED]
     assert commits.leading_to(SEED) == []
-    assert commits.line(at(JOINED)) == {SEED, FIRST, SECOND, OTHER, JOINED}
+    assert commits.ancestry(at(JOINED)) == {SEED, FIRST, SECOND, OTHER, JOINED}
     holed, _ = ledger(made(SEED, FIRST, bundle=None), made(FIRST, SECOND))
     assert holed.leading_to(SECOND) == []
 
@@ -103,7 +102,7 @@ def test_what_a_commit_leaves_unused_stays_so_on_its_line_until_it_is_added_agai
 
 def test_a_record_whose_commits_come_from_each_other_does_not_hang():
     commits, _ = ledger(made(SECOND, FIRST), made(FIRST, SECOND))
-    assert commits.line(at(FIRST)) == {FIRST, SECOND}
+    assert commits.ancestry(at(FIRST)) == {FIRST, SECOND}
 
 
 @pytest.mark.parametrize(
@@ -126,5 +125,5 @@ def test_texts_in_a_prompt_may_hold_its_marks():
 
 @pytest.mark.parametrize("run_id", ["20250101-a_b", "a.b/c", "ü", "x" * 300, "-a"])
 def test_every_run_id_can_be_part_of_a_branch(run_id):
-    MutationName(run=run_in_names(run_id), number=0)
-    assert run_in_names("a.b") != run_in_names("a-b")
+    MutationName(run=branch_run_name(run_id), number=0)
+    assert branch_run_name("a.b") != branch_run_name("a-b")

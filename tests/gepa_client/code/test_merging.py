@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from gepa_client import RemoteAdapter
-from gepa_client.evolution.code_adapter import EvolvingAdapter
+from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.lineage import Lineage
-from gepa_client.evolution.merging import CodeMerge
-from gepa_client.evolution.mutations import Mutations, Wanted
+from gepa_client.evolution.mutations import MutationRequest, MutationRunner
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, commit_of
 from protocol.errors import MutationRejected
 from tests.gepa_client.code.optimizing import rows
@@ -20,7 +19,7 @@ class Merging:
     def __init__(self, server, adapter, first, second):
         self.server, self.adapter, self.events = server, adapter, []
         self.lineage = Lineage(adapter.commits)
-        self.mutations = Mutations(adapter, self.lineage, self.events.append, 30.0)
+        self.mutations = MutationRunner(adapter, self.lineage, self.events.append, 30.0)
         self.code_merge = CodeMerge(adapter, self.mutations)
         self.evolving = EvolvingAdapter(adapter, self.code_merge)
         seed = adapter.seed_candidate
@@ -35,7 +34,7 @@ class Merging:
         if request is None:
             return {**parent, "rules": parent["rules"] + " teal"}
         mutation = {"kind": "change_request", "request": request}
-        [entry] = self.adapter.wait_for(self.mutations.make([Wanted(parent, mutation, request)]))
+        [entry] = self.adapter.wait_for(self.mutations.make([MutationRequest(parent, mutation, request)]))
         return dict(entry.applied.candidate)
 
     def merge(self, pick):
@@ -91,7 +90,7 @@ def test_a_rejected_merge_leaves_what_gepa_chose(merging):
     pick = run.merge(dict(run.pool[2]))
     assert pick == run.pool[2]
     assert run.events[-1].event == "mutation_rejected"
-    assert "both change steps" in run.lineage.told(run.pool[1])
+    assert "both change steps" in run.lineage.as_text(run.pool[1])
 
 
 def test_code_that_comes_from_the_others_is_not_merged(merging):

@@ -10,7 +10,7 @@ import pytest
 from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
-from gepa_client.journal.entry_schemas import check_answer
+from gepa_client.journal.exported import check_answer
 from gepa_client.journal.journal import Journal
 from gepa_client.transport import rpc
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git_branch
@@ -18,7 +18,7 @@ from protocol.errors import CallNotFound, InternalError, InvalidParams, Mutation
 from tests.gepa_client.code.optimizing import optimize
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
 
@@ -65,7 +65,7 @@ def test_a_change_of_code_becomes_a_candidate(code_server):
     assert [set(record) for record in asked["mutation"]["records"]] == [{"Feedback"}] * 6
     assert "steps: []" in model.code_prompts[0]
     assert len(server.called("outline_code")) == 2  # one for each commit that something was asked for
-    assert adapter.journal.spend[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
+    assert adapter.journal.spending[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
 
 
 def test_a_rejection_proposes_nothing_and_is_told_to_the_next_request(code_server):
@@ -78,7 +78,7 @@ def test_a_rejection_proposes_nothing_and_is_told_to_the_next_request(code_serve
     past = {"request": "break check", "outcome": "rejected", "stage": "check", "reason": "check says no\nthe last line"}
     assert server.called("apply_mutation")[1]["mutation"]["history"] == [past]
     assert adapter.failures.take() == []
-    assert adapter.journal.spend[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
+    assert adapter.journal.spending[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
 
 
 def test_an_agent_that_cannot_work_is_a_failure(code_server):
@@ -263,7 +263,7 @@ def test_a_mutation_whose_optimizer_is_stopped_is_collected_and_not_made_twice(c
         with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
 
             def reply(params):
-                journal.halt.pull(Interrupted("paused", "stop"))
+                journal.cancel_token.cancel(Interrupted("paused", "stop"))
                 return fine(params)
 
             server.replies["apply_mutation"] = reply
@@ -283,10 +283,10 @@ def test_the_money_a_rejected_change_cost_counts_against_the_limit(code_server):
         journal = adapter.journal
 
         def look():
-            if journal.spend.cost_usd >= 0.5 + COST:
-                journal.halt.pull(Interrupted("completed", "spent"))
+            if journal.spending.cost_usd >= 0.5 + COST:
+                journal.cancel_token.cancel(Interrupted("completed", "spent"))
 
-        journal.spend.watch(look)
+        journal.spending.watch(look)
         with pytest.raises(Interrupted, match="spent"):
             optimize(adapter, Wishes("break check"), evolve="code", proposals="1")
     assert len(server.called("apply_mutation")) == 1
@@ -304,7 +304,7 @@ def spent_where_the_first_attempt(server, ends):
     server.replies["apply_mutation"] = reply
     _, _, adapter = run_with(server, "learn green", evolve="code", max_metric_calls=20)
     assert not left
-    return adapter.journal.spend[MUTATION]
+    return adapter.journal.spending[MUTATION]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_a_request_that_no_agent_saw_has_no_price_to_miss(code_server):
     with RemoteAdapter(server.url) as adapter:
         with pytest.raises(Interrupted, match="no such thing"):
             optimize(adapter, Wishes("learn green"), evolve="code", proposals="1")
-        assert adapter.journal.spend[MUTATION].unreported == 0
+        assert adapter.journal.spending[MUTATION].unreported == 0
 
 
 def test_a_program_that_cannot_be_outlined_proposes_nothing(code_server):

@@ -8,7 +8,7 @@ import threading
 import gepa
 import pytest
 
-from gepa_client import HeldRow, Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row, ServerRow
 from gepa_client.errors import BadResponse, ConnectionLost, RowsError
 from protocol.errors import InternalError, LimitExceeded, Overloaded, ProgramFailed, UnknownCandidate
 
@@ -199,7 +199,7 @@ def test_retries_leave_the_global_random_generator_alone(server, connect):
 
 
 def test_rows_travel_by_value_or_by_name(server, connect):
-    connect().evaluate([Row("7", {"n": 1}), HeldRow("3", "val"), {"n": 2}], SEED)
+    connect().evaluate([Row("7", {"n": 1}), ServerRow("3", "val"), {"n": 2}], SEED)
     sent = sorted((params["batch"][0] for params in server.called("evaluate")), key=str)
     assert {"id": "3", "split": "val"} in sent
     assert {"id": "7", "data": {"n": 1}} in sent
@@ -214,7 +214,7 @@ def test_a_row_that_is_not_json_is_refused(connect):
 def test_a_split_of_the_server_becomes_a_loader_of_its_rows(server, connect):
     loader = connect().dataset("val", first_id=100)
     assert list(loader.all_ids()) == [100, 101, 102, 103, 104]
-    assert loader.fetch([104, 100]) == [HeldRow("4", "val", {"n": 4}), HeldRow("0", "val", {"n": 0})]
+    assert loader.fetch([104, 100]) == [ServerRow("4", "val", {"n": 4}), ServerRow("0", "val", {"n": 0})]
 
 
 def test_a_server_that_lists_fewer_rows_than_it_says_is_caught(server, connect):

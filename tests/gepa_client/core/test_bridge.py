@@ -7,12 +7,12 @@ import time
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.transport.event_loop_thread import Bridge
+from gepa_client.transport.event_loop import EventLoopThread
 
 
 @pytest.fixture
 def bridge():
-    made = Bridge()
+    made = EventLoopThread()
     yield made
     made.close()
 
@@ -85,7 +85,7 @@ def test_waiting_for_itself_is_refused_rather_than_a_deadlock(bridge):
 
 
 def test_closing_cancels_what_runs_and_ends_the_thread():
-    bridge = Bridge()
+    bridge = EventLoopThread()
     running, ended = threading.Event(), threading.Event()
 
     async def forever():

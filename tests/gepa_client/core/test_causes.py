@@ -1,7 +1,6 @@
 """How errors are told in a line."""
 
-from gepa_client.errors import JournalMismatch, RecordedFailure, RunBusy
-from gepa_client.transport.error_format import summary
+from gepa_client.errors import JournalMismatch, RecordedFailure, RunBusy, summary
 
 
 def test_errors_that_are_sentences_are_told_without_the_name_of_their_class() -> None:

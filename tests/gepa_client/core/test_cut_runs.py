@@ -13,7 +13,7 @@ from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
@@ -88,7 +88,7 @@ def optimize(adapter, reflection=ProgramReflection):
         callbacks=adapter.callbacks,
         seed=5,
     )
-    adapter.journal.gone_on()
+    adapter.journal.commit_failures()
     return result.candidates, result.parents, result.val_subscores, result.total_metric_calls
 
 
@@ -119,9 +119,9 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
                 def cut(left=left, journal=journal):
                     left[0] -= 1
                     if left[0] == 0:
-                        journal.halt.pull(Interrupted("paused", "cut"))
+                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
 
-                journal.spend.watch(cut)
+                journal.spending.watch(cut)
                 try:
                     found = optimize(adapter)
                 except Interrupted as interrupted:
@@ -226,15 +226,15 @@ def test_no_answer_of_a_model_is_paid_for_twice(host, tmp_path, seed):
                 def cut(left=left, journal=journal):
                     left[0] -= 1
                     if left[0] == 0:
-                        journal.halt.pull(Interrupted("paused", "cut"))
+                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
 
-                journal.spend.watch(cut)
+                journal.spending.watch(cut)
                 try:
                     found = optimize(adapter, model)
                 except Interrupted:
                     cuts += 1
                     continue
-                spent = journal.spend["completion"].cost_usd
+                spent = journal.spending["completion"].cost_usd
             break
         assert cuts > 3
         assert found == wanted

@@ -9,7 +9,7 @@ import pytest
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
 from protocol.errors import ProgramFailed
-from tests.gepa_client.journal.taped import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 SERVED = Path(__file__).parent / "served"
 SEED = {"rules": "draw"}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.transport.task_group import Job, run_all
+from gepa_client.transport.event_loop import GroupTask, run_group
 
 
 class Log:
@@ -33,12 +33,12 @@ class Log:
                 raise
             self.ended.append(name)
 
-        return Job(run)
+        return GroupTask(run)
 
 
 async def test_jobs_start_in_order_and_at_most_so_many_at_once():
     log, go = Log(), asyncio.Event()
-    running = asyncio.create_task(run_all([log.job(number, ends=go) for number in range(5)], width=2))
+    running = asyncio.create_task(run_group([log.job(number, ends=go) for number in range(5)], width=2))
     for _ in range(5):
         await asyncio.sleep(0)
     assert log.begun == [0, 1]
@@ -56,7 +56,7 @@ async def test_after_a_failure_those_under_way_end_and_those_that_wait_are_cance
         log.job("fails", error=ValueError("no")),
         log.job("never started"),
     ]
-    running = asyncio.create_task(run_all(jobs, width=3))
+    running = asyncio.create_task(run_group(jobs, width=3))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not running.done()  # it waits for what is under way
@@ -71,7 +71,7 @@ async def test_after_a_failure_those_under_way_end_and_those_that_wait_are_cance
 async def test_an_interruption_is_raised_before_anything_else_whichever_came_first():
     log, go = Log(), asyncio.Event()
     jobs = [log.job("late", ends=go, error=Interrupted("paused", "enough")), log.job("early", error=ValueError("no"))]
-    running = asyncio.create_task(run_all(jobs))
+    running = asyncio.create_task(run_group(jobs))
     for _ in range(5):
         await asyncio.sleep(0)
     go.set()
@@ -81,7 +81,7 @@ async def test_an_interruption_is_raised_before_anything_else_whichever_came_fir
 
 async def test_cancelling_it_cancels_all_of_them_even_those_under_way():
     log, never = Log(), asyncio.Event()
-    running = asyncio.create_task(run_all([log.job(number, ends=never) for number in range(3)], width=2))
+    running = asyncio.create_task(run_group([log.job(number, ends=never) for number in range(3)], width=2))
     for _ in range(5):
         await asyncio.sleep(0)
     running.cancel()
@@ -92,4 +92,4 @@ async def test_cancelling_it_cancels_all_of_them_even_those_under_way():
 
 
 async def test_no_jobs_are_done_at_once():
-    await run_all([])
+    await run_group([])

@@ -11,10 +11,10 @@ import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.errors import StoreUnavailable
-from gepa_client.journal.entries import FAILURE, SEARCH, Ended, Entry
+from gepa_client.journal.entries import FAILURE, SEARCH, AttemptFinished, Entry
 from protocol.errors import InvalidParams, ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 SEED = {"system": "s", "style": "t"}
 OTHER = {"system": "other", "style": "t"}
@@ -151,7 +151,7 @@ def test_a_halt_lets_what_is_in_flight_end_and_records_it(server, store):
             while adapter.in_flight < 4 or server.runs.total() < 4:
                 if release.wait(0.005):
                     return
-            journal.halt.pull(Interrupted("completed", "max_cost_usd is reached"))
+            journal.cancel_token.cancel(Interrupted("completed", "max_cost_usd is reached"))
             release.set()
 
         thread = threading.Thread(target=stop, daemon=True)
@@ -177,7 +177,7 @@ def test_work_that_a_process_never_saw_end_is_collected_not_run_again(server, st
         return server.ok(example.data["n"] / 10)
 
     def dies_before_the_first_answer(rows):
-        if any(isinstance(row, Ended | Entry) for row in rows):
+        if any(isinstance(row, AttemptFinished | Entry) for row in rows):
             raise StoreUnavailable("as if the process had died")
 
     server.evaluate_one = all_at_once
@@ -350,7 +350,7 @@ class Silent:
 def test_an_answer_whose_entry_was_never_written_is_collected_and_its_cost_counts_once(server, store):
     def work(adapter):
         scores = adapter.evaluate(rows(4), SEED).scores
-        return scores, adapter.journal.spend.cost_usd
+        return scores, adapter.journal.spending.cost_usd
 
     server.evaluate_one = lambda _, example, __: server.ok(example.data["n"] / 4, usage={"cost_usd": 0.25})
     first = in_a_process(server, store, work)
@@ -381,7 +381,7 @@ def test_large_outputs_stay_in_the_journal_and_are_read_when_asked_for(server, s
         finally:
             tracemalloc.stop()
         assert len(blocks) < count / 2  # some are the server's, and of calls that have just ended
-        return [output.result()["output"] for output in batch.outputs[-2:]], [o.named() for o in batch.outputs]
+        return [output.result()["output"] for output in batch.outputs[-2:]], [o.reference() for o in batch.outputs]
 
     live, names = in_a_process(server, store, work)
     assert live == [f"{number}{'x' * size}" for number in (38, 39)]

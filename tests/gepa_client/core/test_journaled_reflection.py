@@ -9,7 +9,7 @@ from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import asking, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import AnswerTooLarge
 from protocol.errors import LimitExceeded
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import recording, watched
+from tests.gepa_client.journal.stored_journals import recording, watched
 
 SEED = {"system": "s", "style": "t"}
 ACCEPTED = 100_000

@@ -176,13 +176,13 @@ def test_a_halted_model_makes_no_further_request(model_server):
         model_server,
         """
         from gepa_client.errors import Interrupted
-        from gepa_client.transport.cancel_token import Halt
-        halt = Halt()
-        lm = model("openai/gpt-4o-mini", halt=halt)
+        from gepa_client.transport.event_loop import CancelToken
+        cancel_token = CancelToken()
+        lm = model("openai/gpt-4o-mini", cancel_token=cancel_token)
         import litellm
         made = litellm.completion
         def completion(**arguments):
-            halt.pull(Interrupted("paused", "stopped by hand"))  # while the first request is under way
+            cancel_token.cancel(Interrupted("paused", "stopped by hand"))  # while the first request is under way
             return made(**arguments)
         litellm.completion = completion
         try:

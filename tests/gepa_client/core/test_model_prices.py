@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from evolverpc_common.model_prices import PriceTable
-from gepa_client.gepa.model_prices import priced
+from evolverpc_common.model_prices import PriceTable, priced
 
 TABLE = {
     "gpt-x": {

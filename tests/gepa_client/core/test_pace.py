@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.gepa.request_pacer import Pace
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.gepa.litellm_model import RequestPacer
+from gepa_client.transport.event_loop import CancelToken
 
 BOUND_S = 20.0
 
@@ -16,7 +16,7 @@ BOUND_S = 20.0
 def test_turns_of_several_threads_are_spaced_evenly_and_none_is_early():
     per_minute, turns = 3000, 12
     began = time.monotonic()
-    pace = Pace(per_minute)
+    pace = RequestPacer(per_minute)
 
     def take(_):
         pace.turn()
@@ -28,7 +28,7 @@ def test_turns_of_several_threads_are_spaced_evenly_and_none_is_early():
 
 
 def test_a_pace_that_was_idle_allows_no_burst_afterwards():
-    pace = Pace(per_minute=1200)
+    pace = RequestPacer(per_minute=1200)
     pace.turn()
     time.sleep(0.15)  # three turns pass unused
     began = time.monotonic()
@@ -38,7 +38,7 @@ def test_a_pace_that_was_idle_allows_no_burst_afterwards():
 
 
 def test_without_a_limit_nobody_waits():
-    pace = Pace()
+    pace = RequestPacer()
     began = time.monotonic()
     for _ in range(1000):
         pace.turn()
@@ -47,8 +47,8 @@ def test_without_a_limit_nobody_waits():
 
 @pytest.mark.parametrize("wait", [lambda pace: pace.turn(), lambda pace: pace.pause(3600)])
 def test_a_halt_ends_every_wait_and_allows_no_further_turn(wait):
-    halt = Halt()
-    pace = Pace(per_minute=1, halt=halt)
+    cancel_token = CancelToken()
+    pace = RequestPacer(per_minute=1, cancel_token=cancel_token)
     pace.turn()
     waiting = threading.Event()
 
@@ -61,7 +61,7 @@ def test_a_halt_ends_every_wait_and_allows_no_further_turn(wait):
     with ThreadPoolExecutor(1) as threads:
         ended = threads.submit(wait_long)
         assert waiting.wait(BOUND_S)
-        halt.pull(Interrupted("paused", "stopped by hand"))
+        cancel_token.cancel(Interrupted("paused", "stopped by hand"))
         assert ended.result(BOUND_S) == "stopped by hand"
     with pytest.raises(Interrupted):
         pace.turn()

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.journal.entries import SEARCH, START, Entry, Kept
+from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.history import results, validation_rows
 from gepa_client.journal.requests import evaluate_digest
 from gepa_client.journal.store_factory import open_store
@@ -36,11 +36,11 @@ def evaluated(number: int, score: float | None, *, trace: bool = False, kind: st
     ],
 )  # fmt: skip
 def test_the_result_meant_is_the_one_behind_the_score(tmp_path: Path, entries: list[Entry], meant: str | None) -> None:
-    kept = Kept(0, TEXTS, [], 0, 5, 1.0, {"0": 1.0}, 0)
+    kept = CandidateRecord(0, TEXTS, [], 0, 5, 1.0, {"0": 1.0}, 0)
     rows = [Entry(START, 1, "rows", "t", "", orjson.dumps([ROW])), Entry(START, 2, "rows", "v", "", b"null")]
     store = open_store(str(tmp_path / "runs.db"))
     store.create(Made().run(), [*rows, *entries, kept])
-    twin = Kept(1, TEXTS, [0], 1, 5, 1.0, {"0": 1.0}, 0)
+    twin = CandidateRecord(1, TEXTS, [0], 1, 5, 1.0, {"0": 1.0}, 0)
     found = results(store, RUN_ID, [kept, twin], validation_rows(store, RUN_ID))
     store.close()
     assert [result["output"] for result in found.values()] == ([meant] * 2 if meant else [])

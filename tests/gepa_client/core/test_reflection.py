@@ -135,12 +135,12 @@ def test_what_its_answers_cost_is_added_up_and_a_price_nobody_says_is_unknown():
     asked = [({"a": text}, {"a": [{"x": 1}]}, ["a"]) for text in ("first", "second", "first again")]
     reflection = ConcurrentReflection(Priced())
     reflection.reflect_many(asked)
-    spent = reflection.journal.spend["completion"]
+    spent = reflection.journal.spending["completion"]
     assert reflection.total_cost == spent.cost_usd == 1.0
     assert (spent.calls, spent.examples, spent.input_tokens, spent.output_tokens, spent.unreported) == (3, 3, 9, 3, 1)
     silent = ConcurrentReflection(model)
     silent.reflect_many(asked)
-    assert (silent.total_cost, silent.journal.spend.unpriced) == (0.0, {"completion": 3})
+    assert (silent.total_cost, silent.journal.spending.unpriced) == (0.0, {"completion": 3})
 
 
 @pytest.fixture

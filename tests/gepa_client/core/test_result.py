@@ -13,7 +13,7 @@ from gepa.core.result import GEPAResult
 from gepa_client import load_result
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.gepa.rows import Row, RowLoader
-from gepa_client.journal.entries import SEARCH, START, Entry, Kept
+from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.entries import Row as JournalRow
 from gepa_client.journal.requests import evaluate_digest
 from gepa_client.journal.store_factory import open_store
@@ -60,7 +60,7 @@ class Recorded:
     def on_valset_evaluated(self, event: Any) -> None:
         index, state = event["candidate_idx"], self.state
         self.rows.append(
-            Kept(
+            CandidateRecord(
                 index=index,
                 texts=dict(event["candidate"]),
                 parents=list(event["parent_ids"]),
@@ -139,7 +139,7 @@ def test_a_run_that_was_told_to_keep_no_outputs_has_none(tmp_path: Path) -> None
 def _with_seed_objectives(adapter: Recorded, returned: GEPAResult[Any, int]) -> None:
     """GEPA has no state yet when it tells of the seed: its objectives come later."""
     assert returned.val_aggregate_subscores is not None
-    at = next(at for at, row in enumerate(adapter.rows) if isinstance(row, Kept))
+    at = next(at for at, row in enumerate(adapter.rows) if isinstance(row, CandidateRecord))
     seed = adapter.rows[at]
-    assert isinstance(seed, Kept)
+    assert isinstance(seed, CandidateRecord)
     adapter.rows[at] = replace(seed, objective_scores=returned.val_aggregate_subscores[0])

@@ -1,6 +1,6 @@
 import pytest
 
-from gepa_client import HeldRow, Row, RowLoader, RowsError, load_rows
+from gepa_client import Row, RowLoader, RowsError, ServerRow, load_rows
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_an_absent_file_is_told(tmp_path):
 
 
 def test_a_loader_counts_from_its_first_id():
-    loader = RowLoader([Row("x", 1), HeldRow("y", "val")], first_id=10)
+    loader = RowLoader([Row("x", 1), ServerRow("y", "val")], first_id=10)
     assert (list(loader.all_ids()), len(loader)) == ([10, 11], 2)
-    assert loader.fetch([11, 10, 11]) == [HeldRow("y", "val"), Row("x", 1), HeldRow("y", "val")]
+    assert loader.fetch([11, 10, 11]) == [ServerRow("y", "val"), Row("x", 1), ServerRow("y", "val")]
 
 
 @pytest.mark.parametrize("row_id", [9, 12, -1])

@@ -9,7 +9,7 @@ from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.errors import BadResponse, Refused
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import recording, watched
+from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
 
 SEED = {"system": "s", "style": "t"}
@@ -60,7 +60,7 @@ def test_scores_and_feedback_come_from_there_and_everything_else_from_the_progra
     with RemoteAdapter(program.url, score_with=scorer.url) as adapter:
         batch = adapter.evaluate(rows(5), SEED, capture_traces=True)
         adapter.make_reflective_dataset(SEED, batch, ["system"])
-        assert adapter.journal.spend["score"].calls == 5
+        assert adapter.journal.spending["score"].calls == 5
     assert batch.scores == [0.0, 0.1, 0.2, 0.3, 0.4]
     assert batch.outputs == [0, 1, 2, 3, 4]
     [sent] = program.called("make_reflective_dataset")

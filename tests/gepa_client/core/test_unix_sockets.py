@@ -60,9 +60,9 @@ async def test_a_socket_that_nobody_listens_on_refuses_as_a_port_does(path, left
         with pytest.raises(ConnectionLost) as caught:
             await client.discover()
     assert (caught.value.refused, caught.value.sent) == (True, False)
-    assert f"cannot connect to {url_of(path)}: nobody listens on this socket" in str(caught.value)
+    assert f"cannot connect to {url_of(path)}: no process listens on this socket" in str(caught.value)
     async with RawTransport(url_of(path), "t") as transport:
-        with pytest.raises(NotConnected, match="nobody listens on this socket"):
+        with pytest.raises(NotConnected, match="no process listens on this socket"):
             await transport.send(b"{}", timeout_s=10)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client import HeldRow, Interrupted, RemoteAdapter, Row
+from gepa_client import Interrupted, RemoteAdapter, Row, ServerRow
 
 SERVED = Path(__file__).parent / "served"
 PROGRAM = str(SERVED / "counting_program.py")
@@ -46,7 +46,7 @@ def test_a_server_that_holds_the_rows_gets_only_their_names(gepa_server, counted
     flags = ["--program", PROGRAM, "--datasets", f"val={tmp_path / 'val.jsonl'}"]
     with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as adapter:
         loader = adapter.dataset("val", first_id=7)
-        assert [type(row) for row in loader.rows] == [HeldRow, HeldRow]
+        assert [type(row) for row in loader.rows] == [ServerRow, ServerRow]
         assert adapter.evaluate(loader.fetch([8, 7]), adapter.seed_candidate).scores == [0.2, 0.4]
     assert sorted(ran()) == ["2", "4"]
 

@@ -5,13 +5,17 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from gepa_client.fleet import Address, Answered, Fleet, FleetEvent, NoVerdict, Pin, endpoint, endpoints_file
+from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, endpoint, endpoints_file
 from gepa_client.transport import rpc
+from gepa_client.transport.calls import AttemptLog, Call, InconclusiveResult, Reply
+from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc import RpcClient
+from protocol import EvaluateResult, JsonValue
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer, ok
 
 SEED = {"system": "s", "style": "t"}
@@ -22,8 +26,9 @@ WAIT_S = 10
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_TOKEN", TOKEN)
     monkeypatch.setattr(rpc, "FIRST_PAUSE_S", 0.005)
-    monkeypatch.setattr(endpoint, "FIRST_REST_S", 0.02)
+    monkeypatch.setattr(endpoint, "FIRST_COOLDOWN_S", 0.02)
     monkeypatch.setattr(endpoints_file, "POLL_S", 0.01)
+    monkeypatch.setattr(RpcClient, "send", _send)
 
 
 class Cluster:
@@ -126,41 +131,66 @@ class Ledger:
     def unfinished(self) -> tuple[str, str | None] | None:
         return self.earlier
 
-    async def sent(self, url: str, instance: str | None, *, again: bool) -> str:
-        self.count += not again
-        self.sent_to.append((url, instance, again))
+    async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
+        self.count += not repeat
+        self.sent_to.append((url, instance, repeat))
         return f"{self.name}/{self.count}"
 
-    def ended(self, outcome: str, **more: Any) -> None:
+    def finish(self, outcome: str, **more: Any) -> None:
         self.outcomes.append(outcome)
         self.told.append(more)
 
 
-def sending(
-    example: str, *, trace: bool = False, group: str | None = None
-) -> Callable[[RpcClient, str | None], Awaitable[Answered[dict[str, Any]]]]:
+Script = Callable[[RpcClient, str | None], Awaitable[Reply[Any]]]
+
+
+@dataclass(frozen=True)
+class ScriptedCall(Call[Any]):
+    """A call that a test answers itself, in place of a server or with further requests to it."""
+
+    script: Script | None = None
+
+
+_send_call = RpcClient.send
+
+
+async def _send(client: RpcClient, call: Call[Any], call_id: str | None = None) -> Reply[Any]:
+    if isinstance(call, ScriptedCall) and call.script is not None:
+        return await call.script(client, call_id)
+    return await _send_call(client, call, call_id)
+
+
+async def ask(
+    fleet: Fleet, about: str, script: Script, log: AttemptLog, *, pin: Pin | None = None, needs: str | None = None
+) -> Any:
+    """Have a fleet make a call that `script` answers; returns its value."""
+    call = ScriptedCall("scripted", {}, Reply, about, needs=needs, script=script)
+    return (await fleet.call(call, log, pin=pin)).value
+
+
+def evaluation(example: str, *, trace: bool = False, group: str | None = None) -> Call[dict[str, Any]]:
     """Evaluates one example."""
 
-    async def send(client: RpcClient, call_id: str | None) -> Answered[dict[str, Any]]:
-        answer = await client.evaluate(
-            SEED, [{"id": example, "data": 1}], capture_traces=trace, call_id=call_id, group=group
-        )
-        result = answer["results"][0]
+    def parse(answer: JsonValue) -> Reply[dict[str, Any]]:
+        [result] = example_results(EvaluateResult, answer, 1)
         if result["status"] in ("infra_error", "cancelled"):
-            raise NoVerdict(f"{example} is {result['status']}", outcome=result["status"])
-        return Answered(result, result["status"])
+            raise InconclusiveResult(f"{example} is {result['status']}", Reply(None, result["status"]))
+        return Reply(result, result["status"])
 
-    return send
+    params = {"candidate": SEED, "batch": [{"id": example, "data": 1}], "capture_traces": trace}
+    return Call("evaluate", params, parse, f"example {example!r}", group=group)
 
 
 def begin(
     fleet: Fleet, example: str, ledger: Ledger | None = None, *, pin: Pin | None = None, trace: bool = False
 ) -> asyncio.Task[dict[str, Any]]:
     """One example, in a task of its own."""
-    ledger = ledger or Ledger(example)
-    group = "a-group" if trace else None
-    call = fleet.call(f"example {example!r}", sending(example, trace=trace, group=group), ledger, pin=pin)
-    return asyncio.create_task(call)
+
+    async def evaluate() -> dict[str, Any]:
+        call = evaluation(example, trace=trace, group="a-group" if trace else None)
+        return (await fleet.call(call, ledger or Ledger(example), pin=pin)).value
+
+    return asyncio.create_task(evaluate())
 
 
 async def until(condition: Callable[[], Any]) -> None:

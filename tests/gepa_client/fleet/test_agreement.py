@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.fleet.compatibility import differences, is_doubtful
+from gepa_client.fleet.handshake import differences, digests_differ
 from protocol import DiscoverResult
 
 
@@ -65,14 +65,14 @@ def test_what_could_change_a_score_is_a_difference(leader, other, told):
 @pytest.mark.parametrize(("ours", "theirs", "doubtful"), [("x", "y", True), ("x", "x", False), (None, "y", False)])
 def test_another_digest_of_the_program_is_a_doubt_and_no_difference(ours, theirs, doubtful):
     leader, other = described(digest=ours), described(digest=theirs)
-    assert is_doubtful(leader, other) is doubtful
+    assert digests_differ(leader, other) is doubtful
     assert differences(leader, other, []) == []
 
 
 @pytest.mark.parametrize("server", [{"language": "typescript"}, {"name": "another"}])
 def test_digests_that_other_servers_made_otherwise_are_no_doubt(server):
-    assert not is_doubtful(described(digest="x"), described(digest="y", server=server))
-    assert is_doubtful(described(digest="x"), described(digest="y", server={"version": "1"}))
+    assert not digests_differ(described(digest="x"), described(digest="y", server=server))
+    assert digests_differ(described(digest="x"), described(digest="y", server={"version": "1"}))
 
 
 def test_all_differences_are_told_at_once():

@@ -4,10 +4,11 @@ import threading
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import Answered, membership
+from gepa_client.fleet import membership
 from gepa_client.transport import rpc
+from gepa_client.transport.calls import Reply
 from protocol.errors import InternalError, Overloaded, ProgramFailed, TrajectoryExpired, UnknownCandidate
-from tests.gepa_client.fleet.conftest import SEED, Ledger, begin, results, until
+from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
 from tests.gepa_client.scripted_server import failed, ok
 
 
@@ -94,7 +95,7 @@ async def test_many_calls_lost_at_once_are_one_rest(cluster, opened, watch):
         cluster.kill(server)
         await until(lambda: fleet.in_flight == 0)
         assert watch.kinds("resting") == ["resting"]
-        assert fleet.endpoints[0].rests == 1
+        assert fleet.endpoints[0].cooldowns == 1
         server.evaluate_one = lambda *_: ok()
         cluster.restart(server)
         await results(*tasks)
@@ -289,7 +290,7 @@ async def test_what_no_repetition_can_change_is_raised_as_it_came(cluster, opene
             raise UnknownCandidate(unknown=["x"])
 
         with pytest.raises(UnknownCandidate):
-            await fleet.call("x", send, ledger)
+            await ask(fleet, "x", send, ledger)
         assert ledger.outcomes == ["error"]
         assert fleet.in_flight == 0
 
@@ -495,7 +496,7 @@ async def test_a_defect_that_no_call_met_is_raised_at_the_end(cluster, opened, t
     with pytest.raises(ZeroDivisionError):
         async with opened(cluster.start(1), on_event=fail) as fleet:
             fleet.follow(path)
-            await until(lambda: failed_once and not fleet._members._tasks)
+            await until(lambda: failed_once and not fleet._membership._tasks)
 
 
 async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
@@ -503,9 +504,9 @@ async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
     async with opened(cluster.start()) as fleet:
 
         async def send(_client, _call_id):
-            return Answered("value", "program_error", 1.5, {"cost_usd": 0.1}, 3, 1)
+            return Reply("value", "program_error", 1.5, {"cost_usd": 0.1}, 3, 1)
 
-        assert await fleet.call("x", send, ledger) == "value"
+        assert await ask(fleet, "x", send, ledger) == "value"
     more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1}
     assert (ledger.outcomes, ledger.told) == (["program_error"], [more])
 
@@ -518,15 +519,15 @@ async def test_a_restart_that_lost_its_traces_is_told_as_a_restart(cluster, open
     }
 
     async def send(client, call_id):
-        return Answered(await client.make_reflective_dataset({**expired, "components_to_update": []}, call_id=call_id))
+        return Reply(await client.make_reflective_dataset({**expired, "components_to_update": []}, call_id=call_id))
 
     async with opened(server) as fleet:
         with pytest.raises(TrajectoryExpired):
-            await fleet.call("records", send, Ledger())
+            await ask(fleet, "records", send, Ledger())
         assert not watch.of("resting")  # nobody was replaced: the server only let its traces go
         server.forget("another")
         with pytest.raises(TrajectoryExpired):
-            await fleet.call("records", send, Ledger())
+            await ask(fleet, "records", send, Ledger())
         await until(lambda: watch.of("back"))
         told = [event.detail for event in watch.of("resting")]
         assert told == ["another process answers there now; its traces are gone"]

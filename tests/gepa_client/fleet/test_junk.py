@@ -6,8 +6,9 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse, Interrupted, Refused
-from gepa_client.fleet import Answered, Pin, membership
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from gepa_client.fleet import Pin, membership
+from gepa_client.transport.calls import Reply
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
 from tests.gepa_client.scripted_server import ok
 
 NONSENSE = {"results": "a login page"}
@@ -63,10 +64,10 @@ async def test_a_connection_that_is_not_trusted_is_not_the_end_where_there_is_an
         async def send(client, _call_id):
             if client.url == untrusted.url:
                 raise Refused("no trusted connection")
-            return Answered("done")
+            return Reply("done")
 
         ledger = Ledger()
-        assert await asyncio.wait_for(fleet.call("x", send, ledger), 10) == "done"
+        assert await asyncio.wait_for(ask(fleet, "x", send, ledger), 10) == "done"
         assert ledger.outcomes == ["error", "ok"]
         assert watch.of("resting")[0].detail == "no trusted connection"
 
@@ -80,7 +81,7 @@ async def test_an_only_endpoints_junk_is_raised_as_it_came(cluster, opened, watc
 
         ledger = Ledger()
         with pytest.raises(type(error)) as caught:
-            await fleet.call("x", send, ledger)
+            await ask(fleet, "x", send, ledger)
         assert caught.value is error
         assert ledger.outcomes == ["error"]
         assert not watch.of("resting")
@@ -111,11 +112,11 @@ async def test_junk_from_all_endpoints_at_one_moment_costs_nothing(cluster, open
                     met.add(name)
                     await meeting.wait()
                     raise BadResponse("the proxy is being restarted")
-                return Answered(name)
+                return Reply(name)
 
             return send
 
-        calls = [asyncio.create_task(fleet.call(name, sending(name), Ledger())) for name in "abcd"]
+        calls = [asyncio.create_task(ask(fleet, name, sending(name), Ledger())) for name in "abcd"]
         assert await results(*calls) == list("abcd")
 
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from gepa_client.fleet import Address, drain
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from gepa_client.fleet import Address, endpoint
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
 from tests.gepa_client.fleet.test_with_gepa_server import PROGRAM, evaluating
 from tests.gepa_client.scripted_server import TOKEN
 
@@ -62,7 +62,7 @@ async def test_calls_of_a_sandbox_that_died_are_answered_elsewhere_at_once(folde
             fleet.follow(listed)
             ledgers = [Ledger(f"run/{number}") for number in range(20)]
             calls = [
-                asyncio.create_task(fleet.call(f"example {number}", evaluating(number, 0.2), ledger))
+                asyncio.create_task(ask(fleet, f"example {number}", evaluating(number, 0.2), ledger))
                 for number, ledger in enumerate(ledgers)
             ]
             await until(lambda: len(ran.read_text(encoding="utf-8").split()) >= 2)
@@ -78,7 +78,7 @@ async def test_calls_of_a_sandbox_that_died_are_answered_elsewhere_at_once(folde
 
 
 async def test_an_endpoint_that_left_finishes_what_it_has(cluster, opened, watch, tmp_path, monkeypatch):
-    monkeypatch.setattr(drain, "LOOK_S", 0.01)
+    monkeypatch.setattr(endpoint, "DRAIN_POLL_S", 0.01)
     leader, leaver = cluster.start(), cluster.start(held=True)
     (tmp_path / "fleet").write_text(leaver.url, encoding="utf-8")
     async with opened(leader) as fleet:
@@ -90,7 +90,7 @@ async def test_an_endpoint_that_left_finishes_what_it_has(cluster, opened, watch
         await until(lambda: leaver._running == 8)
         asked = len(leaver.called("discover"))
         (tmp_path / "fleet").write_text("", encoding="utf-8")
-        await until(lambda: len(leaver.called("discover")) > asked + 2 * drain.SILENT)
+        await until(lambda: len(leaver.called("discover")) > asked + 2 * endpoint.DRAIN_SILENT_POLLS)
         cluster.let_go(leader)
         cluster.let_go(leaver)
         await results(*calls)
@@ -102,8 +102,8 @@ async def test_calls_of_one_that_left_and_whose_connection_stays_open_go_elsewhe
     cluster, opened, watch, tmp_path, monkeypatch
 ):
     """As behind a proxy that has not noticed, or a socket that somebody else holds."""
-    monkeypatch.setattr(drain, "LOOK_S", 0.01)
-    monkeypatch.setattr(drain, "ASK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(endpoint, "DRAIN_POLL_S", 0.01)
+    monkeypatch.setattr(endpoint, "DRAIN_TIMEOUT_S", 0.1)
     leader, leaver = cluster.start(), cluster.start(held=True)
     (tmp_path / "fleet").write_text(leaver.url, encoding="utf-8")
     async with opened(leader) as fleet:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from gepa_client.errors import ConnectionLost, Interrupted, Refused
-from gepa_client.fleet import Address, Fleet, Pin, health, read_roster
+from gepa_client.fleet import Address, Fleet, Pin, endpoint, read_endpoints_file
 from protocol.errors import Unauthorized
 from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
 
@@ -63,7 +63,7 @@ async def test_endpoints_that_disagree_at_the_start_are_refused_with_all_differe
     leader, other, third = cluster.start(), cluster.start(), cluster.start()
     leader.version, other.version = "1", "2"
     third.seed_candidate = {"system": "x"}
-    fleet = Fleet(wanted=lambda discovery: list(discovery.datasets))
+    fleet = Fleet(splits=lambda discovery: list(discovery.datasets))
     third.rows = {}
     with pytest.raises(Refused) as caught:
         await fleet.open([Address(server.url) for server in (leader, other, third)])
@@ -147,7 +147,7 @@ async def test_an_endpoint_that_comes_back_changed_is_refused_until_it_agrees_ag
 
 
 async def test_a_program_that_was_changed_while_nothing_was_in_flight_gets_no_call(cluster, opened, watch, monkeypatch):
-    monkeypatch.setattr(health, "SILENCE_S", 0.0)
+    monkeypatch.setattr(endpoint, "SILENCE_S", 0.0)
     server, other = cluster.start(), cluster.start()
     server.version = "1"
     async with opened(server, other) as fleet:
@@ -167,7 +167,7 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
     leader, second = cluster.start(2, held=True), cluster.start(2, held=True)
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n", encoding="utf-8")
-    async with opened(*read_roster(path)) as fleet:
+    async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         tasks = [begin(fleet, f"{number}") for number in range(6)]
         await until(lambda: leader._running == 2)
@@ -190,7 +190,7 @@ async def test_calls_pinned_to_an_endpoint_that_leaves_go_elsewhere(cluster, ope
     leader, second = cluster.start(1, held=True), cluster.start(2)
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n{second.url}\n", encoding="utf-8")
-    async with opened(*read_roster(path)) as fleet:
+    async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         pin = Pin(leader.instance_id)
         tasks = [begin(fleet, f"{number}", pin=pin) for number in range(4)]
@@ -207,7 +207,7 @@ async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster
     leader, second = cluster.start(), cluster.start()
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n", encoding="utf-8")
-    async with opened(*read_roster(path)) as fleet:
+    async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         path.write_text("ftp://nowhere\n", encoding="utf-8")
         await until(lambda: watch.of("warning"))
@@ -239,7 +239,7 @@ async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, 
     leader = cluster.start()
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n", encoding="utf-8")
-    async with opened(*read_roster(path)) as fleet:
+    async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
         path.write_text("# nobody today\n", encoding="utf-8")
         await until(lambda: watch.of("left"))
@@ -266,7 +266,7 @@ async def test_interrupting_while_nobody_is_left_ends_the_wait(cluster, opened, 
     leader = cluster.start()
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n", encoding="utf-8")
-    async with opened(*read_roster(path)) as fleet:
+    async with opened(*read_endpoints_file(path)) as fleet:
         path.write_text("", encoding="utf-8")
         fleet.follow(path)
         await until(lambda: watch.of("left"))

@@ -5,18 +5,18 @@ import asyncio
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import Answered
+from gepa_client.transport.calls import Reply
 from protocol.errors import Overloaded, ProgramFailed
-from tests.gepa_client.fleet.conftest import SEED, Ledger, begin, results, until
+from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results, until
 
 PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "components_to_update": ["system"]}
 
 
 def propose(fleet, ledger=None):
     async def send(client, call_id):
-        return Answered(await client.propose_new_texts(PROPOSALS, call_id=call_id))
+        return Reply(await client.propose_new_texts(PROPOSALS, call_id=call_id))
 
-    return asyncio.create_task(fleet.call("proposal", send, ledger or Ledger("proposal"), needs="proposals"))
+    return asyncio.create_task(ask(fleet, "proposal", send, ledger or Ledger("proposal"), needs="proposals"))
 
 
 def without_proposals(server):
@@ -60,7 +60,7 @@ async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, 
         await results(begin(fleet, "another call goes on"))
         cluster.restart(able)
         assert await results(*tasks) == [{"system": "s!"}] * 2
-        assert in_vain(watch) == ["no endpoint that offers `proposals` is left; what needs it waits up to 600 s"]
+        assert in_vain(watch) == ["no endpoint that offers `proposals` is left; calls that need it wait up to 600 s"]
 
 
 async def test_it_waits_as_long_as_for_any_endpoint_and_then_pauses_the_run(cluster, opened):

@@ -59,7 +59,7 @@ async def test_an_only_endpoint_rests_until_its_file_has_the_new_token(proxied, 
 
 
 async def test_the_beginning_waits_for_a_token_that_is_being_renewed(proxied, opened, watch, tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "RENEWAL_LOOK_S", 0.01)
+    monkeypatch.setattr(handshake, "RENEWAL_POLL_S", 0.01)
     server, address = proxied
     server.proxy_token = "renewed"
 

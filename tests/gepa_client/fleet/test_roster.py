@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import Refused
-from gepa_client.fleet import Address, read_roster
+from gepa_client.fleet import Address, read_endpoints_file
 
 
 def test_a_fleet_file_lists_one_endpoint_a_line(tmp_path):
@@ -17,7 +17,7 @@ def test_a_fleet_file_lists_one_endpoint_a_line(tmp_path):
         "http+unix://%2Frun%2Fsandbox proxy-token-file=p token-file=t",
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    assert read_roster(path) == [
+    assert read_endpoints_file(path) == [
         Address("http://127.0.0.1:8001", listed=True),
         Address("https://far.example.org/gepa/rpc", token_file=tmp_path / "secrets/far", listed=True),
         Address("http://localhost:8002", token_file=Path("/run/token"), listed=True),
@@ -33,7 +33,7 @@ def test_a_fleet_file_lists_one_endpoint_a_line(tmp_path):
 def test_an_empty_fleet_file_lists_nobody(tmp_path):
     path = tmp_path / "fleet"
     path.write_text("\n# nobody\n", encoding="utf-8")
-    assert read_roster(path) == []
+    assert read_endpoints_file(path) == []
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path, line):
     path = tmp_path / "fleet"
     path.write_text(f"http://127.0.0.1:8000\n{line}\n", encoding="utf-8")
     with pytest.raises(Refused, match=r"fleet, line 2: "):
-        read_roster(path)
+        read_endpoints_file(path)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(Refused, match="no such file"):
-        read_roster(tmp_path / "absent")
+        read_endpoints_file(tmp_path / "absent")
 
 
 def test_an_address_shown_holds_no_token():
@@ -69,4 +69,6 @@ def test_an_address_shown_holds_no_token():
 def test_plain_http_beyond_this_machine_is_taken_when_allowed(tmp_path):
     path = tmp_path / "fleet"
     path.write_text("http://10.0.0.1:80\n", encoding="utf-8")
-    assert read_roster(path, allow_insecure=True) == [Address("http://10.0.0.1:80", allow_insecure=True, listed=True)]
+    assert read_endpoints_file(path, allow_insecure=True) == [
+        Address("http://10.0.0.1:80", allow_insecure=True, listed=True)
+    ]

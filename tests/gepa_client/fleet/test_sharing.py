@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 
-from gepa_client.fleet import Answered, Pin
-from tests.gepa_client.fleet.conftest import Ledger, begin, results, until
+from gepa_client.fleet import Pin
+from gepa_client.transport.calls import Reply
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
 
 
 async def test_endpoints_share_the_load_and_none_exceeds_its_limit(cluster, opened):
@@ -89,15 +90,15 @@ async def test_a_slot_granted_to_who_is_cancelled_in_that_moment_goes_to_the_nex
 
         async def hold(_client, _call_id):
             await release.wait()
-            return Answered(None)
+            return Reply(None)
 
         async def quick(_client, _call_id):
-            return Answered("done")
+            return Reply("done")
 
-        holder = asyncio.create_task(fleet.call("holder", hold, Ledger()))
+        holder = asyncio.create_task(ask(fleet, "holder", hold, Ledger()))
         await until(lambda: fleet.in_flight == 1)
-        unlucky = asyncio.create_task(fleet.call("unlucky", quick, Ledger()))
-        last = asyncio.create_task(fleet.call("last", quick, Ledger()))
+        unlucky = asyncio.create_task(ask(fleet, "unlucky", quick, Ledger()))
+        last = asyncio.create_task(ask(fleet, "last", quick, Ledger()))
         await asyncio.sleep(0)
         holder.add_done_callback(lambda _: unlucky.cancel())  # the slot is its already, and it has not run since
         release.set()
@@ -126,7 +127,7 @@ async def test_nothing_is_sent_when_the_attempt_cannot_be_recorded(cluster, open
     server = cluster.start(1)
     async with opened(server) as fleet:
         ledger = Ledger()
-        ledger.sent = full
+        ledger.start = full
         with pytest.raises(OSError, match="disk full"):
             await begin(fleet, "a", ledger)
         assert ledger.outcomes == []
@@ -144,11 +145,11 @@ async def test_a_thousand_calls_at_once_fill_every_endpoint_to_its_limit(cluster
             most = max(most, fleet.in_flight)
             assert all(endpoint.in_flight <= 64 for endpoint in fleet.endpoints)
             await asyncio.sleep(0.01)
-            return Answered(None)
+            return Reply(None)
 
         pins = [Pin() for _ in range(10)]
         tasks = [
-            asyncio.create_task(fleet.call("x", send, Ledger(), pin=pins[at % 10] if at % 3 == 0 else None))
+            asyncio.create_task(ask(fleet, "x", send, Ledger(), pin=pins[at % 10] if at % 3 == 0 else None))
             for at in range(3000)
         ]
         await results(*tasks)

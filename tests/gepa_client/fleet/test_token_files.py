@@ -15,7 +15,7 @@ async def test_an_endpoint_whose_token_file_is_gone_is_warned_about_and_joins_wh
     async with opened(Address(other.url, token_file=path), leader) as fleet:
         assert fleet.discovery.server.instance_id == leader.instance_id
         [warning] = watch.of("warning")
-        assert "is tried again later" in warning.detail
+        assert "will be tried again later" in warning.detail
         assert f"{path}: no such file" in warning.detail
         other.token = "made later"
         path.write_text(other.token, encoding="utf-8")

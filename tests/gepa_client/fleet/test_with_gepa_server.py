@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.fleet import Answered, Pin
-from tests.gepa_client.fleet.conftest import Ledger, Watch, results, until
+from gepa_client.fleet import Pin
+from gepa_client.transport.calls import Reply
+from tests.gepa_client.fleet.conftest import Ledger, Watch, ask, results, until
 from tests.gepa_client.scripted_server import TOKEN
 
 CONCURRENCY = 4
@@ -86,10 +87,10 @@ def servers(tmp_path: Path) -> Any:
 
 
 def evaluating(number: int, sleep_s: float) -> Any:
-    async def send(client: Any, call_id: str | None) -> Answered[float]:
+    async def send(client: Any, call_id: str | None) -> Reply[float]:
         example = {"id": str(number), "data": {"n": number, "sleep_s": sleep_s}}
         answer = await client.evaluate({"text": "x"}, [example], call_id=call_id)
-        return Answered(answer["results"][0]["score"], answer["results"][0]["status"])
+        return Reply(answer["results"][0]["score"], answer["results"][0]["status"])
 
     return send
 
@@ -101,7 +102,7 @@ async def test_a_server_that_is_killed_costs_its_running_examples_and_no_more(
     async with opened(doomed, other) as fleet:
         ledgers = [Ledger(f"run/{number}") for number in range(60)]
         calls = [
-            asyncio.create_task(fleet.call(f"example {number}", evaluating(number, 0.05), ledger))
+            asyncio.create_task(ask(fleet, f"example {number}", evaluating(number, 0.05), ledger))
             for number, ledger in enumerate(ledgers)
         ]
         await until(lambda: len(doomed.ran) >= 8)
@@ -127,13 +128,13 @@ async def test_a_server_that_stands_still_for_a_while_loses_nothing(
         home = fleet.endpoints[0].instance
         ledgers = [Ledger(f"run/{number}") for number in range(8)]
         calls = [
-            asyncio.create_task(fleet.call(f"example {number}", evaluating(number, 0.3), ledger, pin=Pin(home)))
+            asyncio.create_task(ask(fleet, f"example {number}", evaluating(number, 0.3), ledger, pin=Pin(home)))
             for number, ledger in enumerate(ledgers)
         ]
         await until(lambda: len(still.ran) >= 2)
         still.process.send_signal(signal.SIGSTOP)
         free = [
-            asyncio.create_task(fleet.call("free", evaluating(number, 0.01), Ledger(f"free/{number}")))
+            asyncio.create_task(ask(fleet, "free", evaluating(number, 0.01), Ledger(f"free/{number}")))
             for number in range(20, 24)
         ]
         await results(*free)

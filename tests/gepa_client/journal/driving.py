@@ -10,7 +10,7 @@ from typing import IO
 from gepa_client.errors import StoreUnavailable
 from gepa_client.journal import open_store
 from gepa_client.journal.entries import SEARCH, Row
-from gepa_client.journal.lease import Heartbeat, take
+from gepa_client.journal.lease import LeaseHeartbeat, take
 from tests.gepa_client.journal.rows_of_runs import OWNER, driven, ended, entry, sent
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +42,7 @@ def drive(url: str, run_id: str, lease_s: float) -> None:
     """Drive a run until stdin ends, saying what happens to it."""
     store = open_store(url)
     take(store, run_id, owner="process", driver="another process", lease_s=lease_s, on_wait=lambda *_: None)
-    with Heartbeat(store, run_id, "process", lease_s, dict, say, lambda error: say(type(error).__name__)):
+    with LeaseHeartbeat(store, run_id, "process", lease_s, dict, say, lambda error: say(type(error).__name__)):
         say("driving")
         sys.stdin.read()
 

@@ -3,7 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from gepa_client.journal.entries import SEARCH, Claim, Ended, Entry, Kept, Sent, StoredRun
+from gepa_client.journal.entries import (
+    SEARCH,
+    AttemptFinished,
+    AttemptStarted,
+    CandidateRecord,
+    Claim,
+    Entry,
+    StoredRun,
+)
 from gepa_client.journal.store import Store
 
 OWNER = "owner-1"
@@ -19,13 +27,13 @@ RUN = StoredRun(
     best=None,
     output="runs/words",
     parent={"run": "other", "at": 3},
-    wish=None,
+    requested_action=None,
     claim=Claim(None, 0),
     driver=None,
     created="2026-01-01T12:00:00.000+00:00",
     updated="2026-01-01T12:00:00.000+00:00",
 )
-KEPT = Kept(
+KEPT = CandidateRecord(
     index=0,
     texts={"b.c": "text", "$a": "\x00 é \U0001f600"},
     parents=[],
@@ -46,12 +54,12 @@ def entry(number: int, answer: bytes = b'{"b":1,"a":2.0}', **changes: Any) -> En
     return replace(Entry(SEARCH, number, "evaluate", f"{number:064x}", f"evaluate row {number}", answer), **changes)
 
 
-def sent(number: int, attempt: int = 1, **changes: Any) -> Sent:
-    return replace(Sent(SEARCH, number, attempt, "evaluate", "http://127.0.0.1:1", "instance"), **changes)
+def sent(number: int, attempt: int = 1, **changes: Any) -> AttemptStarted:
+    return replace(AttemptStarted(SEARCH, number, attempt, "evaluate", "http://127.0.0.1:1", "instance"), **changes)
 
 
-def ended(number: int, attempt: int = 1, outcome: str = "ok", **changes: Any) -> Ended:
-    return replace(Ended(SEARCH, number, attempt, outcome), **changes)
+def ended(number: int, attempt: int = 1, outcome: str = "ok", **changes: Any) -> AttemptFinished:
+    return replace(AttemptFinished(SEARCH, number, attempt, outcome), **changes)
 
 
 def driven(store: Store, run_id: str = RUN.id, owner: str = OWNER) -> StoredRun:

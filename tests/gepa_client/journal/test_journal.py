@@ -6,13 +6,13 @@ import orjson
 import pytest
 
 from gepa_client.errors import Interrupted, JournalMismatch, RecordedFailure
-from gepa_client.journal.entries import FAILURE, SEARCH, STOP, Ended, Entry, Kept, Sent
-from gepa_client.journal.journal import Journal, SlotAttempts
-from gepa_client.journal.requests import digest_of, evaluate_request
+from gepa_client.journal.entries import FAILURE, SEARCH, STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry
+from gepa_client.journal.journal import Journal, JournaledAttempts
+from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN
-from tests.gepa_client.journal.taped import asking, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 
 def say(journal: Journal, *words: str) -> None:
@@ -26,7 +26,7 @@ def interrupt(journal: Journal, *words: str, answered: tuple[int, ...] = ()) -> 
     """Ask for words, record those at the positions `answered`, and stop in the middle of the request."""
     enough = Interrupted("completed", "enough")
     slots = journal.ask(asking(*words))
-    with pytest.raises(Interrupted), journal.live(slots):
+    with pytest.raises(Interrupted), journal.executing(slots):
         journal.record(*((slots[at], words[at]) for at in answered))
         raise enough
     journal.stop(enough)
@@ -90,9 +90,9 @@ def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_pat
 
 def test_words_alone_make_no_other_request_and_the_order_of_keys_none_either() -> None:
     assert digest_of({"a": 1, "b": {"c": 2, "d": 3}}) == digest_of({"b": {"d": 3, "c": 2}, "a": 1})
-    untraced, traced = (evaluate_request("c" * 8, "e", "7", trace) for trace in (False, True))
+    untraced, traced = (evaluate_key("c" * 8, "e", "7", trace) for trace in (False, True))
     assert untraced.digest != traced.digest
-    assert untraced.digest == evaluate_request("c" * 8, "e", "8", False).digest
+    assert untraced.digest == evaluate_key("c" * 8, "e", "8", False).digest
 
 
 def test_a_run_that_goes_on_asks_for_new_things_only_behind_its_record(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_asks_for_new_things_only_behind_its_record(tmp_path:
             assert journal.replaying
             slots = journal.ask(asking("a", "b", "c"))
             assert [slot.recorded for slot in slots] == [True, True, False]
-            with journal.live(slots):
+            with journal.executing(slots):
                 assert not journal.replaying
                 journal.record((slots[2], "c"))
         assert [entry.number for entry in entries(store)] == [0, 1, 2]
@@ -196,13 +196,15 @@ def test_what_waits_for_a_run_to_go_live_is_called_once_before_anything_is_done(
             say(journal, "a")
         with recording(store) as journal:
             began: list[int] = []
-            journal.when_live(lambda: began.append(journal.next_number))
-            journal.when_live(lambda: journal.halt.pull(Interrupted("completed", "nothing left to spend")))
+            journal.on_first_write(lambda: began.append(journal.next_number))
+            journal.on_first_write(
+                lambda: journal.cancel_token.cancel(Interrupted("completed", "nothing left to spend"))
+            )
             journal.ask(asking("a"))
             assert began == []
             slots = journal.ask(asking("b"))
             for _ in range(2):
-                with pytest.raises(Interrupted, match="nothing left to spend"), journal.live(slots):
+                with pytest.raises(Interrupted, match="nothing left to spend"), journal.executing(slots):
                     pytest.fail("nothing may be done")
             assert began == [2]
 
@@ -226,9 +228,9 @@ def test_a_replay_goes_only_as_far_as_was_asked_or_as_the_record_goes(tmp_path: 
             told.ask(asking("b"))
         told = replaying(store)
         slots = told.ask(asking("a", "b", "c"))
-        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught, told.live(slots):
+        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught, told.executing(slots):
             pytest.fail("nothing may be done")
-        told.keep(KEPT)
+        told.add_candidate(KEPT)
         assert store.candidates(RUN.id) == []
     assert caught.value.status == "paused"
 
@@ -237,8 +239,8 @@ def test_every_part_has_numbers_of_its_own(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             say(journal, "a")
-            say(journal.line("test-3"), "b", "c")
-            assert journal.line("test-3").name(1) == f"{RUN.id}/test-3/1"
+            say(journal.stream("test-3"), "b", "c")
+            assert journal.stream("test-3").name(1) == f"{RUN.id}/test-3/1"
             assert journal.name(1) == f"{RUN.id}/1"
         assert store.parts(RUN.id) == {SEARCH: 1, "test-3": 2}
 
@@ -247,40 +249,40 @@ async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tm
     with watched(tmp_path) as store, recording(store) as journal:
         [slot] = journal.ask(asking("a"))
         attempts = journal.attempts(slot, "evaluate")
-        assert await attempts.sent("http://a", "one", again=False) == f"{RUN.id}/0/1"
+        assert await attempts.start("http://a", "one", repeat=False) == f"{RUN.id}/0/1"
         [made] = store.attempts(RUN.id, SEARCH)
         assert (made.endpoint, made.instance, made.outcome) == ("http://a", "one", None)
-        assert await attempts.sent("http://a", "one", again=True) == f"{RUN.id}/0/1"
-        attempts.ended("infra_error", seconds=0.5, usage={"cost_usd": 0.25})
-        assert await attempts.sent("http://b", "two", again=False) == f"{RUN.id}/0/2"
-        attempts.ended("ok", unpriced=1)
+        assert await attempts.start("http://a", "one", repeat=True) == f"{RUN.id}/0/1"
+        attempts.finish("infra_error", seconds=0.5, usage={"cost_usd": 0.25})
+        assert await attempts.start("http://b", "two", repeat=False) == f"{RUN.id}/0/2"
+        attempts.finish("ok", unpriced=1)
         journal.settle()
         assert [made.outcome for made in store.attempts(RUN.id, SEARCH)] == ["infra_error", "ok"]
-        spent = journal.spend["evaluate"]
+        spent = journal.spending["evaluate"]
         assert (spent.calls, spent.cost_usd, spent.unreported) == (2, 0.25, 1)
 
 
 async def test_a_later_process_is_told_of_the_attempt_that_nobody_saw_end_and_counts_on(tmp_path: Path) -> None:
-    def open_again(journal: Journal) -> SlotAttempts:
+    def open_again(journal: Journal) -> JournaledAttempts:
         [slot] = journal.ask(asking("a"))
-        with journal.live([slot]):
+        with journal.executing([slot]):
             pass  # counts on from the attempts that were made
         assert journal.attempts(slot, "score").unfinished() is None  # that was for something else
         return journal.attempts(slot, "evaluate")
 
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            await open_again(journal).sent("http://a", "one", again=False)
+            await open_again(journal).start("http://a", "one", repeat=False)
         with recording(store) as journal:
             attempts = open_again(journal)
             assert attempts.unfinished() == ("http://a", "one")
-            assert await attempts.sent("http://a", "one", again=True) == f"{RUN.id}/0/1"
+            assert await attempts.start("http://a", "one", repeat=True) == f"{RUN.id}/0/1"
         with recording(store) as journal:  # now it is nowhere to be found
             attempts = open_again(journal)
             assert attempts.unfinished() == ("http://a", "one")
-            attempts.ended("lost", examples=0)
-            assert await attempts.sent("http://b", "two", again=False) == f"{RUN.id}/0/2"
-            attempts.ended("ok")
+            attempts.finish("lost", examples=0)
+            assert await attempts.start("http://b", "two", repeat=False) == f"{RUN.id}/0/2"
+            attempts.finish("ok")
         found = store.attempts(RUN.id, SEARCH)
     assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok")]
 
@@ -289,11 +291,11 @@ def test_after_a_halt_nothing_more_is_asked_for_and_no_attempt_begins(tmp_path: 
     with watched(tmp_path) as store, recording(store) as journal:
         [slot] = journal.ask(asking("a"))
         attempts = journal.attempts(slot, "completion")
-        journal.halt.pull(Interrupted("paused", "stopped by hand"))
+        journal.cancel_token.cancel(Interrupted("paused", "stopped by hand"))
         for refused in (
             lambda: journal.ask(asking("b")),
-            lambda: journal.live([slot]).__enter__(),
-            lambda: attempts.begin("model"),
+            lambda: journal.executing([slot]).__enter__(),
+            lambda: attempts.start_now("model"),
         ):
             with pytest.raises(Interrupted, match="stopped by hand"):
                 refused()
@@ -307,9 +309,9 @@ def test_candidates_are_written_as_often_as_they_are_found_and_stay_one(tmp_path
     with watched(tmp_path) as store:
         for _ in range(2):
             with recording(store) as journal:
-                journal.keep(KEPT)
+                journal.add_candidate(KEPT)
         [found] = store.candidates(RUN.id)
-    assert isinstance(found, Kept)
+    assert isinstance(found, CandidateRecord)
     assert found == KEPT
 
 
@@ -319,9 +321,9 @@ def test_a_journal_without_a_store_keeps_nothing_and_works_all_the_same() -> Non
     [slot] = journal.ask(asking("c"))
     attempts = journal.attempts(slot, "completion")
     assert attempts.unfinished() is None
-    assert attempts.begin("model") == "free/2/1"
-    attempts.ended("ok", usage={"cost_usd": 1.5, "input_tokens": 3})
-    assert (journal.spend.cost_usd, journal.spend.unpriced) == (1.5, {})
+    assert attempts.start_now("model") == "free/2/1"
+    attempts.finish("ok", usage={"cost_usd": 1.5, "input_tokens": 3})
+    assert (journal.spending.cost_usd, journal.spending.unpriced) == (1.5, {})
     assert not journal.replaying
 
 
@@ -332,14 +334,14 @@ def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) ->
             RUN.id,
             OWNER,
             [
-                Sent(SEARCH, 0, 1, "evaluate", "http://a", None),
-                Ended(SEARCH, 0, 1, "ok", 0.1, {"cost_usd": 0.5, "output_tokens": 7}),
-                Sent(SEARCH, 1, 1, "completion", "model", None),
-                Ended(SEARCH, 1, 1, "ok", 0.1, None, 1, 1),
+                AttemptStarted(SEARCH, 0, 1, "evaluate", "http://a", None),
+                AttemptFinished(SEARCH, 0, 1, "ok", 0.1, {"cost_usd": 0.5, "output_tokens": 7}),
+                AttemptStarted(SEARCH, 1, 1, "completion", "model", None),
+                AttemptFinished(SEARCH, 1, 1, "ok", 0.1, None, 1, 1),
             ],
         )
         store.release(RUN.id, OWNER)
         with recording(store) as journal:
-            assert journal.spend["evaluate"].output_tokens == 7
-            journal.spend.ended("evaluate", {"cost_usd": 0.25}, 0)
-            assert (journal.spend.cost_usd, journal.spend.unpriced) == (0.75, {"completion": 1})
+            assert journal.spending["evaluate"].output_tokens == 7
+            journal.spending.finished("evaluate", {"cost_usd": 0.25}, 0)
+            assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.75, {"completion": 1})

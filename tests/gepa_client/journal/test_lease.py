@@ -10,7 +10,7 @@ import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, RunBusy, StoreUnavailable
 from gepa_client.journal import Store
-from gepa_client.journal.lease import Heartbeat, take
+from gepa_client.journal.lease import LeaseHeartbeat, take
 from tests.gepa_client.journal.driving import line, start
 from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, driven
 
@@ -49,7 +49,7 @@ def test_a_driver_without_signs_of_life_is_waited_for_and_replaced(store: Store)
 def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Callable[[], Store]) -> None:
     driven(store)
     with (
-        Heartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never),
+        LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never),
         pytest.raises(RunBusy, match=f"{RUN.id} is driven by {DRIVER}"),
     ):
         taken(another(), lease_s=WAIT_S)
@@ -101,11 +101,11 @@ def test_a_run_is_kept_from_another_process_and_taken_over_when_that_is_killed(s
     assert store.run(RUN.id).claim.owner == "another"
 
 
-def test_a_driver_in_another_process_hears_of_wishes_and_of_its_loss(store: Store, store_url: str) -> None:
+def test_a_driver_in_another_process_hears_of_arrivals_and_of_its_loss(store: Store, store_url: str) -> None:
     store.create(RUN)
     with start("drive", store_url, RUN.id, LIVING_S) as process:
         assert line(process.stdout) == "driving"
-        store.update(RUN.id, {"wish": "cancel"})
+        store.update(RUN.id, {"requested_action": "cancel"})
         assert line(process.stdout) == "cancel"
         seen = store.run(RUN.id).claim
         while not store.claim(RUN.id, seen, "another", "pid 2"):
@@ -121,7 +121,7 @@ def test_clocks_that_jump_do_not_matter(store: Store, monkeypatch: pytest.Monkey
     jumps = iter(range(0, 10**9, 10**6))
     with monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: 2e9 - next(jumps))
-        with Heartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never), pytest.raises(RunBusy):
+        with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, dict, never, never), pytest.raises(RunBusy):
             taken(store, lease_s=WAIT_S)
         begun = time.monotonic()
         taken(store)
@@ -137,33 +137,33 @@ def test_signs_of_life_bring_what_changed(store: Store) -> None:
         beaten.release()
         return {"counters": {"iteration": next(counts)}}
 
-    with Heartbeat(store, RUN.id, OWNER, LIVING_S, changes, never, never):
+    with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, changes, never, never):
         for _ in range(4):
             assert beaten.acquire(timeout=WAIT_S)
     assert store.run(RUN.id).counters["iteration"] >= 2
 
 
-def test_each_wish_is_heard_once(store: Store) -> None:
+def test_each_wish_is_received_once(store: Store) -> None:
     driven(store)
-    heard: list[str] = []
+    received: list[str] = []
     beats = threading.Semaphore(0)
-    wishes = threading.Semaphore(0)
+    arrivals = threading.Semaphore(0)
 
     def changes() -> Mapping[str, Any]:
         beats.release()
         return {}
 
-    def hear(wish: str) -> None:
-        heard.append(wish)
-        wishes.release()
+    def hear(requested_action: str) -> None:
+        received.append(requested_action)
+        arrivals.release()
 
-    with Heartbeat(store, RUN.id, OWNER, LIVING_S, changes, hear, never):
-        for wish in ("cancel", "pause"):
-            store.update(RUN.id, {"wish": wish})
-            assert wishes.acquire(timeout=WAIT_S)
+    with LeaseHeartbeat(store, RUN.id, OWNER, LIVING_S, changes, hear, never):
+        for requested_action in ("cancel", "pause"):
+            store.update(RUN.id, {"requested_action": requested_action})
+            assert arrivals.acquire(timeout=WAIT_S)
             for _ in range(2):
                 assert beats.acquire(timeout=WAIT_S)
-    assert heard == ["cancel", "pause"]
+    assert received == ["cancel", "pause"]
 
 
 class Silent:
@@ -182,19 +182,19 @@ class Silent:
 
 def lost(store: Any, lease_s: float = LEASE_S) -> tuple[JournalError, float]:
     """What a driver hears of its loss, and after how many seconds."""
-    heard: list[JournalError] = []
+    received: list[JournalError] = []
     told = threading.Event()
 
     def hear(error: JournalError) -> None:
-        heard.append(error)
+        received.append(error)
         told.set()
 
     begun = time.monotonic()
-    with Heartbeat(store, RUN.id, OWNER, lease_s, dict, never, hear):
+    with LeaseHeartbeat(store, RUN.id, OWNER, lease_s, dict, never, hear):
         assert told.wait(WAIT_S)
         took = time.monotonic() - begun
-    assert len(heard) == 1
-    return heard[0], took
+    assert len(received) == 1
+    return received[0], took
 
 
 def test_a_driver_that_cannot_show_life_for_the_lease_is_told_to_stop() -> None:
@@ -229,7 +229,7 @@ def test_stopping_does_not_wait_for_the_next_beat(store: Store) -> None:
         beaten.set()
         return {}
 
-    with Heartbeat(store, RUN.id, OWNER, 3600, changes, never, never):
+    with LeaseHeartbeat(store, RUN.id, OWNER, 3600, changes, never, never):
         assert beaten.wait(WAIT_S)
         begun = time.monotonic()
     assert time.monotonic() - begun < 5

@@ -7,7 +7,7 @@ import orjson
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import asking, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 SECRET = 'sk-"quoted"\\é-123456'
 

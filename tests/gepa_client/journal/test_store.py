@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RunExists
-from gepa_client.journal import Claim, Kept, Spending, Store
+from gepa_client.journal import CandidateRecord, Claim, Spending, Store
 from gepa_client.journal.entries import SEARCH, Row
 from tests.gepa_client.journal.rows_of_runs import DRIVER, KEPT, OWNER, RUN, driven, ended, entry, run, sent
 
@@ -68,10 +68,12 @@ def test_runs_are_listed_with_the_last_one_first(store: Store) -> None:
 def test_fields_are_replaced_one_by_one(store: Store) -> None:
     store.create(RUN)
     best = {"index": 1, "score": 0.5, "texts": {"a.b": "x"}}
-    store.update(RUN.id, {"status": "paused", "reason": "by hand", "best": best, "wish": "cancel"})
+    store.update(RUN.id, {"status": "paused", "reason": "by hand", "best": best, "requested_action": "cancel"})
     found = store.run(RUN.id)
     assert found.updated > RUN.updated
-    assert replace(found, updated=RUN.updated) == run(status="paused", reason="by hand", best=best, wish="cancel")
+    assert replace(found, updated=RUN.updated) == run(
+        status="paused", reason="by hand", best=best, requested_action="cancel"
+    )
 
 
 @pytest.mark.parametrize("field", ["id", "claim", "owner", "colour"])
@@ -146,7 +148,7 @@ def test_of_many_who_claim_at_once_one_gets_the_run(store: Store, another: Calla
 def test_a_sign_of_life_brings_changes_and_takes_wishes(store: Store) -> None:
     claim = driven(store).claim
     assert store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}}) is None
-    store.update(RUN.id, {"wish": "cancel"})
+    store.update(RUN.id, {"requested_action": "cancel"})
     assert store.beat(RUN.id, OWNER, {}) == "cancel"
     found = store.run(RUN.id)
     assert found.counters == {"iteration": 7}
@@ -380,6 +382,6 @@ def test_a_candidate_of_any_length_is_kept(store: Store) -> None:
     driven(store)
     noise = "".join(chr(0x4E00 + (number * 7919) % 20000) for number in range(700_000))
     for score in (0.25, 0.5):
-        kept: Kept = replace(KEPT, texts={"a": noise}, score=score)
+        kept: CandidateRecord = replace(KEPT, texts={"a": noise}, score=score)
         store.write(RUN.id, OWNER, [kept])
         assert store.candidates(RUN.id) == [kept]

@@ -11,10 +11,11 @@ import orjson
 import pytest
 
 from gepa_client.errors import JournalError, NoSuchRun, RunExists
-from gepa_client.journal import Claim, Store, export_run, import_run, open_store
+from gepa_client.journal import Claim, Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.run.imported_settings import MACHINE_SETTINGS
 from gepa_client.run.output_folder import new_run_id
+from gepa_client.run.transfer import export_run, import_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 from tests.gepa_client.stored_run import DISCOVERY, IDENTITY
@@ -52,7 +53,7 @@ def target(tmp_path: Path) -> Any:
 
 def exported(store: Store) -> dict[str, Any]:
     driven(store)
-    changes = {"status": "running", "wish": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
+    changes = {"status": "running", "requested_action": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
     store.update(RUN.id, changes)
     store.write(RUN.id, OWNER, ROWS)
     return export_run(store, RUN.id)
@@ -71,7 +72,7 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
         reason=imported.reason,
         config={key: value for key, value in CONFIG.items() if key not in MACHINE_SETTINGS},
         output=None,
-        wish=None,
+        requested_action=None,
         driver=None,
         claim=Claim(None, 0),
     )

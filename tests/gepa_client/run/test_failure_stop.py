@@ -5,7 +5,7 @@ import pytest
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.run.stop_conditions import FAILURE_WINDOW, FailureStop
 from gepa_client.settings.groups import Evolve
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 
 FAILED = ExampleDone("7", "program_error", None, 0.1, 0, None, {"type": "KeyError", "message": "no"})
 
@@ -23,11 +23,11 @@ FAILED = ExampleDone("7", "program_error", None, 0.1, 0, None, {"type": "KeyErro
 def test_a_program_that_always_fails_pauses_a_run_that_cannot_mend_it(
     share: float | None, evolve: Evolve, pauses: bool
 ) -> None:
-    halt = Halt()
-    stop = FailureStop("r1", None, share, halt)
+    cancel_token = CancelToken()
+    stop = FailureStop("r1", None, share, cancel_token)
     stop.begin(evolve)
     for _ in range(FAILURE_WINDOW):
         stop.done(FAILED)
-    assert (halt.reason is not None) == pauses
-    if halt.reason is not None:
-        assert "to continue regardless: `gepa-client resume r1 --failure-stop 1`" in halt.reason.reason
+    assert (cancel_token.reason is not None) == pauses
+    if cancel_token.reason is not None:
+        assert "to continue regardless: `gepa-client resume r1 --failure-stop 1`" in cancel_token.reason.reason

@@ -9,15 +9,15 @@ import pytest
 
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
-from gepa_client.journal.requests import other_request
+from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.sqlite import SqliteStore
-from gepa_client.journal.transfer import export_run, import_run
 from gepa_client.run import gateway_record as module
 from gepa_client.run.control_messages import CapMessage, ModelCallMessage, RefusalMessage, StopMessage, parse_message
 from gepa_client.run.gateway_record import GatewayRecord, record_late_calls, recorded_gateway_events
+from gepa_client.run.transfer import export_run, import_run
 from tests.gepa_client.journal.rows_of_runs import OWNER, RUN
-from tests.gepa_client.journal.taped import Watched, recording, watched
+from tests.gepa_client.journal.stored_journals import Watched, recording, watched
 
 
 def call(number: int = 0, **given: Any) -> ModelCallMessage:
@@ -53,7 +53,7 @@ def heard(
             record.receive(message)
         news = record.news(at_once=True)
         record.end()
-        return events, news, journal.spend.cost_usd
+        return events, news, journal.spending.cost_usd
 
 
 def test_calls_are_attempts_with_their_price_and_their_numbers_go_on(store: Watched) -> None:
@@ -139,11 +139,11 @@ def test_what_programs_say_of_their_costs_is_not_counted_where_a_gateway_counts(
     with recording(store) as journal:
         journal.metered = True
         for kind in (EVALUATE, SCORE):
-            [slot] = journal.line(kind).ask([other_request(kind, "do it")])
-            attempts = journal.line(kind).attempts(slot, kind)
-            attempts.begin("http://127.0.0.1:1")
-            attempts.ended("ok", usage={"cost_usd": 0.5, "input_tokens": 3}, examples=2, unpriced=1)
-        assert (journal.spend.cost_usd, journal.spend.unpriced) == (0.5, {SCORE: 1})
+            [slot] = journal.stream(kind).ask([request_key(kind, "do it")])
+            attempts = journal.stream(kind).attempts(slot, kind)
+            attempts.start_now("http://127.0.0.1:1")
+            attempts.finish("ok", usage={"cost_usd": 0.5, "input_tokens": 3}, examples=2, unpriced=1)
+        assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.5, {SCORE: 1})
     assert store.spending(RUN.id) == [
         Spending(EVALUATE, "ok", 1, 2, 0, 0.0, 3, 0, 0.0),
         Spending(SCORE, "ok", 1, 2, 1, 0.5, 3, 0, 0.0),

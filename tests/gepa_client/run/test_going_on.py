@@ -15,7 +15,7 @@ from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN
@@ -42,7 +42,9 @@ def settings(run: StoredRun, **more: Any) -> dict[str, Any]:
     return {key: run.config[key] for key in named if run.config[key] is not None} | more
 
 
-def driven(folder: Path, halt: Halt | None = None, on: Emit = lambda _: None, **more: Any) -> list[Event]:
+def driven(
+    folder: Path, cancel_token: CancelToken | None = None, on: Emit = lambda _: None, **more: Any
+) -> list[Event]:
     """What a process of its own would tell that goes on with the one run."""
     run = record(folder)
     told: list[Event] = []
@@ -54,7 +56,7 @@ def driven(folder: Path, halt: Halt | None = None, on: Emit = lambda _: None, **
     config = settings(run, **more.pop("config", {}))
     where = str(folder / "runs" / "evolverpc.db")
     job = DriverJob(store=where, run_id=run.id, owner="me", config=config, output=Path(str(run.output)), **more)
-    drive(job, emit, halt or Halt(), lambda: None, GatewayRecord())
+    drive(job, emit, cancel_token or CancelToken(), lambda: None, GatewayRecord())
     return told
 
 
@@ -79,13 +81,13 @@ def test_a_run_that_is_stopped_while_it_is_told_again_keeps_its_newer_figures(
     before, folder = record(tmp_path), only_run(tmp_path)
     assert before.counters["candidates"] > 2
     files = {name: (folder / name).read_bytes() for name in ("best_candidate.json", "result.json")}
-    halt = Halt()
+    cancel_token = CancelToken()
 
     def stop(event: Event) -> None:
         if isinstance(event, CandidateFound) and event.index == 1:
-            halt.pull(Interrupted("paused", "stopped by hand"))
+            cancel_token.cancel(Interrupted("paused", "stopped by hand"))
 
-    told = driven(tmp_path, halt, stop)
+    told = driven(tmp_path, cancel_token, stop)
     assert (finished(told).status, finished(told).files) == ("paused", ["best_candidate.json", "result.json"])
     after = record(tmp_path)
     moving = ("active_seconds",)
@@ -110,13 +112,13 @@ def test_candidates_that_were_lost_between_two_writes_come_back_and_the_others_a
     with database:
         database.execute("DELETE FROM candidates WHERE number = ?", [before[-1].index])
     database.close()
-    halt = Halt()
+    cancel_token = CancelToken()
 
     def stop(event: Event) -> None:
         if isinstance(event, CandidateFound) and event.index == before[-1].index:
-            halt.pull(Interrupted("paused", "stopped by hand"))
+            cancel_token.cancel(Interrupted("paused", "stopped by hand"))
 
-    driven(tmp_path, halt, stop)
+    driven(tmp_path, cancel_token, stop)
     with stored(tmp_path) as (store, run_id):
         assert store.candidates(run_id) == [before[0], spoilt, *before[2:]]
 
@@ -153,7 +155,7 @@ def test_a_cancel_that_comes_while_a_claim_is_waited_for_is_heeded(serve: Serve,
 
         def cancel(event: Event) -> None:
             if isinstance(event, Warned) and "waiting 1 s for a sign of life" in event.message:
-                store.update(run_id, {"wish": "cancel"})
+                store.update(run_id, {"requested_action": "cancel"})
 
         told = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
     assert (finished(told).status, finished(told).reason) == (
@@ -161,17 +163,22 @@ def test_a_cancel_that_comes_while_a_claim_is_waited_for_is_heeded(serve: Serve,
         "another command requested to cancel the run",
     )
     run = record(tmp_path)
-    assert (run.status, run.reason, run.wish, run.claim.owner) == ("cancelled", finished(told).reason, None, None)
+    assert (run.status, run.reason, run.requested_action, run.claim.owner) == (
+        "cancelled",
+        finished(told).reason,
+        None,
+        None,
+    )
     assert len(script.calls("evaluate")) == spent
 
 
 def test_a_cancel_from_before_this_command_is_over(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
     with stored(tmp_path) as (store, run_id):
-        store.update(run_id, {"wish": "cancel"})
+        store.update(run_id, {"requested_action": "cancel"})
     more = cli("resume", "last", "--max-metric-calls", 200)
     assert more.status == 0, more.stdout
-    assert (record(tmp_path).status, record(tmp_path).wish) == ("completed", None)
+    assert (record(tmp_path).status, record(tmp_path).requested_action) == ("completed", None)
 
 
 def test_a_replay_tells_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:

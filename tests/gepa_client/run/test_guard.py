@@ -6,7 +6,7 @@ import pytest
 from gepa.core.callbacks import IterationEndEvent
 
 from gepa_client.errors import Interrupted, RecordedFailure
-from gepa_client.gepa.failures import Failures
+from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
@@ -104,10 +104,10 @@ def test_a_cost_limit_for_a_model_without_a_price_is_warned_of_once() -> None:
     told: list[Event] = []
     journal = Journal("r")
     guard = PriceGuard(limited(max_reflection_cost=1.0, max_metric_calls=10), journal, told.append)
-    journal.spend.ended("evaluate", None, unpriced=5)  # that limit is none of the program's
+    journal.spending.finished("evaluate", None, unpriced=5)  # that limit is none of the program's
     guard.on_iteration_end(END)
     assert told == []
-    journal.spend.ended("completion", None, unpriced=3)
+    journal.spending.finished("completion", None, unpriced=3)
     guard.on_iteration_end(END)
     guard.on_iteration_end(END)
     assert [event.message for event in told if isinstance(event, Warned)] == [
@@ -119,9 +119,9 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     told: list[Event] = []
     journal = Journal("r")
     guard = PriceGuard(limited(max_cost_usd=1.0), journal, told.append)
-    journal.spend.ended("completion", {"cost_usd": 0.25}, unpriced=0)
-    journal.spend.ended("evaluate", {"cost_usd": None}, unpriced=1)
-    journal.spend.ended("score", None, unpriced=1)
+    journal.spending.finished("completion", {"cost_usd": 0.25}, unpriced=0)
+    journal.spending.finished("evaluate", {"cost_usd": None}, unpriced=1)
+    journal.spending.finished("score", None, unpriced=1)
     guard.on_iteration_end(END)
     assert [event.message for event in told if isinstance(event, Warned)] == [
         "no price is known for the program's examples, so --max-cost-usd cannot hold",
@@ -132,7 +132,7 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
 @pytest.mark.parametrize("limit", ["max_cost_usd", "max_reflection_cost"])
 def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: str) -> None:
     journal = Journal("r")
-    journal.spend.ended("completion", None, unpriced=1)
+    journal.spending.finished("completion", None, unpriced=1)
     with pytest.raises(Interrupted, match="--max-metric-calls N") as ended:
         PriceGuard(limited(**{limit: 1.0}), journal, lambda _: None).on_iteration_end(END)
     assert ended.value.status == "failed"

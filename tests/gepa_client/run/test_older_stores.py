@@ -1,4 +1,7 @@
-"""A store of version 1 opens, and its run goes on: a file that gepa-client wrote before entries had checksums."""
+"""Stores that earlier versions of gepa-client wrote open, and their runs resume.
+
+Version 1: entries have no checksums. Version 2: a run's `requested_action` has another name.
+"""
 
 import shutil
 import sqlite3
@@ -7,26 +10,31 @@ from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.soundness import damage
+from gepa_client.journal.sqlite import SqliteStore
+from gepa_client.journal.store import SCHEMA_VERSION
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import stored
 from tests.gepa_client.words import Script, rows, scored
 
-STORE = Path(__file__).parents[1] / "journal" / "stores" / "version_1.db"
+STORES = Path(__file__).parents[1] / "journal" / "stores"
 SEARCHED = 72
-"""Entries of the search that it holds."""
+"""Entries of the search that each of them holds."""
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 
 
-def test_a_run_of_a_store_of_version_1_is_resumed_and_pays_for_nothing_again(
-    serve: Serve, cli: Cli, tmp_path: Path
+@pytest.mark.parametrize("written_by", [1, 2])
+def test_a_run_of_an_older_store_resumes_and_pays_for_nothing_again(
+    written_by: int, serve: Serve, cli: Cli, tmp_path: Path
 ) -> None:
     path = tmp_path / "runs" / "evolverpc.db"
     path.parent.mkdir()
-    shutil.copy(STORE, path)
+    shutil.copy(STORES / f"version_{written_by}.db", path)
     with stored(tmp_path) as (store, run_id):
         identity = store.run(run_id).identity
         assert identity is not None
@@ -44,4 +52,14 @@ def test_a_run_of_a_store_of_version_1_is_resumed_and_pays_for_nothing_again(
         assert damage(store, run_id) is None
         assert store.run(run_id).status == "completed"
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+def test_an_action_requested_in_a_store_of_version_2_is_known_after_the_upgrade(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    shutil.copy(STORES / "version_2.db", path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE runs SET wish = 'cancel'")
+    store = SqliteStore(path)
+    assert [run.requested_action for run in store.runs()] == ["cancel"]
+    store.close()

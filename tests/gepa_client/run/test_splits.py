@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.rows import AnyRow, HeldRow
+from gepa_client.gepa.rows import AnyRow, ServerRow
 from gepa_client.run import splits
 from gepa_client.settings.run_config import RunConfig
 
@@ -16,7 +16,7 @@ def config(**given: str) -> RunConfig:
 
 
 async def held(split: str) -> list[AnyRow]:
-    return [HeldRow(str(at), split, {"split": split, "at": at}) for at in range(3)]
+    return [ServerRow(str(at), split, {"split": split, "at": at}) for at in range(3)]
 
 
 HELD = {"train": 3, "val": 3, "test": 3, "other": 3}
@@ -25,7 +25,7 @@ HELD = {"train": 3, "val": 3, "test": 3, "other": 3}
 async def test_the_servers_own_splits_are_the_default() -> None:
     found = await splits.find(config(), HELD, held)
     assert found.sizes == {"train": 3, "val": 3, "test": 3}
-    assert isinstance(found.train.rows[0], HeldRow)
+    assert isinstance(found.train.rows[0], ServerRow)
 
 
 async def test_no_two_loaders_share_an_id() -> None:
@@ -69,7 +69,7 @@ async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
 
 async def test_rows_that_stay_on_the_server_are_told_apart_by_split_and_id() -> None:
     async def secret(split: str) -> list[AnyRow]:
-        return [HeldRow(str(at), split) for at in range(3)]
+        return [ServerRow(str(at), split) for at in range(3)]
 
     assert splits.warnings(await splits.find(config(testset="train"), HELD, secret)) == [
         "3 of 3 test rows are training rows too (ids 0, 1, 2): the test score is not of new rows"

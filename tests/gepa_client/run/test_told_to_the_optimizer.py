@@ -16,7 +16,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH
-from gepa_client.journal.records import begun
+from gepa_client.journal.records import new_run
 from gepa_client.journal.run_events import Event, Finished, Progress
 from gepa_client.journal.store_factory import open_store
 from gepa_client.report.record import RunRecord
@@ -28,7 +28,7 @@ from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.journal.rows_of_runs import RUN
-from tests.gepa_client.journal.taped import recording, watched
+from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
 from tests.gepa_client.words import Script, scored
@@ -61,7 +61,7 @@ def created(job: DriverJob, **settings: Any) -> DriverJob:
     """The job with a run to drive."""
     config = RunConfig(**settings)
     store = open_store(job.store)
-    store.create(begun(job.run_id, name=None, config=config.recorded(), output=str(job.output)))
+    store.create(new_run(job.run_id, name=None, config=config.recorded(), output=str(job.output)))
     store.close()
     return job.model_copy(update={"config": config.model_dump(mode="json", exclude_unset=True)})
 
@@ -274,7 +274,7 @@ def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
                 gateway.begin(journal, store, lambda _event: None)
                 stopper = threading.Thread(target=_at_the_cap, args=(server, journal))
                 with HeldCallAbandoner(adapter, gateway) as abandoned:
-                    journal.halt.listen(lambda _reason: abandoned.spent())
+                    journal.cancel_token.add_listener(lambda _reason: abandoned.spent())
                     stopper.start()
                     with pytest.raises(Interrupted, match="the money is spent") as caught:
                         adapter.evaluate([Row(str(number), {}) for number in range(6)], {"system": "s", "style": "t"})
@@ -287,4 +287,4 @@ def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
 
 def _at_the_cap(server: ScriptedServer, journal: Any) -> None:
     until(lambda: server.runs.total() == 6)
-    journal.halt.pull(Interrupted("completed", "the money is spent"))
+    journal.cancel_token.cancel(Interrupted("completed", "the money is spent"))

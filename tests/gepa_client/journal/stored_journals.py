@@ -6,13 +6,12 @@ from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import Interrupted
-from gepa_client.journal.buffer import StoredTape
+from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import Row
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import Request, other_request
+from gepa_client.journal.requests import RequestKey, SpendingTotals, request_key
 from gepa_client.journal.sqlite import SqliteStore
-from gepa_client.journal.usage import Spend
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, run
 
 
@@ -45,12 +44,12 @@ def watched(path: Path) -> Iterator[Watched]:
 def recording(store: SqliteStore, *, owner: str = OWNER, secrets: Sequence[str] = ()) -> Iterator[Journal]:
     """The run's journal for a process that claims it; everything is written when it ends."""
     assert store.claim(RUN.id, store.run(RUN.id).claim, owner, DRIVER)
-    halt = Halt()
-    tape = StoredTape(store, RUN.id, owner, halt.pull)
+    cancel_token = CancelToken()
+    buffer = JournalBuffer(store, RUN.id, owner, cancel_token.cancel)
     try:
-        yield Journal(RUN.id, tape, Spend(store.spending(RUN.id)), halt, Secrets(secrets))
+        yield Journal(RUN.id, buffer, SpendingTotals(store.spending(RUN.id)), cancel_token, Secrets(secrets))
     finally:
-        tape.close()
+        buffer.close()
         store.release(RUN.id, owner)
 
 
@@ -60,10 +59,10 @@ def replaying(store: SqliteStore, until: int | None = None) -> Journal:
     def failed(interrupted: Interrupted) -> None:
         raise AssertionError(interrupted.reason)
 
-    tape = StoredTape(store, RUN.id, "", failed, reads_only=True)
-    return Journal(RUN.id, tape, replays=True, until=until)
+    buffer = JournalBuffer(store, RUN.id, "", failed, reads_only=True)
+    return Journal(RUN.id, buffer, replays=True, until=until)
 
 
-def asking(*words: str) -> list[Request]:
+def asking(*words: str) -> list[RequestKey]:
     """A request for each."""
-    return [other_request("completion", f"say {word}", word) for word in words]
+    return [request_key("completion", f"say {word}", word) for word in words]

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import Interrupted, JournalError, StoreUnavailable
-from gepa_client.journal.buffer import GROUP_ROWS, GROUP_S, PAGE, StoredTape
+from gepa_client.journal.buffer import GROUP_ROWS, GROUP_S, PAGE, JournalBuffer
 from gepa_client.journal.entries import SEARCH, Row
-from gepa_client.transport.cancel_token import Halt
+from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, entry, sent
-from tests.gepa_client.journal.taped import Watched, asking, recording, watched
+from tests.gepa_client.journal.stored_journals import Watched, asking, recording, watched
 
 LONG_S = 5.0
 
 
-def taped(store: Watched, halt: Halt, owner: str = OWNER) -> StoredTape:
+def taped(store: Watched, cancel_token: CancelToken, owner: str = OWNER) -> JournalBuffer:
     assert store.claim(RUN.id, store.run(RUN.id).claim, owner, DRIVER)
-    return StoredTape(store, RUN.id, owner, halt.pull)
+    return JournalBuffer(store, RUN.id, owner, cancel_token.cancel)
 
 
 def until(happened: threading.Event) -> None:
@@ -29,26 +29,26 @@ def until(happened: threading.Event) -> None:
 def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gepa_client.journal.buffer.GROUP_S", LONG_S * 10)
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
+        buffer = taped(store, CancelToken())
         for number in range(10):
-            tape.write(entry(number))
-        tape.written().result(LONG_S)
+            buffer.write(entry(number))
+        buffer.written().result(LONG_S)
         assert store.commits == [10]
-        tape.close()
+        buffer.close()
 
 
 def test_rows_nobody_waits_for_share_a_commit_within_20_ms(tmp_path: Path) -> None:
     assert GROUP_S == 0.02
     committed = threading.Event()
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
+        buffer = taped(store, CancelToken())
         store.before_write = lambda _: committed.set()
         began = time.monotonic()
         for number in range(10):
-            tape.write(entry(number))
+            buffer.write(entry(number))
         until(committed)
         assert time.monotonic() - began > GROUP_S * 0.9
-        tape.close()
+        buffer.close()
         assert sum(store.commits) == 10
         assert len(store.commits) <= 2
 
@@ -58,13 +58,13 @@ def test_256_rows_are_committed_without_waiting_for_the_time(tmp_path: Path, mon
     assert GROUP_ROWS == 256
     committed = threading.Event()
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
+        buffer = taped(store, CancelToken())
         store.before_write = lambda _: committed.set()
-        tape.write(*(entry(number) for number in range(255)))
+        buffer.write(*(entry(number) for number in range(255)))
         assert not committed.wait(0.1)
-        tape.write(entry(255))
+        buffer.write(entry(255))
         until(committed)
-        tape.close()
+        buffer.close()
         assert store.commits == [256]
 
 
@@ -76,68 +76,68 @@ def test_those_who_wait_while_a_commit_is_made_share_the_next_one(tmp_path: Path
         until(go_on)
 
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
+        buffer = taped(store, CancelToken())
         store.before_write = slowly
-        tape.write(entry(0))
-        waiting: list[Future[None]] = [tape.written()]
+        buffer.write(entry(0))
+        waiting: list[Future[None]] = [buffer.written()]
         until(begun)
         for number in range(1, 20):
-            tape.write(entry(number))
-            waiting.append(tape.written())
+            buffer.write(entry(number))
+            waiting.append(buffer.written())
         assert not any(future.done() for future in waiting)
         go_on.set()
         for future in waiting:
             future.result(LONG_S)
         assert store.commits == [1, 19]
-        tape.close()
+        buffer.close()
 
 
 def test_a_store_that_fails_pauses_the_run_and_nothing_more_is_accepted(tmp_path: Path) -> None:
-    halt = Halt()
+    cancel_token = CancelToken()
 
     def full(_: object) -> None:
         raise StoreUnavailable("the disk is full")
 
     with watched(tmp_path) as store:
-        tape = taped(store, halt)
+        buffer = taped(store, cancel_token)
         store.before_write = full
-        tape.write(entry(0))
-        for future in (tape.written(), tape.written()):
+        buffer.write(entry(0))
+        for future in (buffer.written(), buffer.written()):
             with pytest.raises(Interrupted, match="the disk is full") as caught:
                 future.result(LONG_S)
             assert caught.value.status == "paused"
-        assert halt.reason is not None
-        assert halt.reason.status == "paused"
+        assert cancel_token.reason is not None
+        assert cancel_token.reason.status == "paused"
         with pytest.raises(Interrupted):
-            tape.write(entry(1))
-        tape.close()
+            buffer.write(entry(1))
+        buffer.close()
         assert store.entries(RUN.id, SEARCH) == []
 
 
 @pytest.mark.parametrize("error", [JournalError("an attempt that was never sent"), ZeroDivisionError("a defect")])
 def test_a_defect_in_writing_fails_the_run(tmp_path: Path, error: Exception) -> None:
-    halt = Halt()
+    cancel_token = CancelToken()
 
     def broken(_: object) -> None:
         raise error
 
     with watched(tmp_path) as store:
-        tape = taped(store, halt)
+        buffer = taped(store, cancel_token)
         store.before_write = broken
-        tape.write(entry(0))
+        buffer.write(entry(0))
         with pytest.raises(Interrupted, match=str(error)) as caught:
-            tape.written().result(LONG_S)
-        tape.close()
+            buffer.written().result(LONG_S)
+        buffer.close()
     assert caught.value.status == "failed"
 
 
 def test_the_second_drivers_write_fences_out_the_first(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
-        halt = Halt()
-        first = taped(store, halt)
+        cancel_token = CancelToken()
+        first = taped(store, cancel_token)
         first.write(entry(0))
         first.written().result(LONG_S)
-        second = taped(store, Halt(), owner="owner-2")
+        second = taped(store, CancelToken(), owner="owner-2")
         second.write(entry(1))
         second.written().result(LONG_S)
         first.write(entry(1))
@@ -146,18 +146,18 @@ def test_the_second_drivers_write_fences_out_the_first(tmp_path: Path) -> None:
         first.close()
         second.close()
         assert caught.value.status == "paused"
-        assert halt.reason is not None
+        assert cancel_token.reason is not None
         assert len(store.entries(RUN.id, SEARCH)) == 2
 
 
 @pytest.mark.parametrize("row", [entry(0), sent(0)])
 def test_a_number_that_is_taken_pauses_the_run_naming_it(tmp_path: Path, row: Row) -> None:
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
+        buffer = taped(store, CancelToken())
         store.write(RUN.id, OWNER, [row])
         store.release(RUN.id, OWNER)
-        tape.close()
-        late = taped(store, Halt(), owner="owner-2")
+        buffer.close()
+        late = taped(store, CancelToken(), owner="owner-2")
         late.write(row)
         with pytest.raises(Interrupted, match=r"another process drives this run now: .*\b0\b") as caught:
             late.written().result(LONG_S)
@@ -167,18 +167,18 @@ def test_a_number_that_is_taken_pauses_the_run_naming_it(tmp_path: Path, row: Ro
 
 def test_a_replay_writes_nothing(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
-        tape = StoredTape(store, RUN.id, "", lambda _: None, reads_only=True)
-        tape.write(entry(0))
-        tape.written().result(LONG_S)
-        tape.close()
+        buffer = JournalBuffer(store, RUN.id, "", lambda _: None, reads_only=True)
+        buffer.write(entry(0))
+        buffer.written().result(LONG_S)
+        buffer.close()
         assert store.commits == []
 
 
 def test_closing_writes_what_is_queued(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
-        tape.write(entry(0), entry(1))
-        tape.close()
+        buffer = taped(store, CancelToken())
+        buffer.write(entry(0), entry(1))
+        buffer.close()
         assert len(store.entries(RUN.id, SEARCH)) == 2
 
 
@@ -197,11 +197,11 @@ def test_a_long_record_is_read_a_page_at_a_time(tmp_path: Path) -> None:
 
 def test_a_gap_in_the_record_is_a_request_without_an_answer(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
-        tape = taped(store, Halt())
-        tape.write(entry(0), entry(2))
-        tape.close()
+        buffer = taped(store, CancelToken())
+        buffer.write(entry(0), entry(2))
+        buffer.close()
         store.release(RUN.id, OWNER)
-        again = taped(store, Halt())
+        again = taped(store, CancelToken())
         assert [again.read(SEARCH, number) is not None for number in range(4)] == [True, False, True, False]
-        assert [again.goes_on(SEARCH, number) for number in (2, 3)] == [True, False]
+        assert [again.has_more(SEARCH, number) for number in (2, 3)] == [True, False]
         again.close()

@@ -1,0 +1,57 @@
+"""Names for display and for branches: of a candidate's code, its texts, a run, a manual change."""
+
+import hashlib
+import re
+import secrets
+
+from protocol import Candidate
+from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_to, code_at
+
+SHOWN = 7
+"""Characters of a commit's id that are shown."""
+
+LONGEST = 80
+
+
+def code_label(candidate: Candidate) -> str | None:
+    """Return `evolve/r/3@1a2b3c4`; None if the candidate's code does not evolve; a malformed value unchanged."""
+    branch, commit = code_at(candidate)
+    if branch is not None and commit is not None:
+        return short_commit_name(branch, commit)
+    return candidate[GIT_BRANCH][:LONGEST] if GIT_BRANCH in candidate else None
+
+
+def short_commit_name(branch: str, commit: str) -> str:
+    """`evolve/r/3@1a2b3c4`."""
+    return f"{branch}@{commit[:SHOWN]}"
+
+
+def component_texts(candidate: Candidate) -> dict[str, str]:
+    """Its texts by component, those that code mutations added among them; without what names its code."""
+    own = {name: text for name, text in candidate.items() if name not in CODE_COMPONENTS}
+    try:
+        return {**own, **{name: text for name, text in added_to(candidate).items() if name not in own}}
+    except ValueError:
+        return {**own, ADDED_COMPONENTS: candidate[ADDED_COMPONENTS]}
+
+
+BY_HAND = "by-hand"
+"""Stands for all changes that `gepa-client mutate` made, where commands about branches take a run."""
+
+LONGEST = 100
+DIGEST = 8
+_FIT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+
+
+def manual_run_name() -> str:
+    """Return what stands for the run in the branch of one manual change: `by-hand-1f3a5c7e`."""
+    return f"{BY_HAND}-{secrets.token_hex(4)}"
+
+
+def branch_run_name(run_id: str) -> str:
+    """Return the run's id as the contract's `MutationName` accepts it: unchanged, or shortened with a digest."""
+    if _FIT.fullmatch(run_id):
+        return run_id
+    digest = hashlib.blake2b(run_id.encode(), digest_size=DIGEST // 2).hexdigest()
+    fit = re.sub(r"[^A-Za-z0-9_-]+", "-", run_id).strip("-_")[: LONGEST - DIGEST - 1]
+    return f"{fit}-{digest}".lstrip("-")

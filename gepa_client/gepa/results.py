@@ -1,0 +1,160 @@
+"""Results of examples: their costs, their prices, their scores, and the `EvaluationBatch` that GEPA reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gepa.core.adapter import EvaluationBatch
+
+from evolverpc_common.model_prices import PriceTable, priced
+from gepa_client.errors import BadResponse
+from gepa_client.gepa.rows import AnyRow
+from gepa_client.transport.calls import InconclusiveResult, Reply
+from protocol import JsonValue
+
+Results = list[dict[str, Any]]
+"""`ExampleResult`s as received, one for each example, in order."""
+
+INCONCLUSIVE = ("infra_error", "cancelled")
+"""Statuses of examples that must be tried again."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What reflection needs of one traced example: its row and its result as received.
+
+    `scored`: the result whose score GEPA has; another one if the example was traced again.
+    """
+
+    row: AnyRow
+    result: dict[str, Any]
+    scored: dict[str, Any]
+
+
+Batch = EvaluationBatch[Trajectory, JsonValue]
+
+
+class BatchBuilder:
+    """Builds batches in which the program's failures score `failure_score`, in every objective too.
+
+    The objectives are those that any result of the run has named so far: a batch that fails as a whole names none.
+    """
+
+    def __init__(self, failure_score: float) -> None:
+        self._failure_score = failure_score
+        self._objectives: dict[str, None] = {}  # a set that keeps the order of appearance
+
+    def build(self, rows: Sequence[AnyRow], results: Results, *, trace: bool) -> Batch:
+        """Return the batch of some rows, in their order; `trace`: with trajectories.
+
+        Raises:
+            BadResponse: results wait for a score that this program cannot give.
+        """
+        if any(result["status"] == "rollout" for result in results):
+            raise BadResponse("the program has no score function: its results are rollouts that another must score")
+        pairs = zip(rows, results, strict=True)
+        return EvaluationBatch(
+            outputs=[result.get("output") for result in results],
+            scores=[self._score(result) for result in results],
+            trajectories=[Trajectory(row, result, result) for row, result in pairs] if trace else None,
+            objective_scores=self._objective_scores(results),
+            num_metric_calls=_metric_calls(results),
+        )
+
+    def _score(self, result: Mapping[str, Any]) -> float:
+        return float(result["score"]) if result["status"] == "ok" else self._failure_score
+
+    def _objective_scores(self, results: Results) -> list[dict[str, float]] | None:
+        """Return one mapping per result, failures filled in; None unless every scored result has objectives."""
+        for result in results:
+            self._objectives.update(dict.fromkeys(result.get("objective_scores") or ()))
+        scored = [result for result in results if result["status"] == "ok"]
+        if not self._objectives or any(not result.get("objective_scores") for result in scored):
+            return None
+        failed = dict.fromkeys(self._objectives, self._failure_score)
+        return [dict(result["objective_scores"]) if result["status"] == "ok" else dict(failed) for result in results]
+
+
+def _metric_calls(results: Results) -> int | None:
+    """Return what the batch counts for in GEPA's budget, if every result reports its share in `metric_calls`.
+
+    At least 1: a program that reports 0 for everything would make an endless run.
+    """
+    total = 0
+    for result in results:
+        share = result.get("metric_calls")
+        if not isinstance(share, int) or isinstance(share, bool) or share < 0:
+            return None
+        total += share
+    return max(total, 1) if results else 0
+
+
+def reply_with(rows: Sequence[AnyRow], prices: PriceTable, results: Results) -> Reply[Results]:
+    """Return the reply that holds results with their costs, priced here if the server did not.
+
+    Raises:
+        InconclusiveResult: an example must be tried again.
+    """
+    for result in results:
+        if usage := result.get("usage"):
+            result["usage"] = priced(usage, prices)
+    cost = {
+        "seconds": sum(result["seconds"] for result in results),
+        "usage": _total_usage(results),
+        "examples": len(results),
+        "unpriced": sum(map(_is_unpriced, results)),
+    }
+    for row, result in zip(rows, results, strict=True):
+        if result["status"] in INCONCLUSIVE:
+            raise InconclusiveResult(_inconclusive(row, result), Reply(None, result["status"], **cost))
+    outcome = next((result["status"] for result in results if result["status"] != "ok"), "ok")
+    return Reply(results, outcome, **cost)
+
+
+def instance_of(result: Mapping[str, Any]) -> str | None:
+    """Return the instance that holds the trajectory of a result, from its reference."""
+    ref = result.get("trajectory_ref")
+    return ref.partition("/")[0] if isinstance(ref, str) else None
+
+
+def as_rollout(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a scorer gets of a result: without trajectory and usage."""
+    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref", "usage")}
+
+
+def with_score(rollout: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rollout with the score of another endpoint."""
+    score = {
+        key: scored[key]
+        for key in ("status", "score", "feedback", "objective_scores", "error")
+        if scored.get(key) is not None or key in ("status", "score")
+    }
+    return {**rollout, **score, "seconds": rollout["seconds"] + scored["seconds"]}
+
+
+def _total_usage(results: Results) -> dict[str, Any] | None:
+    """Return the sum of the reported usages; None if there are none."""
+    usages = [result["usage"] for result in results if result.get("usage")]
+    if not usages:
+        return None
+    keys = {key: None for usage in usages for key, value in usage.items() if isinstance(value, int | float)}
+    return {key: sum(_number(usage.get(key)) for usage in usages) for key in keys}
+
+
+def _number(value: Any) -> int | float:
+    return value if isinstance(value, int | float) else 0
+
+
+def _is_unpriced(result: Mapping[str, Any]) -> bool:
+    """Whether a result may have cost an amount that is not known.
+
+    An attempt that the infrastructure refused (a 429, a lost connection) and that reports no usage cost nothing.
+    """
+    usage = result.get("usage") or {}
+    return usage.get("cost_usd") is None and not (result["status"] in INCONCLUSIVE and not usage)
+
+
+def _inconclusive(row: AnyRow, result: Mapping[str, Any]) -> str:
+    error = result.get("error") or {}
+    cause = f": {error.get('type')}: {error.get('message')}" if error else ""
+    return f"example {row.id!r} is {result['status']}{cause}"

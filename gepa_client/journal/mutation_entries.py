@@ -1,0 +1,114 @@
+"""Recorded mutations of code: what was requested and its outcome, and the graph of the commits that were made."""
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from protocol import ApplyMutationResult, Candidate, Usage
+from protocol.code import commit_of
+
+
+class Rejection(BaseModel):
+    """Why a mutation was rejected, as in the contract's `MutationRejected`. `diff`: the rejected change, if any."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    stage: str
+    reason: str
+    log_tail: str | None = None
+    diff: str | None = None
+    usage: Usage | None = None
+
+
+class MutationEntry(BaseModel):
+    """The answer of an entry of kind `mutation`: exactly one of `applied` and `rejected` is set.
+
+    `request`: the change that was requested. `parent`, `other`: the commits it starts from; `other` only for a merge.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    kind: Literal["change_request", "merge"]
+    request: str
+    location: str | None = None
+    parent: str
+    other: str | None = None
+    applied: ApplyMutationResult | None = None
+    rejected: Rejection | None = None
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Self:
+        if (self.applied is None) == (self.rejected is None):
+            raise ValueError("a mutation is either `applied` or `rejected`")
+        return self
+
+
+@dataclass(frozen=True)
+class _Commit:
+    parents: tuple[str, ...]
+    bundle: str | None
+    unused: frozenset[str]
+
+
+class CommitGraph:
+    """The commits that a run's mutations made: parents, bundles, and components they leave unused."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, _Commit] = {}
+
+    def add(self, entry: MutationEntry) -> None:
+        """Add the commit of a recorded mutation, if it made one."""
+        made = entry.applied
+        if made is None:
+            return
+        parents = tuple(parent for parent in (entry.parent, entry.other) if parent is not None)
+        unused = (self._unused_at(entry.parent) | set(made.components_removed)) - set(made.components_added)
+        self._made.setdefault(made.commit, _Commit(parents, made.bundle, frozenset(unused)))
+
+    def leading_to(self, commit: str) -> list[tuple[str, str]]:
+        """Return (commit, bundle in base64) of all that lead to this one from the run's start, parents first.
+
+        Empty if one of them has no bundle, or the run did not make the commit.
+        """
+        chain = self.bundles(commit)
+        bundles = [(each, bundle) for each, bundle in chain if bundle is not None]
+        return bundles if len(bundles) == len(chain) else []
+
+    def bundles(self, commit: str) -> list[tuple[str, str | None]]:
+        """Return the same for the commits that the run made, None for a bundle that no server gave."""
+        return [(each, self._made[each].bundle) for each in self._made_up_to(commit)]
+
+    def ancestry(self, candidate: Candidate) -> set[str]:
+        """Return the commit of the candidate's code and its known ancestors."""
+        commit = commit_of(candidate)
+        if commit is None:
+            return set()
+        found = {commit}
+        for each in self._made_up_to(commit):
+            found |= {each, *self._made[each].parents}
+        return found
+
+    def unused(self, candidate: Candidate) -> frozenset[str]:
+        """Return the components, added ones too, that the candidate's code no longer uses."""
+        commit = commit_of(candidate)
+        return self._unused_at(commit) if commit is not None else frozenset()
+
+    def _unused_at(self, commit: str) -> frozenset[str]:
+        made = self._made.get(commit)
+        return made.unused if made is not None else frozenset()
+
+    def _made_up_to(self, commit: str) -> list[str]:
+        """Return the commit and its ancestors that the run made, parents first."""
+        order: list[str] = []
+        seen: set[str] = set()
+        waiting = [(commit, False)]
+        while waiting:
+            each, parents_done = waiting.pop()
+            if parents_done:
+                order.append(each)
+            elif each in self._made and each not in seen:
+                seen.add(each)
+                waiting.append((each, True))
+                waiting += [(parent, False) for parent in reversed(self._made[each].parents)]
+        return order

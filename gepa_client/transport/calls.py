@@ -1,0 +1,111 @@
+"""A call as data: what to ask a server, how long to wait, how to read the answer, and what the attempt cost."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from protocol import JsonValue, Progress
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 600.0
+"""Seconds for a call that runs no examples: a reflective dataset, proposals, the end of a run."""
+
+
+@dataclass(frozen=True)
+class Reply(Generic[T]):
+    """A parsed answer, and the attempt that brought it.
+
+    `outcome`: the result's status. `seconds`: as the server reports. `usage`: the contract's `Usage`, None if the
+    server reports none. `examples`: how many results came; `unpriced`: how many of them without a `cost_usd`.
+    `instance`: the server process that answered.
+    """
+
+    value: T
+    outcome: str = "ok"
+    seconds: float | None = None
+    usage: dict[str, Any] | None = None
+    examples: int = 1
+    unpriced: int = 0
+    instance: str | None = None
+
+
+class InconclusiveResult(Exception):
+    """The answer is `infra_error` or `cancelled` for an example: the call must be tried again.
+
+    `reply`: what the attempt cost; its `outcome` is one of the two, its value None.
+    """
+
+    def __init__(self, message: str, reply: Reply[None]) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+@dataclass(frozen=True)
+class FailureCost:
+    """What an attempt without a result cost. `unpriced`: 1 if it may have cost an amount that is not known."""
+
+    usage: dict[str, Any] | None = None
+    unpriced: int = 0
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One call, to whichever server answers it.
+
+    `method`, `params`: as the contract defines them. `parse`: turns the result into a `Reply`; raises `BadResponse`, or
+    `InconclusiveResult` if the call must be tried again. `parse_error`: the reply that an error amounts to, given the
+    error and the seconds since sending; None if the error is an error.
+    `about`: names the call in error messages, as in `example 'x'`. `needs`: a capability without which no server can
+    answer. `timeout_s`: the deadline in seconds; for a call that runs `examples`, the server's own limits decide.
+    `group`: the contract's `_meta.group`, for servers with the capability `refs`. `optional`: params that only servers
+    with a capability understand, with its name. `instance_params`: further params for the server process that is about
+    to answer (capability `adapter_state`), by its `instance_id`.
+    `failure_cost`: the cost of an attempt without a result, given its last error and its outcome.
+    `on_sent`: called before each sending; `on_progress`: called about once a second while the server reports progress.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    parse: Callable[[JsonValue], Reply[T]]
+    about: str
+    needs: str | None = None
+    timeout_s: float | None = None
+    examples: int = 0
+    group: str | None = None
+    optional: Mapping[str, str] = field(default_factory=dict)
+    instance_params: Callable[[str | None], Mapping[str, Any]] | None = None
+    parse_error: Callable[[Exception, float], Reply[T] | None] | None = None
+    failure_cost: Callable[[Exception | None, str], FailureCost] | None = None
+    on_sent: Callable[[], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
+
+
+class AttemptLog(Protocol):
+    """The attempts of one call, written before each is sent, so that a later process can collect what one brought."""
+
+    def unfinished(self) -> tuple[str, str | None] | None:
+        """Return (url, instance) of an attempt that an earlier process sent and never saw end."""
+
+    async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
+        """Write that an attempt is about to be sent, and return its call id once that is stored.
+
+        `repeat`: the attempt before is sent again under its own id, to collect finished work. An error raised here ends
+        the call; nothing was sent.
+        """
+
+    def finish(
+        self,
+        outcome: str,
+        *,
+        seconds: float | None = None,
+        usage: dict[str, Any] | None = None,
+        examples: int = 1,
+        unpriced: int = 0,
+    ) -> None:
+        """Write how the attempt ended.
+
+        `outcome`: a result's status; or, without a result and with 0 `examples`, `lost` (unknown), `refused` (it never
+        ran), `error` (an error response) or `cancelled` (by the caller). An attempt whose answer may still be collected
+        when the call is interrupted stays open.
+        """
