@@ -37,7 +37,7 @@ def test_a_budget_comes_to_as_many_metric_calls_as_with_dspy(
 
 
 def test_only_one_budget_of_metric_calls_is_taken_and_a_flag_replaces_the_one_of_a_file(tmp_path: Any) -> None:
-    with pytest.raises(SettingsError, match="max_metric_calls and auto all limit the metric calls"):
+    with pytest.raises(SettingsError, match="`--max-metric-calls` and `--auto` all limit the metric calls"):
         load(None, URL | {"auto": "light", "max_metric_calls": 5})
     (tmp_path / "run.toml").write_text('auto = "heavy"\n')
     settings = load(tmp_path / "run.toml", URL | {"max_full_evals": 3})

@@ -74,7 +74,7 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
 KEEPING = """
 import asyncio, sys
 from rpc_server.calls.ledger import CallLedger
-from rpc_server.calls.admission import Load
+from rpc_server.calls.admission import AdmissionController
 
 class Job:
     examples, progress = 1, None
@@ -84,10 +84,10 @@ class Job:
         return {"results": [{"output": chr(97 + self.number % 26) * 1_000_000}]}
 
 async def main():
-    load = Load(max_running=1, max_waiting=0)
-    ledger = CallLedger(load, abandon_after_s=9, keep_answers_s=99, max_answer_bytes=30_000_000)
+    admission = AdmissionController(max_running=1, max_waiting=0)
+    ledger = CallLedger(admission, abandon_after_s=9, keep_answers_s=99, max_answer_bytes=30_000_000)
     for number in range(int(sys.argv[1])):
-        await ledger.ask(f"c{number}", b"", lambda: Job(number), None)
+        await ledger.submit(f"c{number}", b"", lambda: Job(number), None)
     print(open("/proc/self/status").read())
 
 asyncio.run(main())

@@ -103,7 +103,7 @@ REFUSED = {
     "python3 ../agent.py": "`agent_command`: there is no ../agent.py in {root}",
     "notes/one.txt": "`agent_command`: notes/one.txt in {root} cannot be executed",
     "nopebin": "`agent_command`: there is no command 'nopebin' on PATH",
-    "": "`agent_command` is empty: name a command, or leave it out for Claude",
+    "": "`--agent-command` is empty: name a command, or leave it out for Claude",
 }
 
 
