@@ -28,7 +28,7 @@ from sandbox_runtime import ServerFailed  # noqa: E402
 
 
 def label_names_score(rows: list[dict[str, str]]) -> float:
-    """The share that rules made of the labels' own names route right: what no optimisation at all would give."""
+    """Return the share that rules made of the labels' own names route right: what no optimisation at all would give."""
     labels = sorted({row["label"] for row in rows})
     rules = "\n".join(f"{label}: {', '.join(sorted(tickets.words(label)))}" for label in labels)
     outputs = [tickets.run(row, {"rules": rules}) for row in rows]

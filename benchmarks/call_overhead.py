@@ -36,7 +36,7 @@ Call = Callable[[dict[str, Any]], Awaitable[Any]]
 
 @contextlib.contextmanager
 def served(kind: str) -> Iterator[int]:
-    """The port of one of `overhead_servers.py`."""
+    """Return the port of one of `overhead_servers.py`."""
     command = [sys.executable, "-m", "benchmarks.overhead_servers", kind]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -47,7 +47,7 @@ def served(kind: str) -> Iterator[int]:
 
 
 def aiohttp_call(session: aiohttp.ClientSession, url: str, token: str) -> Call:
-    """A call as our client makes it: orjson both ways over one kept connection."""
+    """Make a call as our client does: orjson both ways over one kept connection."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
 
     async def call(request: dict[str, Any]) -> Any:
@@ -58,7 +58,7 @@ def aiohttp_call(session: aiohttp.ClientSession, url: str, token: str) -> Call:
 
 
 def requests_call(url: str) -> Call:
-    """A call as the nearest peer makes it: a fresh connection, the standard library's JSON."""
+    """Make a call as the nearest peer does: a fresh connection, the standard library's JSON."""
 
     async def call(request: dict[str, Any]) -> Any:
         return requests.post(url, json=request["params"], timeout=60).json()  # noqa: ASYNC210  blocking is this peer's way
@@ -117,7 +117,7 @@ async def seconds(call: Call, request: dict[str, Any], times: int) -> float:
 
 
 def envelope_check_growth() -> float:
-    """The envelope check's time on a parsed 5 MB request over that on a 2 KB one."""
+    """Return the envelope check's time on a parsed 5 MB request over that on a 2 KB one."""
     small, large = (orjson.loads(orjson.dumps(payload.request(SIZES[size]))) for size in ("2KB", "5MB"))
 
     def once(message: Any) -> float:

@@ -46,7 +46,7 @@ WORDS = "Read the ticket and name the product it is about, in a word. " * 30
 
 
 async def completion(request: web.Request) -> web.StreamResponse:
-    """The provider's answer: streamed where it is asked to be, an event at a time."""
+    """Answer as a provider: streamed, an event at a time, if the request asks for it."""
     asked = await request.json()
     if request.headers.get("Authorization") != f"Bearer {KEY}":
         return web.Response(status=401)
@@ -99,7 +99,7 @@ async def pass_on(url: str) -> None:
 
 @contextlib.contextmanager
 def served(*arguments: str) -> Iterator[dict[str, str]]:
-    """What one of the above says, run as a process of its own."""
+    """Run one of the functions above as a process of its own and return its figures."""
     command = [sys.executable, str(Path(__file__).resolve()), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -122,7 +122,7 @@ def _optimize(adapter: Any, sampling: Any, train: Any, val: Any, **others: Any) 
 
 
 def run_ours(url: str, folder: Path, sampling: Any) -> GEPAResult[Any, Any]:
-    """The remote adapter with a fleet of one endpoint, everything recorded in a new store."""
+    """Return the remote adapter with a fleet of one endpoint, everything recorded in a new store."""
     loaders = [
         RowLoader([Row(str(data["number"]), data) for data in rows], first_id=rows[0]["number"])
         for rows in (TRAIN_ROWS, VAL_ROWS)
@@ -142,14 +142,14 @@ def run_in_process(sampling: Any) -> GEPAResult[Any, Any]:
 
 
 def run_gepa_rpc(url: str, sampling: Any) -> GEPAResult[Any, Any]:
-    """The peer's adapter as PyPI has it, given to GEPA as its own example does."""
+    """Return the peer's adapter as PyPI has it, given to GEPA as its own example does."""
     return _optimize(
         PeerAdapter(url), sampling, TRAIN_ROWS, VAL_ROWS, reflection_lm=hashed_task.HashedModel(REFLECTION_S)
     )
 
 
 def found(result: GEPAResult[Any, Any]) -> Any:
-    """What must be the same in all ways."""
+    """Return what must be the same in all ways."""
     return result.candidates, result.parents, result.val_aggregate_scores, result.total_metric_calls
 
 
@@ -175,7 +175,7 @@ def measure(ways: dict[str, Way], sampling: Any, rounds: int) -> tuple[dict[str,
 
 
 def ratio(seconds: dict[str, list[float]], over: str, under: str) -> float:
-    """The median of the ratios within a round."""
+    """Return the median of the ratios within a round."""
     return round(statistics.median(a / b for a, b in zip(seconds[over], seconds[under], strict=True)), 3)
 
 

@@ -12,7 +12,7 @@ from benchmarks import hashed_task
 
 
 def create_app(threads: int) -> web.Application:
-    """An application whose every `/evaluate` runs `threads` examples at once."""
+    """Return an application whose every `/evaluate` runs `threads` examples at once."""
 
     async def evaluate(request: web.Request) -> web.Response:
         asked = await request.json()
@@ -40,7 +40,7 @@ async def _run(slots: asyncio.Semaphore, candidate: dict[str, str], data: hashed
 
 
 def _trace(index: int, data: hashed_task.Data, answer: str, scored: float) -> dict[str, Any]:
-    """The library's `Trace`."""
+    """Return the library's `Trace`."""
     return {
         "example_ind": index,
         "example": data,

@@ -30,12 +30,12 @@ def score(candidate: Mapping[str, str], data: Data) -> float:
 
 
 def output(candidate: Mapping[str, str], data: Data) -> str:
-    """What the program answers."""
+    """Return the program's output."""
     return f"team {int(_fraction('output', str(data['number']), candidate['triage']) * 10)}"
 
 
 def record(data: Data, answer: str, scored: float) -> Record:
-    """What reflection is shown of one example, in the shape of gepa-rpc's `ReflectiveExample`."""
+    """Return what reflection is shown of one example, in the shape of gepa-rpc's `ReflectiveExample`."""
     return {
         "Inputs": {"text": data["text"]},
         "Generated_Outputs": answer,

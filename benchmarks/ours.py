@@ -19,7 +19,7 @@ OWNER = "benchmark"
 
 @contextlib.contextmanager
 def journal(store: Path) -> Iterator[Journal]:
-    """The journal of a new run in a SQLite file, claimed as a run's driver claims it; written out at the end."""
+    """Return the journal of a new run in a SQLite file, claimed as a run's driver claims it; written out at the end."""
     opened = open_store(str(store))
     failures: list[Interrupted] = []
     try:
@@ -38,7 +38,7 @@ def journal(store: Path) -> Iterator[Journal]:
 
 @contextlib.contextmanager
 def adapter(urls: Sequence[str], store: Path | None) -> Iterator[RemoteAdapter]:
-    """An adapter over these endpoints; `store`: the SQLite file of its journal, None for no record at all."""
+    """Return an adapter over these endpoints; `store`: the SQLite file of its journal, None for no record at all."""
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(journal(store)) if store is not None else None
         yield stack.enter_context(RemoteAdapter(list(urls), token=TOKEN, journal=kept))

@@ -57,7 +57,7 @@ class EchoProgram:
 
 
 async def raw_evaluate(request: web.Request) -> web.Response:
-    """The least a server can do: parse, answer, write."""
+    """Do the least work of a server: parse, answer, write."""
     call = orjson.loads(await request.read())
     results = [payload.result(example["data"]) for example in call["params"]["batch"]]
     body = orjson.dumps({"jsonrpc": "2.0", "id": call["id"], "result": {"results": results}})
@@ -75,7 +75,7 @@ async def serve_raw(listener: socket.socket) -> None:
 
 
 async def serve_ours(listener: socket.socket) -> None:
-    """The product's own stack, with the program in the same process."""
+    """Return the product's own stack, with the program in the same process."""
     settings = Settings(program="unused", max_request_bytes=MAX_BYTES, max_batch_size=100_000)
     async with listening(create_app(EchoProgram(), settings, token=payload.TOKEN), listener):
         await asyncio.Event().wait()

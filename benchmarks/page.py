@@ -14,7 +14,7 @@ BEFORE, AFTER = "<!-- figures\n", "\n-->\n"
 
 
 def page(found: Mapping[str, Figures], facts: Mapping[str, str]) -> str:
-    """The whole page. `found`: the figures of each benchmark that has any; `facts`: about the machine."""
+    """Return the whole page. `found`: the figures of each benchmark that has any; `facts`: about the machine."""
     sections = [INTRODUCTION, table(("machine", ""), facts.items()), "## Limits", _limits(found)]
     for name, write in SECTIONS.items():
         figures = found.get(name)
@@ -28,7 +28,7 @@ def page(found: Mapping[str, Figures], facts: Mapping[str, str]) -> str:
 
 
 def held(text: str) -> dict[str, Figures]:
-    """The figures that a page holds."""
+    """Return the figures that a page holds."""
     _, begun, rest = text.partition(BEFORE)
     raw, ended, _ = rest.partition(AFTER)
     found: dict[str, Figures] = json.loads(raw)["found"] if begun and ended else {}
@@ -36,7 +36,7 @@ def held(text: str) -> dict[str, Figures]:
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 

@@ -28,7 +28,7 @@ def row(number: int, turns: int) -> dict[str, Any]:
 
 
 def request(size: int) -> dict[str, Any]:
-    """A JSON-RPC `evaluate` request of about `size` bytes, in examples of at most 20 KB."""
+    """Return a JSON-RPC `evaluate` request of about `size` bytes, in examples of at most 20 KB."""
     turns = max(1, round(size / TURN_BYTES) - 1)
     count = -(-turns // MOST_TURNS)
     return {
@@ -44,5 +44,5 @@ def request(size: int) -> dict[str, Any]:
 
 
 def result(data: Any) -> dict[str, Any]:
-    """What a program answers for one example: its data comes back as the trajectory."""
+    """Return what a program answers for one example: its data comes back as the trajectory."""
     return {"status": "ok", "score": 1.0, "output": "pending_transfer", "trajectory": data, "seconds": 0.0}

@@ -42,7 +42,7 @@ def run(name: str) -> tuple[Figures | None, int]:
 
 
 def machine(load: float) -> dict[str, str]:
-    """What the figures depend on; `load`: processes that wanted a core before anything ran."""
+    """Return what the figures depend on; `load`: processes that wanted a core before anything ran."""
     packages = ("aiohttp", "gepa", "orjson", "pydantic")
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -91,7 +91,7 @@ class Stub:
         raise NotImplementedError
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Records from traced results, and new texts from records."""
+        """Answer with records from traced results, and new texts from records."""
         if method == "make_reflective_dataset":
             evaluated = params["eval_batch"]["results"]
             records = [{"Feedback": f"scored {result['score']}"} for result in evaluated]

@@ -69,7 +69,7 @@ async def per_command(run: Callable[[], Awaitable[object]]) -> float:
 
 
 async def child() -> None:
-    """What an exec does, without a sandbox."""
+    """Return what an exec does, without a sandbox."""
     process = await asyncio.create_subprocess_exec("bash", "-c", "true")
     await process.wait()
 

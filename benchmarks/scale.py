@@ -119,12 +119,12 @@ def full_speed(rounds: int) -> dict[str, float]:
 
 
 def paired(over: Sequence[float], under: Sequence[float]) -> float:
-    """The median of the ratios within a round."""
+    """Return the median of the ratios within a round."""
     return statistics.median(a / b for a, b in zip(over, under, strict=True))
 
 
 def told(ran: dict[str, list[Ran]], endpoints: int) -> dict[str, Any]:
-    """What one number of endpoints came to."""
+    """Return what one number of endpoints came to."""
     thousands = round(SLOTS * endpoints * PER_SLOT) / 1000
     ours, bare = (ran[way] for way in ("ours", "bare"))
     return {

@@ -22,14 +22,14 @@ from gepa_client import Row
 
 
 def rows(seconds: Sequence[float]) -> list[dict[str, Any]]:
-    """The examples' data."""
+    """Return the examples' data."""
     return [
         {**data, "seconds": length} for data, length in zip(hashed_task.rows(len(seconds), 0.0), seconds, strict=True)
     ]
 
 
 def peak_mb() -> float:
-    """The most memory this process has held, in MB."""
+    """Return the most memory this process has held, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
@@ -64,7 +64,7 @@ def run_ours(asked: dict[str, Any]) -> dict[str, float]:
 
 
 async def run_bare(asked: dict[str, Any]) -> dict[str, float]:
-    """The least a client can do: as many workers as slots, one request after another, nothing checked or kept."""
+    """Run the least client: as many workers as slots, one request after another, nothing checked or stored."""
     given = iter(rows(asked["seconds"]))
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
     scores: list[float] = []

@@ -39,7 +39,7 @@ class Timeline:
         self.changes: list[tuple[float, int]] = []
 
     def changed(self, by: int) -> None:
-        """An example started (1) or ended (-1) now."""
+        """Record that an example started (1) or ended (-1) now."""
         self.changes.append((time.monotonic(), by))
 
 
@@ -106,7 +106,7 @@ class SleepingProgram:
         raise AssertionError(batch, results, on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Records from traced results."""
+        """Return records from traced results."""
         assert method == "make_reflective_dataset", method
         evaluated = params["eval_batch"]
         records = [

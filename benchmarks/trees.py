@@ -62,13 +62,13 @@ def score(example, output):
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What it says, run in the folder."""
+    """Run it in the folder and return its output."""
     who = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0")
     return subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def repository_of(folder: Path) -> list[str]:
-    """A repository of 2,000 files of 1 to 8 KB, and 20 commits beside its first that change the program."""
+    """Make a repository of 2,000 files of 1 to 8 KB, and 20 commits beside its first that change the program."""
     dice = random.Random(0)  # noqa: S311  # for contents, not for secrets
     git(folder, "init", "--quiet", "--initial-branch=main")
     for number in range(FILES):
@@ -211,7 +211,7 @@ async def at_once(url: str, token: str, commits: list[str]) -> float:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[Path]:
-    """A temporary folder, gone at the end."""
+    """Yield a temporary folder and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="gepa-bench-trees-"))
     try:
         yield folder

@@ -66,7 +66,7 @@ results = modal.Volume.from_name("evolverpc-runs", create_if_missing=True)
     single_use_containers=True,
 )
 def optimize(name: str, arguments: list[str], files: dict[str, bytes]) -> int:
-    """What `begin_or_go_on` says, on a machine of Modal's."""
+    """Run `begin_or_go_on` on a machine of Modal's and return its result."""
     return begin_or_go_on(name, arguments, files)
 
 
@@ -117,7 +117,7 @@ def begin_or_go_on(name: str, arguments: Sequence[str], files: Mapping[str, byte
 
 
 def planned(words: Sequence[str]) -> tuple[str, list[str], dict[str, bytes]]:
-    """The run's name, which no other has; its flags; and the files of this machine that it needs, by relative path.
+    """Return the run's unique name, its flags, and the files of this machine that it needs, by relative path.
 
     Raises:
         SystemExit: the flags contradict where it runs.
@@ -138,7 +138,7 @@ def planned(words: Sequence[str]) -> tuple[str, list[str], dict[str, bytes]]:
 
 
 def command(name: str, arguments: Sequence[str], run: str | None, gateway_url: str) -> list[str]:
-    """What is run: `run` is the id of the run that was begun under this name."""
+    """Return the arguments of the command; `run`: the id of the run that was started under this name."""
     where = ["--sandbox", "modal", "--gateway-port", str(GATEWAY_PORT), "--gateway-url", gateway_url]
     if run is None:
         return ["gepa-client", "optimize", *arguments, "--name", name, "--output", f"{RUNS}/{name}", *where]
@@ -146,7 +146,7 @@ def command(name: str, arguments: Sequence[str], run: str | None, gateway_url: s
 
 
 def git_token() -> list[str]:
-    """The flag for the token that the secret has in GIT_TOKEN, which is in a file of its own from now on."""
+    """Return the flag for the token that the secret has in GIT_TOKEN, which is in a file of its own from now on."""
     file = Path(TOKEN_FILE)
     if token := os.environ.pop("GIT_TOKEN", None):
         file.touch(mode=0o600)
@@ -155,7 +155,7 @@ def git_token() -> list[str]:
 
 
 def run_to_its_end(argv: Sequence[str], folder: Path) -> int:
-    """The command's exit status; where Modal takes the machine away, it is told and waited for first."""
+    """Return the command's exit status; if Modal takes the machine away, interrupt the command and wait for it first."""
     process = subprocess.Popen(argv, cwd=folder)  # noqa: S603  our own command
     try:
         return process.wait()
@@ -171,7 +171,7 @@ def run_to_its_end(argv: Sequence[str], folder: Path) -> int:
 
 @contextlib.contextmanager
 def relayed(port: int, to_port: int) -> Iterator[None]:
-    """What comes to `port` of this container goes to `to_port` of its loopback, where the gateway listens."""
+    """Forward connections from `port` of this container to `to_port` of its loopback, where the gateway listens."""
     with socket.create_server(("0.0.0.0", port), backlog=128) as listening:  # noqa: S104  Modal's forwarder comes from outside
         threading.Thread(target=_accept, args=(listening, to_port), daemon=True).start()
         try:
@@ -211,7 +211,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def _stored(name: str) -> dict[str, str] | None:
-    """The run of this name in the store, as `gepa-client runs --json` tells it."""
+    """Return the run of this name in the store, as `gepa-client runs --json` prints it."""
     listed = subprocess.run(["gepa-client", "runs", "--json"], check=True, capture_output=True, text=True)  # noqa: S607
     found = [json.loads(line) for line in listed.stdout.splitlines()]
     return next((run for run in found if run["name"] == name), None)

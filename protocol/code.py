@@ -17,7 +17,7 @@ _GIT_BRANCH = re.compile(r"(?P<branch>[^@\s]+)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{
 
 
 def commit_of(candidate: Candidate) -> str | None:
-    """The full id of the commit its code is at; None where its code does not evolve.
+    """Return the full id of the commit its code is at; None where its code does not evolve.
 
     Raises:
         ValueError: `git_branch` is not of the form `branch@<full commit id>`.
@@ -29,7 +29,7 @@ def commit_of(candidate: Candidate) -> str | None:
 
 
 def branch_of(candidate: Candidate) -> str | None:
-    """The branch in its `git_branch`; None where its code does not evolve. Raises `ValueError` as `commit_of`."""
+    """Return the branch in its `git_branch`, None if its code does not evolve; `ValueError` as `commit_of`."""
     text = candidate.get(GIT_BRANCH)
     if text is None:
         return None
@@ -43,12 +43,12 @@ def code_at(candidate: Candidate) -> tuple[str | None, str | None]:
 
 
 def git_branch(branch: str, commit: str) -> str:
-    """The text of the component: `branch@commit`."""
+    """Return the text of the component: `branch@commit`."""
     return f"{branch}@{commit}"
 
 
 def added_to(candidate: Candidate) -> dict[str, str]:
-    """The texts that code mutations added, by component name; empty where none did.
+    """Return the texts that code mutations added, by component name; empty where none did.
 
     Raises:
         ValueError: `added_components` is not a JSON object of texts.
@@ -64,7 +64,7 @@ def added_to(candidate: Candidate) -> dict[str, str]:
 
 
 def added_components(added: dict[str, str]) -> str:
-    """The text of the component that holds these."""
+    """Return the text of the component that holds these."""
     return json.dumps(added, ensure_ascii=False, indent=2)
 
 

@@ -53,7 +53,7 @@ class RpcError(Exception):
         super().__init__(self.message)
 
     def to_wire(self) -> dict[str, Any]:
-        """The JSON-RPC error object: `{code, message, data: {retryable, ...details}}`."""
+        """Return the JSON-RPC error object: `{code, message, data: {retryable, ...details}}`."""
         return {
             "code": self.wire_code,
             "message": self.message,
@@ -62,7 +62,7 @@ class RpcError(Exception):
 
     @staticmethod
     def from_wire(error: dict[str, Any]) -> "RpcError":
-        """The exception for a JSON-RPC error object; an unknown code gives a plain `RpcError` that keeps it."""
+        """Return the exception for a JSON-RPC error object; an unknown code gives a plain `RpcError` that keeps it."""
         data = error.get("data")
         details = {str(key): value for key, value in data.items()} if isinstance(data, dict) else {}
         retryable = details.pop("retryable", None)

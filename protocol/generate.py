@@ -59,7 +59,7 @@ def schema() -> dict[str, Any]:
 
 
 def openrpc() -> dict[str, Any]:
-    """The same contract as an OpenRPC 1.3 document, as `rpc.discover` answers it."""
+    """Return the same contract as an OpenRPC 1.3 document, as `rpc.discover` answers it."""
     definitions = _moved(schema()["$defs"])
     return {
         "openrpc": "1.3.2",
@@ -91,7 +91,7 @@ def _openrpc_method(method: Method, definitions: dict[str, Any]) -> dict[str, An
 
 
 def _moved(node: Any) -> Any:
-    """The same schema with its references pointing into an OpenRPC document."""
+    """Return the same schema with its references pointing into an OpenRPC document."""
     if isinstance(node, dict):
         return {key: _moved(value) for key, value in node.items()}
     if isinstance(node, list):
@@ -118,7 +118,7 @@ def write() -> list[Path]:
 
 
 def drifted() -> list[Path]:
-    """The files that are absent or no longer what the models say."""
+    """Return the files that are absent or no longer what the models say."""
     return [
         path for path, text in documents().items() if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]

@@ -37,7 +37,7 @@ IN_A_REPOSITORY = "gepa-server-trees"
 
 @contextmanager
 def running(name: str) -> Iterator[ServerEndpoint]:
-    """The server, while the block runs. Raises `ServerFailed`."""
+    """Yield the server and end it after the block. Raises `ServerFailed`."""
     if name != IN_A_REPOSITORY:
         with running_server(SERVERS[name], cwd=ROOT) as endpoint:
             yield endpoint
@@ -56,14 +56,14 @@ def running(name: str) -> Iterator[ServerEndpoint]:
 
 
 def _rows(folder: Path, split: str) -> str:
-    """The name of a file with the conformance program's rows of the split, which other servers hold themselves."""
+    """Return the name of a file with the conformance program's rows of the split; other servers hold their rows."""
     lines = [f"{json.dumps(row)}\n" for row in conformance_program.DATASETS[split]]
     (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
     return f"{split}.jsonl"
 
 
 def missing(name: str) -> str | None:
-    """What this server needs and this machine does not have; None where it can be started."""
+    """Return what this server needs and this machine does not have; None where it can be started."""
     if "node" in SERVERS[name]:
         if shutil.which("node") is None:
             return "node is not installed"

@@ -37,7 +37,7 @@ class Gate:
 
 
 def tool(name: str) -> str:
-    """A program of the environment this runs in."""
+    """Return a program of the environment this runs in."""
     return str(BIN / name)
 
 

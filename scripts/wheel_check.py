@@ -52,7 +52,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | Non
 
 
 def built(folder: Path) -> Path:
-    """The wheel, built from the checkout."""
+    """Build the wheel from the checkout and return its path."""
     run(sys.executable, "-m", "build", "--installer", "uv", "--wheel", "--outdir", folder, ROOT, env=WITH_UV)
     (wheel,) = folder.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
@@ -67,7 +67,7 @@ def built(folder: Path) -> Path:
 
 
 def installed(wheel: Path, extra: str, folder: Path) -> Path:
-    """A clean environment with the wheel and one of its extras; returns its `bin`."""
+    """Make a clean environment with the wheel and one of its extras; return its `bin`."""
     venv.create(folder)
     python = folder / "bin" / "python"
     run(UV, "pip", "install", "--python", python, "--constraint", ROOT / "constraints.txt", f"{wheel}[{extra}]")

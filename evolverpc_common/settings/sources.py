@@ -182,7 +182,7 @@ def _flag(setting: Setting, value: Any) -> str:
 
 
 def _lines(text: str, table: str) -> dict[str, int]:
-    """The line of each key of a table, counted from 1, as far as keys are written the usual way."""
+    """Return the line of each key of a table, counted from 1, as far as keys are written the usual way."""
     found: dict[str, int] = {}
     current = ""
     for number, line in enumerate(text.splitlines(), start=1):

@@ -119,14 +119,14 @@ def _given(path: Path | None, flags: Mapping[str, Any]) -> Source:
 
 
 def _rest_of(value: Any) -> Any:
-    """What is recorded of a setting that holds secrets; None if it is one as a whole."""
+    """Return what is recorded of a setting that holds secrets; None if it is one as a whole."""
     if isinstance(value, dict):
         return {key: _rest_of(part) for key, part in value.items() if part != NOT_RECORDED}
     return None if value == NOT_RECORDED else value
 
 
 def _replaced(given: Mapping[str, Any]) -> set[str]:
-    """Settings of a lower source that `given` replaces without naming them."""
+    """Return the settings of a lower source that `given` replaces without naming them."""
     gone = {other for name in given for other in ALTERNATIVES.get(name, ())}
     for needed, names in DEPENDS.items():
         if given.get(needed) is False or (needed, given.get(needed)) == ("reflection_lm", "program"):

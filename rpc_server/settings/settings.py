@@ -62,7 +62,7 @@ def _text_path(value: Any, folder: Path) -> Any:
 
 
 def _interpreter(value: Any, folder: Path) -> Any:
-    """A bare name is looked up on the search path."""
+    """Return a path relative to the folder; leave a bare name, which is looked up on the search path."""
     return str(folder / value) if "/" in str(value) else value
 
 

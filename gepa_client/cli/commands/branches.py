@@ -152,7 +152,7 @@ def _instead(asked: _BranchesRequest) -> str:
 
 
 def _servers(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The URLs of a run's servers; `URL` if its record says nothing of where they are."""
+    """Return the URLs of a run's servers; `URL` if its record says nothing of where they are."""
     urls = config.get("url") or ()
     named = (urls,) if isinstance(urls, str) else tuple(map(str, urls))
     return named or (() if config.get("repo") or config.get("fleet") else (URL,))

@@ -177,7 +177,7 @@ def test_a_replay_ends_before_the_number_asked_for(serve: Serve, cli: Cli, tmp_p
     seed_only = cli("replay", "last", "--until", 12, "--json")
     assert seed_only.status == 0
     assert found(seed_only) == found(live)[:1]
-    assert seed_only.event("finished")["reason"] == "replayed up to 12, as asked"
+    assert seed_only.event("finished")["reason"] == "replayed up to 12, as requested"
     assert cli("replay", "last", "--until", 0).status == 0
     assert only_run(tmp_path)  # no folder was added
 
