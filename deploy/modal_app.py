@@ -155,7 +155,7 @@ def git_token() -> list[str]:
 
 
 def run_to_its_end(argv: Sequence[str], folder: Path) -> int:
-    """Return the command's exit status; if Modal takes the machine away, interrupt the command and wait for it first."""
+    """Return the command's exit status; if Modal takes the machine away, end the command first."""
     process = subprocess.Popen(argv, cwd=folder)  # noqa: S603  our own command
     try:
         return process.wait()
