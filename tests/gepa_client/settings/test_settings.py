@@ -350,3 +350,37 @@ def test_settings_that_mean_the_same_have_the_same_identity(one: dict[str, Any],
 )
 def test_settings_a_replay_depends_on_change_the_identity(other: dict[str, Any]) -> None:
     assert identity_settings(RunConfig(url=(URL,), **other)) != identity_settings(RunConfig(url=(URL,)))
+
+
+def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_file_and_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, f'url = "{URL}"\nseed = 1\npatience = 1\nmax_seconds = 1\n')
+    recorded = load(path, {}).recorded()
+    monkeypatch.setenv("GEPA_SEED", "2")
+    monkeypatch.setenv("GEPA_PATIENCE", "2")
+    monkeypatch.setenv("GEPA_FLEET", "")
+    for settings in (load(path, {"seed": "3"}), from_record(recorded, {"seed": "3"})):
+        assert (settings.seed, settings.patience, settings.max_seconds, settings.fleet) == (3, 2, 1.0, None)
+    assert from_record(recorded, {}, calls=False).seed == 1
+    monkeypatch.setenv("GEPA_PATIENCE", "soon")
+    with pytest.raises(SettingsError, match=r"^GEPA_PATIENCE: must be a valid integer"):
+        load(path, {})
+
+
+def test_settings_recorded_by_earlier_versions_are_read_by_their_new_names() -> None:
+    recorded = load(None, {"url": URL, "patience": 9}).recorded()
+    older = {
+        **{name: recorded[name] for name in recorded if name not in ("max_iterations", "max_candidates", "stop_file")},
+        "proposals": None,
+        "sampling_strategy": "pxn:2x2",
+        "reflection": "program",
+        "wandb_api_key": None,
+        "stop_callbacks": ["timeout:9", "no_improvement:3", "max_candidate_proposals:4", "file:/stop"],
+    }
+    settings = from_record(older, {})
+    assert (settings.sampling, settings.max_seconds, settings.patience) == ("pxn:2x2", 9.0, 3)
+    assert (settings.max_iterations, settings.stop_file, settings.max_candidates) == (4, Path("/stop"), None)
+    assert from_record({**older, "sampling_strategy": "single"}, {}).sampling == "single"
+    with pytest.raises(SettingsError, match="'forever:1' is none of"):
+        from_record({**older, "stop_callbacks": ["forever:1"]}, {})
