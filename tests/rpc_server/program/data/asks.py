@@ -39,7 +39,7 @@ def thread():
     one.join()
 
 
-def reject():
+def refused():
     return httpx.post(f"{URL}/refused/chat/completions", json=ASKED).status_code
 
 
