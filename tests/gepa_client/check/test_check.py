@@ -364,7 +364,8 @@ def test_what_to_type_next_has_the_flags_just_given_and_no_secret(serve: Serve, 
         "--reflection-lm-kwargs", '{"api_key": "hush"}',
     )  # fmt: skip
     last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"next: gepa-client optimize {url} --token-file 'my token' --trainset train.json ")
+    assert last.startswith(f"next: gepa-client optimize {url} --trainset train.json ")
+    assert last.endswith(" --token-file 'my token'")
     assert " --max-metric-calls 1000 " in last
     assert "--reflection-lm openai/x" in last
     assert "hush" not in last
