@@ -7,7 +7,7 @@ from protocol import generate
 
 
 def main() -> int:
-    """Return the exit status: 0 when the files are as the models say."""
+    """Return the exit status: 0 if the files match the models."""
     parser = argparse.ArgumentParser(prog="python -m protocol", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
     if parser.parse_args().check:

@@ -9,7 +9,7 @@ from protocol.meta import CallId, Params
 
 
 class Progress(ResultModel):
-    """How far a pending call is, in examples; `message`: what it is at, in a few words, where that says more."""
+    """The progress of a pending call, in examples; `message`: the present step, in a few words, if there is one."""
 
     done: Annotated[int, Field(ge=0), WHOLE]
     total: Annotated[int, Field(ge=0), WHOLE]

@@ -6,7 +6,7 @@ import re
 from protocol.base import Candidate
 
 GIT_BRANCH = "git_branch"
-"""The component that says which code runs: `branch@<full commit id>`. The branch is a label; the commit counts."""
+"""The component that names the code to run: `branch@<full commit id>`. The branch is a label; the commit counts."""
 
 ADDED_COMPONENTS = "added_components"
 """The component that holds what code mutations added: a JSON object of texts, `{}` in the seed (GEPA keeps keys)."""
@@ -37,7 +37,7 @@ def branch_of(candidate: Candidate) -> str | None:
 
 
 def code_at(candidate: Candidate) -> tuple[str | None, str | None]:
-    """Branch and commit of its code, for telling; both None where it does not evolve or `git_branch` is malformed."""
+    """Return branch and commit of its code, to display; None and None if `git_branch` is missing or malformed."""
     found = _GIT_BRANCH.fullmatch(candidate.get(GIT_BRANCH, ""))
     return (found["branch"], found["commit"]) if found is not None else (None, None)
 

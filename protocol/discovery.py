@@ -54,7 +54,7 @@ class DatasetInfo(ResultModel):
 
 
 class Limits(ResultModel):
-    """What a server bears.
+    """The limits of a server.
 
     `max_concurrency`: examples running at once; more are queued, and beyond the queue refused as `overloaded`.
     `max_batch_size`: examples in one call. `max_request_bytes`: bytes of one HTTP body.

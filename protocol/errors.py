@@ -8,12 +8,12 @@ RpcError
 ├── InternalError           -32603  a defect of the server; never carries an exception's text
 ├── VersionNotSupported     -32020  `supported` versions, and the one `requested`
 ├── Unauthorized            -32021  no token, a wrong one, a foreign Host or Origin
-├── UnknownCandidate        -32022  not the program's components (`unknown`, `missing`), or a `commit` not at hand
+├── UnknownCandidate        -32022  not the program's components (`unknown`, `missing`), or an absent `commit`
 ├── UnknownExample          -32023  no such split or id among the rows the server holds
 ├── TrajectoryExpired       -32024  the `refs` are gone; trace the minibatch afresh
 ├── ProgramFailed           -32025  the program cannot start or cannot answer this call at all (`stage`, `log_tail`)
 ├── MutationRejected        -32026  the mutation left no trace (`stage`, `reason`)
-├── CallCancelled           -32027  somebody cancelled the call, or nobody asked for it any more
+├── CallCancelled           -32027  the call was cancelled, or no client asked for its result any more
 ├── CallNotFound            -32028  no such `call_id` here: never seen, or its answer was let go
 ├── CallIdConflict          -32029  the `call_id` was used for another method or other params
 ├── Overloaded              -32030  no room now, or shutting down; try again after `retry_after_s`
@@ -130,7 +130,7 @@ class Unauthorized(RpcError):
 
 
 class UnknownCandidate(RpcError):
-    """The candidate's components are not those of the program, or its code is not at hand.
+    """The candidate's components are not those of the program, or the server does not have its code.
 
     `commit`: one that `import_commits` would bring.
     """
@@ -171,7 +171,7 @@ class MutationRejected(RpcError):
 
 
 class CallCancelled(RpcError):
-    """The call was cancelled, or abandoned because nobody asked for it."""
+    """The call was cancelled, or abandoned because no client asked for its result."""
 
     code = -32027
     default_message = "Call cancelled"

@@ -8,11 +8,11 @@ from protocol.base import WHOLE, Candidate, Items, JsonValue, RequestModel, Resu
 from protocol.meta import Params
 
 Status = Literal["ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"]
-"""What became of an example.
+"""The outcome of an example.
 
 `ok`: it has a finite score. `program_error`, `timeout`: the candidate's fault; the optimizer scores it with its
-failure score. `infra_error`, `cancelled`: nobody's verdict, never a score, may be tried again. `rollout`: it succeeded
-and waits for another endpoint's `score`.
+failure score. `infra_error`, `cancelled`: not caused by the program, never a score, may be retried. `rollout`: it
+succeeded and waits for another endpoint's `score`.
 """
 
 ExampleId = Annotated[str, Field(min_length=1, max_length=256)]

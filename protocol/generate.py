@@ -118,7 +118,7 @@ def write() -> list[Path]:
 
 
 def drifted() -> list[Path]:
-    """Return the files that are absent or no longer what the models say."""
+    """Return the files that are absent or no longer match the models."""
     return [
         path for path, text in documents().items() if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]

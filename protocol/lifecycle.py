@@ -26,6 +26,6 @@ class FinalizeParams(Params):
 
 
 class FinalizeResult(ResultModel):
-    """`message`: what the program wants said to the person who ran the optimisation, for instance where it wrote."""
+    """`message`: a text for the person who ran the optimisation, for instance the file that the program wrote."""
 
     message: str | None = None

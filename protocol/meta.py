@@ -1,4 +1,4 @@
-"""`params._meta`: what a call says about itself rather than about the program."""
+"""`params._meta`: data about the call itself rather than about the program."""
 
 from typing import Annotated
 

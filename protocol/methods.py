@@ -68,7 +68,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("commits", "the component `git_branch` names the commit that runs; `import_commits`"),
         Capability("mutations", "`apply_mutation` on the program's code or texts, `outline_code`"),
         Capability("scoring", "`score` for outputs made elsewhere"),
-        Capability("finalize", "the program is told of the best candidate"),
+        Capability("finalize", "the program receives the best candidate"),
         Capability("adapter_state", "opaque state in and out of `make_reflective_dataset`"),
         Capability("images", "images in records: `images` of `make_reflective_dataset` and `propose_new_texts`"),
         Capability("openrpc", "`rpc.discover` answers the OpenRPC document"),
@@ -138,7 +138,7 @@ METHODS: dict[str, Method] = {
             "finalize",
             FinalizeParams,
             FinalizeResult,
-            "Tell the program what the run found.",
+            "Report the best candidate of a run to the program.",
             capability="finalize",
         ),
         Method(

@@ -10,7 +10,7 @@ from protocol.meta import Params
 
 
 class PastMutation(RequestModel):
-    """A change asked for earlier on the same line of candidates, and what came of it.
+    """A change asked for earlier on the same line of candidates, and its outcome.
 
     `rejected`: nothing was changed, for `reason` at `stage`. `not_better`: it was evaluated and dropped. `accepted`: it
     is part of the line. Scores are means over the rows both were evaluated on; null where it never came to that.
@@ -25,7 +25,7 @@ class PastMutation(RequestModel):
 
 
 class ChangeRequest(RequestModel):
-    """A change in natural language, for a coding agent; `location` says where to look first.
+    """A change in natural language, for a coding agent; `location`: where to look first.
 
     `records`: what the program did on examples, as reflection saw it. `history`: what was tried before, oldest first.
     """
@@ -97,7 +97,7 @@ class ApplyMutationResult(ResultModel):
 
 
 class OutlineCodeParams(Params):
-    """Describe the code of a candidate to whoever is about to ask for a change of it."""
+    """Describe the code of a candidate to a reflection model that is about to request a change of it."""
 
     candidate: Candidate
 

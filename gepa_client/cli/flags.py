@@ -1,4 +1,4 @@
-"""The commands that take settings: what their help says, and their flags, without the code that runs them."""
+"""The help and the flags of the commands that take settings, without the code that runs them."""
 
 import json
 import shlex

@@ -37,7 +37,7 @@ ASK_EVERY_S = 15.0
 
 
 class SessionNotStarted(Exception):
-    """No sandbox became ready; the text says why, with the end of its log.
+    """No sandbox became ready; the text gives the reason and the end of its log.
 
     `must_publish`: at Modal, the environment was never built.
     """

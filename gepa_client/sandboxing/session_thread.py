@@ -191,11 +191,11 @@ class SandboxThread:
                 serving_exec(folder, setup.find),
             ):
                 self._setup = setup
-                roster = EndpointsFile(folder)
+                endpoints_file = EndpointsFile(folder)
                 async with SandboxPool(
                     setup.start,
                     self._size,
-                    endpoints_file=roster,
+                    endpoints_file=endpoints_file,
                     on_event=self.messages.put,
                     starts_per_s=self._settings.starts_per_s,
                     idle_s=self._settings.sandbox_idle_s,
@@ -203,7 +203,7 @@ class SandboxThread:
                 ) as pool:
                     self._pool = pool
                     await pool.first_ready()
-                    self.messages.put(Ready(roster.path, setup.commit))
+                    self.messages.put(Ready(endpoints_file.path, setup.commit))
                     await asyncio.Event().wait()  # until it is cancelled
 
 

@@ -136,7 +136,7 @@ class _SandboxSetup:
         return self._running.get
 
     async def start(self, number: int) -> PooledSandbox:
-        gateway_session = self._passage if self._gateway is not None else None
+        gateway_session = self._open_session if self._gateway is not None else None
         client = ClientSandbox(
             self._runtime,
             self._source,
@@ -159,10 +159,10 @@ class _SandboxSetup:
         if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
             gateway.other_spend_usd = max(gateway.other_spend_usd, usd - gateway.spent_usd)
 
-    def _passage(self, name: str) -> GatewaySession:
+    def _open_session(self, name: str) -> GatewaySession:
         assert self._gateway is not None, "there is a session only with a gateway"  # noqa: S101
-        passage = self._gateway.open_session(name, self._settings.egress)
-        return _ModelsOnly(passage) if self._runtime.name == "modal" else passage
+        session = self._gateway.open_session(name, self._settings.egress)
+        return _ModelsOnly(session) if self._runtime.name == "modal" else session
 
 
 @dataclass(frozen=True)
@@ -188,25 +188,25 @@ class _PoolMember:
 class _ModelsOnly:
     """A gateway session without its proxy: Modal enforces egress itself, on direct connections."""
 
-    passage: GatewaySession
+    session: GatewaySession
 
     @property
     def models_url(self) -> str | None:
-        return self.passage.models_url
+        return self.session.models_url
 
     @property
     def tunnel_url(self) -> str | None:
-        return self.passage.models_url
+        return self.session.models_url
 
     async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
-        await self.passage.serve(models, tunnel)
+        await self.session.serve(models, tunnel)
 
     def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
-        found = self.passage.env(models_url, tunnel_url)
+        found = self.session.env(models_url, tunnel_url)
         return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
 
     async def close(self) -> None:
-        await self.passage.close()
+        await self.session.close()
 
 
 def source_of(settings: RunConfig) -> Source:

@@ -22,7 +22,7 @@ _URL_WITH_CREDENTIALS = re.compile(r"[\w+.-]+://[^/\s]*@\S*")
 
 
 def without_secrets(key: str, value: Any) -> Any:
-    """`value`, the setting of name `key` as JSON, with whatever may be a secret in it left out."""
+    """`value`, the setting of name `key` as JSON, without its parts that may be secrets."""
     if value is None or key in _TEXTS:
         return value
     if is_secret(key, value):

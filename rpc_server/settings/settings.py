@@ -21,7 +21,7 @@ from rpc_server.settings.process_limits import share
 Kind = Literal["program", "adapter", "command", "dspy"]
 
 GIVEN_AS: dict[str, Kind] = {"program": "program", "adapter": "adapter", "command": "command"}
-"""The settings that name a program, and the kind each stands for where `kind` does not say another."""
+"""The settings that name a program, and the kind each stands for if `kind` names no other."""
 
 _FOR: dict[str, tuple[Kind, ...]] = {
     "adapter_args": ("adapter",),

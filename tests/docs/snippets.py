@@ -35,7 +35,7 @@ RUN = {
 """Test file -> the blocks that it runs; `*` stands for all of a page."""
 
 NOT_RUN = {
-    "README.md: npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package, and test_programs.py compiles and runs the program",
+    "README.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package, and test_programs.py compiles and runs the program",
     "CONTRIBUTING.md: make setup": "the gates themselves run in what it makes",
     "CONTRIBUTING.md: make test                 # all gates; CI runs the same": "it runs this test",
     "docs/quickstart.md: make setup": "the gates themselves run in what it makes",
@@ -61,7 +61,7 @@ NOT_RUN = {
     "docs/guides/python.md: gepa-client optimize http://127.0.0.1:8000 --score-with http://127.0.0.1:8001 --trainset rows.jsonl --max-metric-calls 500 \\": "tests/gepa_client holds scoring by another server",
     "docs/guides/sandboxes.md: pip install '.[server,client,sandbox]'     # in the clone; [agent] too if code evolves; and bubblewrap: apt install bubblewrap": "a repository of the reader's own and a paid model; `make demo-sandbox` and tests/sandbox_runtime run such sandboxes",
     "docs/guides/sandboxes.md: gepa-client sandboxes --publish --sandbox modal --repo https://github.com/you/program": "needs an account at Modal; tests/support/modal_cloud runs it if there is one",
-    "docs/guides/typescript.md: npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package",
+    "docs/guides/typescript.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package",
     "docs/guides/typescript.md: npx tsx program.ts": "test_programs.py compiles and runs the program",
     "docs/guides/typescript.md: gepa-client optimize http://127.0.0.1:PORT --token-file FILE --trainset rows.jsonl --max-metric-calls 300 --reflection-lm openai/gpt-5": "the README's command, which runs",
 }

@@ -16,8 +16,7 @@ from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome,
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.branches_by_hand import branches_by_hand
-from gepa_client.cli.commands.store_access import is_silent, open_cli_run, refuse
-from gepa_client.cli.exit_status import STOPPED
+from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run, refuse
 from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import outcome_as_json, show_code
 from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
@@ -40,9 +39,6 @@ REPEATED = (
     *("reflection_lm", "reflection_lm_kwargs", *SandboxSettings.model_fields),
 )
 """Recorded settings without which another run would not have the servers, rows and model of this one."""
-
-DECLINED = 1
-"""Exit status if the user declined."""
 
 NAMED = 10
 """Files and branches that a message names."""
@@ -152,7 +148,7 @@ def _instead(asked: _BranchesRequest) -> str:
 
 
 def _servers(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the URLs of a run's servers; `URL` if its record says nothing of where they are."""
+    """Return the URLs of a run's servers; `URL` if its record does not hold them."""
     urls = config.get("url") or ()
     named = (urls,) if isinstance(urls, str) else tuple(map(str, urls))
     return named or (() if config.get("repo") or config.get("fleet") else (URL,))
@@ -262,13 +258,11 @@ def _confirm_check_out(asked: _BranchesRequest, unasked: Mapping[str, str]) -> N
     echo(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
     for path, reason in unasked.items():
         echo(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
-    try:
-        agreed = typer.confirm("Check it out?")
-    except typer.Abort:
-        refuse(f"nothing was checked out, as there was no answer; {how}", STOPPED)
-    if not agreed:
-        echo(asked.console, "nothing was checked out; the branch is there")
-        raise typer.Exit(DECLINED)
+    confirm(
+        "Check it out?",
+        no_answer=f"nothing was checked out, as there was no answer; {how}",
+        declined="nothing was checked out; the branch is there",
+    )
 
 
 def _seed(record: CodeHistory) -> str | None:
@@ -318,13 +312,11 @@ def _confirm(asked: _BranchesRequest, repository: UserRepository, others: Sequen
     echo(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_listed(others), 1000)}")
     if stays is not None:
         echo(asked.console, f"the best stays: {safe_line(stays, 200)}")
-    try:
-        agreed = typer.confirm("Delete them?")
-    except typer.Abort:
-        refuse("nothing was deleted: there was no answer; --yes deletes without asking", STOPPED)
-    if not agreed:
-        echo(asked.console, "nothing was deleted")
-        raise typer.Exit(DECLINED)
+    confirm(
+        "Delete them?",
+        no_answer="nothing was deleted: there was no answer; --yes deletes without asking",
+        declined="nothing was deleted",
+    )
 
 
 def _outcome_named(record: CodeHistory, which: str) -> MutationOutcome:

@@ -3,11 +3,8 @@
 import shlex
 from pathlib import Path
 
-import typer
-
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.commands.store_access import refuse
-from gepa_client.cli.exit_status import STOPPED
+from gepa_client.cli.commands.store_access import confirm, refuse
 from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.evolution.checkout import CheckoutError, UserRepository
 from gepa_client.evolution.names import BY_HAND
@@ -56,10 +53,8 @@ def _confirm(found: list[str], *, as_json: bool) -> None:
     if as_json:
         refuse("--json asks nothing: give --yes as well")
     echo(make_console(), f"to be deleted: {safe_line(', '.join(found), 1000)}")
-    try:
-        agreed = typer.confirm("Delete them?")
-    except typer.Abort:
-        refuse("nothing was deleted: there was no answer; --yes deletes without asking", STOPPED)
-    if not agreed:
-        echo(make_console(), "nothing was deleted")
-        raise typer.Exit(1)
+    confirm(
+        "Delete them?",
+        no_answer="nothing was deleted: there was no answer; --yes deletes without asking",
+        declined="nothing was deleted",
+    )

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.exit_status import STOPPED, USAGE
-from gepa_client.cli.views.console import fail, seconds_since
+from gepa_client.cli.exit_status import DECLINED, STOPPED, USAGE
+from gepa_client.cli.views.console import echo, fail, make_console, seconds_since
 from gepa_client.errors import ClientError, JournalError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
@@ -22,6 +22,17 @@ SILENT_S = 60.0
 """Seconds without a heartbeat after which commands report a driver as gone: several leases."""
 
 FIRST_COMMAND = "gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500"
+
+
+def confirm(question: str, *, no_answer: str, declined: str) -> None:
+    """Ask on the terminal; end the command with one of the two texts if the answer is not yes."""
+    try:
+        agreed = typer.confirm(question)
+    except typer.Abort:
+        refuse(no_answer, STOPPED)
+    if not agreed:
+        echo(make_console(), declined)
+        raise typer.Exit(DECLINED)
 
 
 def refuse(message: str, status: int = USAGE) -> NoReturn:

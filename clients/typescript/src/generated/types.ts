@@ -85,7 +85,7 @@ export interface Meta {
   [k: string]: unknown;
 }
 /**
- * A change in natural language, for a coding agent; `location` says where to look first.
+ * A change in natural language, for a coding agent; `location`: where to look first.
  *
  * `records`: what the program did on examples, as reflection saw it. `history`: what was tried before, oldest first.
  */
@@ -99,7 +99,7 @@ export interface ChangeRequest {
   history?: PastMutation[];
 }
 /**
- * A change asked for earlier on the same line of candidates, and what came of it.
+ * A change asked for earlier on the same line of candidates, and its outcome.
  *
  * `rejected`: nothing was changed, for `reason` at `stage`. `not_better`: it was evaluated and dropped. `accepted`: it
  * is part of the line. Scores are means over the rows both were evaluated on; null where it never came to that.
@@ -279,7 +279,7 @@ export interface ProgramInfo {
   };
 }
 /**
- * What a server bears.
+ * The limits of a server.
  *
  * `max_concurrency`: examples running at once; more are queued, and beyond the queue refused as `overloaded`.
  * `max_batch_size`: examples in one call. `max_request_bytes`: bytes of one HTTP body.
@@ -301,7 +301,7 @@ export interface Limits {
   max_result_bytes?: number | null;
 }
 /**
- * An error: `data.retryable` says whether the same request, later or elsewhere, can succeed.
+ * An error: `data.retryable`: whether the same request, later or elsewhere, can succeed.
  */
 export interface ErrorObject {
   code: number;
@@ -402,7 +402,7 @@ export interface RunInfo {
   seed_score: number;
 }
 /**
- * `message`: what the program wants said to the person who ran the optimisation, for instance where it wrote.
+ * `message`: a text for the person who ran the optimisation, for instance the file that the program wrote.
  */
 export interface FinalizeResult {
   message?: string | null;
@@ -493,7 +493,7 @@ export interface MakeReflectiveDatasetResult {
   } | null;
 }
 /**
- * Describe the code of a candidate to whoever is about to ask for a change of it.
+ * Describe the code of a candidate to a reflection model that is about to request a change of it.
  */
 export interface OutlineCodeParams {
   _meta?: Meta | null;
@@ -521,7 +521,7 @@ export interface PendingCall {
   progress: Progress;
 }
 /**
- * How far a pending call is, in examples; `message`: what it is at, in a few words, where that says more.
+ * The progress of a pending call, in examples; `message`: the present step, in a few words, if there is one.
  */
 export interface Progress {
   done: number;
