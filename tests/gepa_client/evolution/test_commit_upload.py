@@ -10,8 +10,8 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
 from protocol.errors import LimitExceeded
-from tests.gepa_client.code.optimizing import optimize
 from tests.gepa_client.code_server import CODE, SEED, CodeServer
+from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.rows_of_runs import RUN
 
 

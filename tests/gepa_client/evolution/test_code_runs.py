@@ -15,8 +15,8 @@ from gepa_client.journal.journal import Journal
 from gepa_client.transport import rpc
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git_branch
 from protocol.errors import CallNotFound, InternalError, InvalidParams, MutationRejected, Overloaded, ProgramFailed
-from tests.gepa_client.code.optimizing import optimize
 from tests.gepa_client.code_server import COST, SEED, Model
+from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.rows_of_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
