@@ -50,15 +50,17 @@ async def test_git_joins_what_does_not_conflict(project: Project) -> None:
 
 
 async def test_a_merge_driver_that_the_user_configured_does_not_run_on_what_agents_wrote(project: Project) -> None:
-    project.git("config", "merge.own.driver", "sh notes/driver.sh %A")
-    project.write({".gitattributes": "*.txt merge=own\n", "notes/driver.sh": f"touch {project.folder.parent}/ran\n"})
-    project.commit("A driver")
+    ran = project.folder.parent / "ran"
+    project.git("config", "merge.own.driver", f"touch {ran} && git merge-file %A %O %B")
+    attributes = project.folder / ".git/info/attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("*.txt merge=own\n")
     async with served(project) as server:
         ours, theirs = await _both(server, first_line("uno"), LAST_LINE)
         result = await server.apply("merge", candidate=ours, other=theirs)
     merged = project.git("show", f"{result.commit}:notes/one.txt").splitlines()
     assert (merged[0], merged[-1]) == ("uno", "zehn")
-    assert not (project.folder.parent / "ran").exists()
+    assert not ran.exists()
 
 
 async def test_what_was_added_to_either_is_in_the_new_candidate(project: Project) -> None:
