@@ -99,7 +99,7 @@ class Calls:
             return {"status": "cancelled" if self.bad("cancels_the_finished") else "finished"}
         for other in self.calls.values() if self.bad("cancels_all") else [call]:
             other.cancelled = True
-            if not self.bad("cancel_unheard"):
+            if not self.bad("cancel_ignored"):
                 other.task.cancel()
         if self.bad("forgets_cancelled"):
             del self.calls[params["call_id"]]

@@ -49,7 +49,7 @@ class Commits:
         return SEED | {GIT_BRANCH: git_branch("main", commit)} | added
 
     def check(self, candidate: Candidate) -> dict[str, str]:
-        """The added texts of a candidate; refuses it where its commit is not at hand or its two components are none."""
+        """The added texts of a candidate; refuses it if its commit is unknown or one of the two is malformed."""
         if not self.offered:
             return {}
         try:
@@ -79,7 +79,7 @@ class Commits:
         return {name: first.get(name, then.get(name, text)) for name, text in SEED.items()}
 
     def outline(self, candidate: Candidate) -> str:
-        return "" if self.bad("says_nothing") else "\n".join(self.files[self.at(candidate)])
+        return "" if self.bad("empty_outline") else "\n".join(self.files[self.at(candidate)])
 
     def at(self, candidate: Candidate) -> str:
         return commit_of(candidate) or self.first

@@ -1,4 +1,4 @@
-"""The reference server's door: what HTTP refuses, and how a body is read."""
+"""HTTP of the reference server: refused requests, body parsing, responses."""
 
 import hmac
 import json
@@ -16,14 +16,14 @@ TOKEN = "reference-token-0123456789"
 NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
-class Door:
-    """Lets requests in, or writes why not."""
+class HttpLayer:
+    """Accepts requests or responds with the refusal."""
 
     def __init__(self, bad: Bad) -> None:
         self.bad = bad
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """The HTTP answer to a request that never gets as far as JSON-RPC."""
+        """Return the HTTP response to a request that never reaches JSON-RPC, or `None`."""
         checks = [self.wrong_host, self.wrong_origin, self.wrong_token, self.wrong_address]
         if self.bad("host_after_token"):
             checks = [self.wrong_token, self.wrong_host, self.wrong_origin, self.wrong_address]

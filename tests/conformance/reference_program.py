@@ -1,4 +1,4 @@
-"""The conformance program inside the reference server, with the places where a defect can sit."""
+"""The conformance program inside the reference server, and the places of its defects."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ class ReferenceProgram:
                 raise ValueError(data["raise"])
             result["output"] = candidate if data.get("echo_candidate") else data.get("output")
             result |= self.score(data)
-        except Exception as error:  # noqa: BLE001 - whatever a program raises is its example's result
+        except Exception as error:  # noqa: BLE001 - any exception of a program is its example's result
             result |= failed(type(error).__name__, "failed" if self.bad("hides_reasons") else str(error))
         result["seconds"] = 0.0 if self.bad("no_seconds") else time.monotonic() - started
         return result | {"trajectory": trajectory}

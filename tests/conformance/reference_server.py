@@ -23,7 +23,7 @@ from protocol.errors import (
 )
 from tests.conformance.reference_calls import Calls
 from tests.conformance.reference_commits import Commits
-from tests.conformance.reference_http import TOKEN, Door
+from tests.conformance.reference_http import TOKEN, HttpLayer
 from tests.conformance.reference_methods import Methods
 from tests.conformance.reference_params import LIMITS, ParamChecks, invalid
 
@@ -35,7 +35,7 @@ UNSET: Any = object()
 
 
 async def continue_always(request: web.Request) -> None:
-    """Ask for the body, whatever the `Expect` header is: what cannot be met is refused later."""
+    """Ask for the body with any `Expect` header; an unknown expectation is refused later."""
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     request.writer.output_size = 0
 
@@ -57,7 +57,7 @@ class Reference:
     async def __aenter__(self) -> Self:
         self.capabilities = frozenset(name for name in CAPABILITIES if not {name, NEEDS.get(name)} & self.without)
         commits = Commits(self.bad, offered="commits" in self.capabilities)
-        self.door = Door(self.bad)
+        self.http = HttpLayer(self.bad)
         self.params = ParamChecks(self.bad, self.capabilities, commits)
         self.methods = Methods(self.bad, self.capabilities, commits, self.program_name, self.example_timeout_s)
         self.calls = Calls(self.bad, lambda *call: self.start(self.methods.run(*call, keep=True)))
@@ -87,26 +87,26 @@ class Reference:
         return task
 
     async def answer(self, request: web.Request) -> web.Response:
-        refusal = self.door.refusal(request)
+        refusal = self.http.refusal(request)
         if refusal is not None:
             if refusal.status == 401 and self.bad("runs_before_token"):
-                await self.answer_message(self.door.read(await self.door.body(request)))
+                await self.answer_message(self.http.read(await self.http.body(request)))
             return refusal
         if request.path == "/health":
             return web.json_response({"status": "ok"} | ({"program": "x"} if self.bad("talkative_health") else {}))
         try:
-            body = await self.door.body(request)
+            body = await self.http.body(request)
         except LimitExceeded as error:
-            return self.door.refuse(413, error)
+            return self.http.refuse(413, error)
         if self.unreadable > 5 and self.bad("dies_of_bad_requests"):
             return web.Response(status=500, text="Internal Server Error")
         try:
-            message = self.door.read(body)
+            message = self.http.read(body)
         except (ParseError, InvalidRequest) as error:
             self.unreadable += 1
             if self.bad("parse_error_is_500"):
                 return web.Response(status=500, text="Traceback (most recent call last):")
-            return self.door.refuse(400, error)
+            return self.http.refuse(400, error)
         except RecursionError:
             return web.Response(status=500, text="RecursionError")
         return await self.answer_message(message)
@@ -116,23 +116,23 @@ class Reference:
             return await self.answer_batch(message)
         if not isinstance(message, dict):
             error = ParseError() if self.bad("scalar_is_parse_error") else InvalidRequest()
-            return self.door.respond(400, {"jsonrpc": "2.0", "id": None, "error": self.door.wire(error)})
+            return self.http.respond(400, {"jsonrpc": "2.0", "id": None, "error": self.http.wire(error)})
         answer = await self.answer_one(message)
         if answer is None:
             return web.Response(status=200 if self.bad("notification_200") else 204)
         code = answer.get("error", {}).get("code")
         status = 400 if code == -32600 else 500 if code and self.bad("errors_are_500") else 200
-        return self.door.respond(status, answer)
+        return self.http.respond(status, answer)
 
     async def answer_batch(self, entries: list[Any]) -> web.Response:
         if not entries:
-            alone: Any = {"jsonrpc": "2.0", "id": None, "error": self.door.wire(InvalidRequest())}
-            return self.door.respond(400, [] if self.bad("empty_array_for_empty_batch") else alone)
+            alone: Any = {"jsonrpc": "2.0", "id": None, "error": self.http.wire(InvalidRequest())}
+            return self.http.respond(400, [] if self.bad("empty_array_for_empty_batch") else alone)
         if len(entries) > LIMITS["max_batch_entries"] and not self.bad("unbounded_batches"):
             error = LimitExceeded(limit="max_batch_entries", allowed=LIMITS["max_batch_entries"], given=len(entries))
-            return self.door.respond(200, {"jsonrpc": "2.0", "id": None, "error": self.door.wire(error)})
+            return self.http.respond(200, {"jsonrpc": "2.0", "id": None, "error": self.http.wire(error)})
         if self.bad("one_error_for_batch") and not all(isinstance(entry, dict) for entry in entries):
-            return self.door.respond(400, {"jsonrpc": "2.0", "id": None, "error": self.door.wire(InvalidRequest())})
+            return self.http.respond(400, {"jsonrpc": "2.0", "id": None, "error": self.http.wire(InvalidRequest())})
         if self.bad("batch_first_only"):
             entries = entries[:1]
         answers: list[Any] = list(await asyncio.gather(*(self.answer_one(entry) for entry in entries)))
@@ -141,8 +141,8 @@ class Reference:
         if not answers and not self.bad("empty_array_for_notifications"):
             return web.Response(status=204)
         if self.bad("bad_batch_is_400") and all("error" in answer for answer in answers):
-            return self.door.respond(400, answers)
-        return self.door.respond(200, answers[0] if len(answers) == 1 and self.bad("unwraps_single") else answers)
+            return self.http.respond(400, answers)
+        return self.http.respond(200, answers[0] if len(answers) == 1 and self.bad("unwraps_single") else answers)
 
     async def answer_one(self, message: JsonValue) -> dict[str, Any] | None:
         request_id = message.get("id", UNSET) if isinstance(message, dict) else None
@@ -158,13 +158,13 @@ class Reference:
         try:
             answer["result"] = await self.dispatch(*self.envelope(message))
         except InvalidRequest as error:
-            return {"jsonrpc": "2.0", "id": None, "error": self.door.wire(error)}
+            return {"jsonrpc": "2.0", "id": None, "error": self.http.wire(error)}
         except RpcError as error:
-            answer["error"] = self.door.wire(error)
+            answer["error"] = self.http.wire(error)
         if request_id is not UNSET:
             return answer
-        heard = "answers_failed_notifications" if "error" in answer else "answers_notifications"
-        return answer if self.bad(heard) else None
+        defect = "answers_failed_notifications" if "error" in answer else "answers_notifications"
+        return answer if self.bad(defect) else None
 
     def envelope(self, message: JsonValue) -> tuple[str, JsonValue]:
         if not isinstance(message, dict):

@@ -1,4 +1,4 @@
-"""The cases themselves: well formed, told apart, and each from a section of the document for implementers."""
+"""The cases are well formed, have unique ids, and come each from a section of the implementers' document."""
 
 import re
 from pathlib import Path

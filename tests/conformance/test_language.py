@@ -58,7 +58,7 @@ def test_a_value_does_not_fit(actual: Any, matcher: Any) -> None:
     assert mismatches(actual, matcher) != []
 
 
-def test_a_misfit_is_told_by_its_path() -> None:
+def test_a_mismatch_is_reported_with_its_path() -> None:
     assert mismatches({"a": [{"b": 1}]}, {"a": [{"b": 2}]}) == ["a[0].b: expected 2, found 1"]
 
 
@@ -69,7 +69,7 @@ def test_unordered_finds_the_one_way_to_place_all_items() -> None:
 
 
 @pytest.mark.parametrize("matcher", [{"$oops": 1}, {"$type": "string", "a": 1}])
-def test_a_matcher_that_is_none_is_an_error_of_the_case(matcher: Any) -> None:
+def test_an_invalid_matcher_is_an_error_of_the_case(matcher: Any) -> None:
     with pytest.raises(ValueError, match="operator"):
         mismatches(1, matcher)
 
@@ -98,15 +98,15 @@ def test_values_are_filled_in(node: Any, value: Any) -> None:
     assert render(node, SCOPE) == value
 
 
-def test_a_value_that_is_not_there_is_an_error() -> None:
+def test_a_missing_value_is_an_error() -> None:
     with pytest.raises(UnknownName):
         render("${discover.limits.m}", SCOPE)
 
 
-def test_a_path_that_leads_nowhere_finds_nothing() -> None:
+def test_an_unknown_path_finds_nothing() -> None:
     assert [lookup({"a": [1]}, path) for path in ("a[1]", "a.b", "b", "a[0].c")] == [ABSENT] * 4
 
 
-def test_a_raw_body_is_put_together_from_texts_and_bytes() -> None:
+def test_a_raw_body_is_built_from_texts_and_bytes() -> None:
     body = ['{"a": "', {"$bytes": "ff"}, {"$text": "é", "$times": 2}, '"}']
     assert as_bytes(render(body, SCOPE)) == b'{"a": "\xff\xc3\xa9\xc3\xa9"}'

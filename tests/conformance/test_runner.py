@@ -1,4 +1,4 @@
-"""What the runner and `gepa-client conformance` say of a server, and with which exit status."""
+"""The output and exit status of the runner and of `gepa-client conformance`."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> Co
     return await run_conformance(server.url, token, checks=chosen)
 
 
-async def test_another_program_is_not_asked_what_only_the_conformance_program_does() -> None:
+async def test_checks_of_the_conformance_program_are_skipped_for_other_programs() -> None:
     async with Reference(program_name="tickets", without=frozenset({"commits"})) as server:
         report = await report_on(server, "core.", "evaluate.")
     skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
@@ -60,13 +60,13 @@ async def test_a_capability_that_is_not_offered_is_not_tested() -> None:
     }
 
 
-async def test_a_refused_token_is_no_verdict() -> None:
+async def test_a_refused_token_is_inconclusive() -> None:
     async with Reference() as server:
         with pytest.raises(Unauthorized, match="refused the token"):
             await report_on(server, "core.", token="wrong")
 
 
-async def test_nobody_listening_is_no_verdict() -> None:
+async def test_a_closed_port_is_inconclusive() -> None:
     async with Reference() as server:
         url = server.url
     with pytest.raises(ConnectionLost, match="connection refused"):
@@ -96,7 +96,7 @@ async def test_a_broken_should_is_a_warning() -> None:
     assert stdout.splitlines()[-2:] == ["1 warned", "15 passed, 0 failed"]
 
 
-async def test_json_is_the_only_output_when_asked_for() -> None:
+async def test_with_json_the_output_is_json_only() -> None:
     async with Reference() as server:
         status, stdout, _ = await command(server.url, *FEW, "--json")
     report = json.loads(stdout)
@@ -119,13 +119,13 @@ async def test_an_address_that_cannot_be_used_ends_the_command_with_2() -> None:
     assert "plain http" in stderr
 
 
-async def test_a_name_of_no_check_ends_the_command_with_2() -> None:
+async def test_an_unknown_check_id_ends_the_command_with_2() -> None:
     status, _, stderr = await command("http://127.0.0.1:1/rpc", "--only", "no.such")
     assert status == 2
     assert "no check has an id" in stderr
 
 
-async def test_what_a_server_says_is_shown_without_its_control_characters() -> None:
+async def test_text_of_a_server_is_printed_without_control_characters() -> None:
     async with Reference(program_name="\x1b[31mred[/]") as server:
         _, stdout, _ = await command(server.url, *FEW)
     assert "\x1b" not in stdout

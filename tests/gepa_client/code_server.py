@@ -18,7 +18,7 @@ from tests.gepa_client.scripted_server import ScriptedServer, ok
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 CODE = {"steps": [], "texts": {"rules": "red"}, "parents": []}
-"""The code of the first commit: words that it knows without being told, and the texts it uses."""
+"""The code of the first commit: the words it knows, and the texts it uses."""
 
 COST = 0.25
 
@@ -133,7 +133,11 @@ def _carry_out(request: str, code: dict[str, Any]) -> None:
     for verb, what in zip(words[::2], words[1::2], strict=True):
         if verb == "break":
             raise MutationRejected(
-                "rejected", stage=what, reason=f"{what} says no", log_tail="the last line", usage={"cost_usd": COST}
+                "rejected",
+                stage=what,
+                reason=f"{what} reports a failure",
+                log_tail="the last line",
+                usage={"cost_usd": COST},
             )
         if verb == "learn":
             code["steps"].append(what)
@@ -158,7 +162,7 @@ class Model:
         word = WORDS[int(missed[draw % len(missed)]) % len(WORDS)]
         if "change request" in prompt:
             learn = f"learn {word}"
-            wishes = (
+            requests = (
                 learn,
                 learn,
                 f"{learn} text extra{draw % 3}",
@@ -166,7 +170,7 @@ class Model:
                 "break check",
                 "break agent",
             )
-            text = f"Location: steps\n{wishes[draw // 7 % len(wishes)]}"
+            text = f"Location: steps\n{requests[draw // 7 % len(requests)]}"
         else:
             text = f"{prompt.split('```')[1].strip()} {word}"
         return Completion(f"```\n{text}\n```", 0.5, 1, 1)

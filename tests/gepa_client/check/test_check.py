@@ -1,4 +1,4 @@
-"""`gepa-client check` says what a run would meet: each way a server disappoints has its verdict and its words."""
+"""`gepa-client check` reports the problems of a run before it starts: each has its verdict and message."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.gepa_client.scripted_server import TOKEN
 from tests.gepa_client.words import Script, rows, scored
 
 CLOSED = "http://127.0.0.1:1"
-"""A port nobody listens on."""
+"""A closed port."""
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -69,7 +69,7 @@ def test_the_rows_tried_are_spread_over_a_split_of_many_pages(serve: Serve, cli:
     assert [example["row"] for example in report["examples"]] == [0, 500, 1000, 1500, 2000]
 
 
-def test_without_training_rows_the_check_says_what_to_give(serve: Serve, cli: Cli) -> None:
+def test_without_training_rows_the_check_prints_the_next_step(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(Script()))
     assert ended.status == 1
     assert "failed rows: no training rows: give --trainset" in ended.stdout
@@ -83,7 +83,7 @@ def test_training_rows_that_cannot_be_found_fail_their_step(serve: Serve, cli: C
     assert re.search(f"failed rows: .*{source}", ended.stdout)
 
 
-def test_a_server_that_lists_fewer_rows_than_it_says_breaks_the_contract(serve: Serve, cli: Cli) -> None:
+def test_a_server_that_lists_fewer_rows_than_it_counts_breaks_the_contract(serve: Serve, cli: Cli) -> None:
     script = learned(replies={"list_examples": lambda _: {"examples": [], "total": 15}})
     ended = cli("check", serve(script))
     assert ended.status == 1
@@ -98,7 +98,7 @@ def test_results_that_break_the_contract_are_a_failed_step_and_no_infrastructure
     assert "infrastructure" not in ended.stdout
 
 
-def test_each_call_that_runs_the_program_has_an_id_where_the_server_knows_them(serve: Serve, cli: Cli) -> None:
+def test_each_call_that_runs_the_program_has_an_id_if_the_server_supports_ids(serve: Serve, cli: Cli) -> None:
     script = learned(capabilities=("proposals", "datasets", "idempotency"))
     assert cli("check", serve(script)).status == 0
     sent = script.calls("evaluate") + script.calls("make_reflective_dataset")
@@ -123,7 +123,7 @@ def test_one_failure_in_fifteen_is_a_warning(serve: Serve, cli: Cli) -> None:
     assert "deadline" in ended.stdout
 
 
-def test_each_example_says_where_it_failed(serve: Serve, cli: Cli) -> None:
+def test_each_failed_example_is_listed_with_its_place(serve: Serve, cli: Cli) -> None:
     kinds = {
         0: ("program_error", "ValueError", "program"),
         1: ("program_error", "invalid_result", "result"),
@@ -141,7 +141,7 @@ def test_each_example_says_where_it_failed(serve: Serve, cli: Cli) -> None:
     assert report["passed"] is False
 
 
-def test_very_large_numbers_are_told_like_any_other(serve: Serve, cli: Cli) -> None:
+def test_very_large_numbers_are_printed_like_any_other(serve: Serve, cli: Cli) -> None:
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         return {**scored(data, candidate), "score": 1e14, "usage": {"cost_usd": 1e14}}
 
@@ -168,7 +168,7 @@ def answering(output: Callable[[dict[str, Any]], Any], score: Callable[[int], fl
         (lambda data: "unknown" if data["need"] == "red" else None, "every output is either empty or the same"),
     ],
 )
-def test_all_scores_0_fail_where_the_outputs_are_equal_or_empty(
+def test_scores_of_0_on_all_rows_fail_if_the_outputs_are_equal_or_empty(
     serve: Serve, cli: Cli, output: Callable[[dict[str, Any]], Any], fault: str
 ) -> None:
     script = Script(seed={"rules": "guess"}, datasets={"train": rows(60)}, evaluate=answering(output))
@@ -196,7 +196,7 @@ def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:
     assert len(script.calls("make_reflective_dataset")[0]["eval_batch"]["batch"]) == 15
 
 
-def test_all_rows_with_a_score_of_0_are_a_warning_where_the_outputs_differ(serve: Serve, cli: Cli) -> None:
+def test_scores_of_0_on_all_rows_are_a_warning_if_the_outputs_differ(serve: Serve, cli: Cli) -> None:
     script = Script(seed={"rules": "guess"}, datasets={"train": rows(50)})
     ended = cli("check", serve(script))
     assert ended.status == 0, ended.stdout
@@ -291,7 +291,7 @@ def test_a_reflective_dataset_that_fails_or_is_empty_fails_the_check(serve: Serv
     assert "reflection would have nothing to read" in ended.stdout
 
 
-def test_a_program_that_cannot_run_is_told_with_its_log(serve: Serve, cli: Cli) -> None:
+def test_a_program_that_cannot_run_is_reported_with_its_log(serve: Serve, cli: Cli) -> None:
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         raise ProgramFailed(stage="import", log_tail="ModuleNotFoundError: pandas")
 
@@ -308,7 +308,7 @@ def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
     )
 
 
-def test_nobody_to_propose_is_a_warning(serve: Serve, cli: Cli) -> None:
+def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(capabilities=("datasets",))))
     assert ended.status == 0
     assert "--reflection-lm" in ended.stdout
@@ -355,7 +355,7 @@ def test_long_inputs_and_outputs_take_no_room_from_the_other_columns(serve: Serv
     assert max(map(len, table)) <= 100
 
 
-def test_what_to_type_next_has_the_flags_just_given_and_no_secret(serve: Serve, cli: Cli, tmp_path: Any) -> None:
+def test_the_next_command_has_the_given_flags_and_no_secret(serve: Serve, cli: Cli, tmp_path: Any) -> None:
     (tmp_path / "my token").write_text(TOKEN)
     (tmp_path / "train.json").write_text(json.dumps(rows(3)))
     url = serve(Script(seed={"rules": "red"}))
@@ -379,7 +379,7 @@ def test_spans_are_plain_numbers() -> None:
 
 def test_of_several_servers_the_first_that_answers_is_tried(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.txt"
-    fleet.write_text(f"{CLOSED}  # nobody there\n{serve(learned())}\n")
+    fleet.write_text(f"{CLOSED}  # no server there\n{serve(learned())}\n")
     report = json.loads(cli("check", "--fleet", fleet, "--json").stdout)
     assert report["passed"]
     assert [(step["name"], step["verdict"]) for step in report["steps"]][:2] == [
@@ -388,7 +388,7 @@ def test_of_several_servers_the_first_that_answers_is_tried(serve: Serve, cli: C
     ]
 
 
-def test_where_no_server_answers_each_is_named(cli: Cli, tmp_path: Path) -> None:
+def test_if_no_server_responds_each_is_named(cli: Cli, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.txt"
     fleet.write_text(f"{CLOSED}\n{CLOSED.replace('127.0.0.1', 'localhost')}\n")
     ended = cli("check", "--fleet", fleet)
@@ -404,7 +404,7 @@ def test_a_fleet_file_without_servers_is_a_fault_in_the_settings(cli: Cli, tmp_p
     assert "names no server" in ended.stderr
 
 
-def test_unscored_results_are_no_fault_where_another_server_scores_them(serve: Serve, cli: Cli) -> None:
+def test_unscored_results_pass_if_another_server_scores_them(serve: Serve, cli: Cli) -> None:
     def unscored(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         return {**scored(data, candidate), "status": "rollout", "score": None}
 
@@ -445,7 +445,7 @@ def evolving(*capabilities: str, **given: Any) -> Script:
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "arguments", "said"),
+    ("capabilities", "arguments", "message"),
     [
         (("commits", "mutations"), MODEL, "ok code: evolves, from main@1111111"),
         (("commits", "mutations"), (*MODEL, "--evolve", "prompts"), "ok code: could evolve, from main@1111111"),
@@ -454,16 +454,16 @@ def evolving(*capabilities: str, **given: Any) -> Script:
         ((), MODEL, None),
     ],
 )
-def test_whether_code_evolves_is_said(
-    serve: Serve, cli: Cli, capabilities: tuple[str, ...], arguments: tuple[str, ...], said: str | None
+def test_whether_code_evolves_is_printed(
+    serve: Serve, cli: Cli, capabilities: tuple[str, ...], arguments: tuple[str, ...], message: str | None
 ) -> None:
     script = evolving(*capabilities)
     if not capabilities:
         script.seed = {"rules": "red"}
     ended = cli("check", serve(script), *arguments)
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert (" code: " in ended.stdout) == (said is not None)
-    assert said is None or said in " ".join(ended.stdout.split())
+    assert (" code: " in ended.stdout) == (message is not None)
+    assert message is None or message in " ".join(ended.stdout.split())
     assert script.calls("make_reflective_dataset")[0]["components_to_update"] == ["rules"]
 
 
@@ -475,7 +475,7 @@ def test_code_that_is_to_evolve_and_cannot_ends_the_check_before_a_row_is_run(se
     assert script.calls("evaluate") == []
 
 
-def test_scores_of_0_are_no_fault_where_code_may_mend_them(serve: Serve, cli: Cli) -> None:
+def test_scores_of_0_pass_if_code_can_change(serve: Serve, cli: Cli) -> None:
     script = evolving("commits", "mutations", evaluate=lambda *_: scored({"need": "nothing"}, {}))
     ended = cli("check", serve(script), *MODEL, "--evolve", "code")
     assert ended.status == 0, ended.stdout
@@ -486,7 +486,7 @@ def test_scores_of_0_are_no_fault_where_code_may_mend_them(serve: Serve, cli: Cl
     assert "every output is the same" in " ".join(ended.stdout.split())
 
 
-def test_a_program_that_fails_is_no_fault_where_code_may_mend_it(serve: Serve, cli: Cli) -> None:
+def test_a_failing_program_passes_if_code_can_change(serve: Serve, cli: Cli) -> None:
     script = evolving("commits", "mutations", evaluate=failing_rows(12))
     ended = cli("check", serve(script), *MODEL)
     assert ended.status == 0, ended.stdout

@@ -24,19 +24,19 @@ class Silent:
 
 
 @dataclass
-class Found:
-    """What a run came to."""
+class RunOutcome:
+    """The result of a run."""
 
     outcome: tuple[Any, ...]
     candidates: list[dict[str, str]]
     events: list[Event] = field(default_factory=list)
 
-    def told(self, name: str) -> list[Any]:
-        """The events of this name."""
+    def named(self, name: str) -> list[Any]:
+        """Return the events of this name."""
         return [event for event in self.events if event.event == name]
 
 
-def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[object] = (), **settings: Any) -> Found:
+def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[object] = (), **settings: Any) -> RunOutcome:
     """Run GEPA as `gepa-client optimize` does, on rows that each need one of six words."""
     given = {"url": "http://127.0.0.1:1", "reflection_lm": "a/model", "max_metric_calls": 150, "seed": 5}
     config = RunConfig(**{"skip_perfect_score": False, "proposals": "2x2", **given, **settings})
@@ -56,4 +56,4 @@ def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[objec
     )
     adapter.journal.commit_failures()
     outcome = (result.candidates, result.parents, result.val_subscores, result.total_metric_calls)
-    return Found(outcome, result.candidates, events)
+    return RunOutcome(outcome, result.candidates, events)

@@ -1,4 +1,4 @@
-"""What a run recorded names neither options nor paths to git, and brings nothing in that git finds broken."""
+"""Recorded names reach git neither as options nor as paths, and commits that git finds broken are refused."""
 
 import subprocess
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_nothing_is_deleted_for_a_run_of_another_name(code: StoredCode, run: str
         UserRepository(code.user).delete(run, but=None)
 
 
-def test_a_bundle_that_holds_something_else_is_not_taken(code: StoredCode) -> None:
+def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
     other = bundles(code, 1)[0].data
     repository = UserRepository(code.user)
     with pytest.raises(CheckoutError, match="holds something else"):
@@ -73,7 +73,7 @@ def test_a_bundle_that_holds_something_else_is_not_taken(code: StoredCode) -> No
     assert repository.branches(RUN_ID) == {}
 
 
-def test_a_commit_that_git_finds_dangerous_is_not_taken(code: StoredCode) -> None:
+def test_a_commit_that_git_finds_dangerous_is_refused(code: StoredCode) -> None:
     inner = git(code.server, "mktree", given=b"").strip()
     entry = f"040000 tree {inner}\t.GIT\n".encode()
     tree = git(code.server, "mktree", given=entry).strip()
@@ -87,7 +87,7 @@ def test_a_commit_that_git_finds_dangerous_is_not_taken(code: StoredCode) -> Non
     assert repository.branches(RUN_ID) == {}
 
 
-def test_hooks_of_the_repository_do_not_run_for_what_the_user_did_not_ask_for(code: StoredCode) -> None:
+def test_hooks_of_the_repository_do_not_run(code: StoredCode) -> None:
     hook = code.user / ".git" / "hooks" / "reference-transaction"
     hook.write_text("#!/bin/sh\ntouch ran\n")
     hook.chmod(0o755)
@@ -95,13 +95,15 @@ def test_hooks_of_the_repository_do_not_run_for_what_the_user_did_not_ask_for(co
     assert not (code.user / "ran").exists()
 
 
-def test_a_machine_without_git_is_told_so(code: StoredCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_git_is_an_error(code: StoredCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with pytest.raises(CheckoutError, match="git is not installed"):
         UserRepository(code.user)
 
 
-def test_variables_of_git_itself_do_not_lead_elsewhere(code: StoredCode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_of_git_do_not_redirect_the_checkout(
+    code: StoredCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GIT_DIR", str(code.server / ".git"))
     assert UserRepository(code.user).top == code.user.resolve()
     with pytest.raises(subprocess.CalledProcessError):  # proof that the variable would have led there

@@ -1,4 +1,4 @@
-"""Whole runs whose code evolves: recorded, cut off, gone on with, told again."""
+"""Whole runs whose code evolves: recorded, interrupted, resumed, replayed."""
 
 import asyncio
 import base64
@@ -23,12 +23,12 @@ from tests.gepa_client.journal.stored_journals import recording, replaying, watc
 LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}
 
 
-class Wishes(Model):
-    """Asks for these changes of code in turn, then for nothing more; texts get a word."""
+class ScriptedModel(Model):
+    """Requests these changes of code in turn, then `nothing more`; a text gets one more word."""
 
-    def __init__(self, *wishes):
+    def __init__(self, *requests):
         super().__init__()
-        self.wishes = list(wishes)
+        self.requests = list(requests)
         self.code_prompts = []
 
     def complete(self, prompt):
@@ -36,13 +36,13 @@ class Wishes(Model):
         if "change request" not in prompt:
             return answer
         self.code_prompts.append(prompt)
-        wish = self.wishes.pop(0) if self.wishes else "nothing more"
-        return type(answer)(f"```\n{wish}\n```", 0.5, 1, 1)
+        request = self.requests.pop(0) if self.requests else "nothing more"
+        return type(answer)(f"```\n{request}\n```", 0.5, 1, 1)
 
 
-def run_with(server, *wishes, **settings):
+def run_with(server, *requests, **settings):
     """A run whose code changes are these, one in each iteration that is for code."""
-    model = Wishes(*wishes)
+    model = ScriptedModel(*requests)
     given = {"max_metric_calls": 120, "proposals": "1", "reflection_minibatch_size": 6} | settings
     with RemoteAdapter(server.url, journal=Journal(RUN.id)) as adapter:
         found = optimize(adapter, model, **given)
@@ -57,25 +57,40 @@ def test_a_change_of_code_becomes_a_candidate(code_server):
     found, model, adapter = run_with(server, "learn green", evolve="code")
     seed, better = found.candidates
     assert commit_of(better) != commit_of(seed)
-    told = found.told("mutated")[0]
-    assert better[GIT_BRANCH] == f"{told.branch}@{told.commit}" == f"evolve/{RUN.id}/{told.number}@{commit_of(better)}"
-    assert (told.request, told.lines_added, told.lines_removed, told.cost_usd) == ("learn green", 2, 1, COST)
+    event = found.named("mutated")[0]
+    assert (
+        better[GIT_BRANCH] == f"{event.branch}@{event.commit}" == f"evolve/{RUN.id}/{event.number}@{commit_of(better)}"
+    )
+    assert (event.request, event.lines_added, event.lines_removed, event.cost_usd) == ("learn green", 2, 1, COST)
     asked = server.called("apply_mutation")[0]
-    assert asked["name"] == {"run": RUN.id, "number": told.number}
+    assert asked["name"] == {"run": RUN.id, "number": event.number}
     assert [set(record) for record in asked["mutation"]["records"]] == [{"Feedback"}] * 6
     assert "steps: []" in model.code_prompts[0]
     assert len(server.called("outline_code")) == 2  # one for each commit that something was asked for
     assert adapter.journal.spending[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
 
 
-def test_a_rejection_proposes_nothing_and_is_told_to_the_next_request(code_server):
+def test_a_rejection_proposes_nothing_and_is_in_the_history_of_the_next_request(code_server):
     server = code_server()
     found, model, adapter = run_with(server, "break check", "learn green", evolve="code")
-    [told] = found.told("mutation_rejected")
-    assert (told.stage, told.reason, told.log_tail, told.cost_usd) == ("check", "check says no", "the last line", COST)
+    [event] = found.named("mutation_rejected")
+    assert (event.stage, event.reason, event.log_tail, event.cost_usd) == (
+        "check",
+        "check reports a failure",
+        "the last line",
+        COST,
+    )
     assert "Nothing was tried yet." in model.code_prompts[0]
-    assert "break check\nOutcome: rejected at the stage `check`: check says no\nthe last line" in model.code_prompts[1]
-    past = {"request": "break check", "outcome": "rejected", "stage": "check", "reason": "check says no\nthe last line"}
+    assert (
+        "break check\nOutcome: rejected at the stage `check`: check reports a failure\nthe last line"
+        in model.code_prompts[1]
+    )
+    past = {
+        "request": "break check",
+        "outcome": "rejected",
+        "stage": "check",
+        "reason": "check reports a failure\nthe last line",
+    }
     assert server.called("apply_mutation")[1]["mutation"]["history"] == [past]
     assert adapter.failures.take() == []
     assert adapter.journal.spending[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
@@ -84,7 +99,7 @@ def test_a_rejection_proposes_nothing_and_is_told_to_the_next_request(code_serve
 def test_an_agent_that_cannot_work_is_a_failure(code_server):
     _, _, adapter = run_with(code_server(), "break agent", evolve="code", max_metric_calls=20)
     [failure] = adapter.failures.take()
-    assert "agent says no" in str(failure)
+    assert "agent reports a failure" in str(failure)
 
 
 def test_added_texts_are_evolved_and_removed_ones_left_alone(code_server):
@@ -114,7 +129,7 @@ def test_code_and_all_texts_can_change_at_once(code_server):
     assert found.candidates[1]["rules"] != "red"
 
 
-def test_a_request_that_says_nothing_is_a_failure(code_server):
+def test_an_empty_request_is_a_failure(code_server):
     _, _, adapter = run_with(code_server(), "", evolve="code", max_metric_calls=20)
     assert "no change request" in str(adapter.failures.take()[0])
 
@@ -142,7 +157,7 @@ def test_an_answer_that_gepa_could_not_take_is_a_failure(code_server, otherwise,
     assert words in str(adapter.failures.take()[0])
 
 
-def test_what_may_pass_is_asked_again(code_server):
+def test_a_temporary_error_is_retried(code_server):
     server = code_server()
     fine = server.replies["apply_mutation"]
     stumbles = [MutationRejected("later", retryable=True, stage="environment", reason="no network")]
@@ -154,10 +169,10 @@ def test_what_may_pass_is_asked_again(code_server):
 
     server.replies["apply_mutation"] = reply
     found, _, _ = run_with(server, "learn green", evolve="code")
-    assert found.told("mutated") and not found.told("mutation_rejected")
+    assert found.named("mutated") and not found.named("mutation_rejected")
 
 
-# --- recorded, cut off, gone on with ---------------------------------------------------------------------------------
+# --- recorded, interrupted, resumed ----------------------------------------------------------------------------------
 
 
 def undisturbed(code_server):
@@ -212,18 +227,18 @@ def check_replay(store, server, wanted):
         discovery = adapter.discovery
     asked = len(server.calls)
     with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
-        told = optimize(adapter, **LONG)
-        commits = {commit_of(candidate) for candidate in told.candidates} - {SEED}
+        replayed = optimize(adapter, **LONG)
+        commits = {commit_of(candidate) for candidate in replayed.candidates} - {SEED}
         assert all(adapter.commits.leading_to(commit) for commit in commits)
-    assert told.outcome == wanted.outcome
+    assert replayed.outcome == wanted.outcome
     assert len(server.calls) == asked
-    made = [{name: value for name, value in event if name != "seconds"} for event in told.told("mutated")]
-    before = sorted(wanted.told("mutated"), key=lambda event: event.number)
+    made = [{name: value for name, value in event if name != "seconds"} for event in replayed.named("mutated")]
+    before = sorted(wanted.named("mutated"), key=lambda event: event.number)
     assert made == [{name: value for name, value in event if name != "seconds"} for event in before]
-    assert not told.told("mutation_started")
+    assert not replayed.named("mutation_started")
 
 
-def test_everything_recorded_is_of_its_kind_and_read_back(code_server, tmp_path):
+def test_recorded_entries_have_their_kind_and_can_be_read(code_server, tmp_path):
     server = code_server()
     with watched(tmp_path) as store:
         with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
@@ -235,12 +250,12 @@ def test_everything_recorded_is_of_its_kind_and_read_back(code_server, tmp_path)
         mutations = recorded_mutations(store, RUN.id)
     assert [each.number for each in mutations] == sorted(each.number for each in mutations)
     made = {each.number: each for each in mutations if each.entry.applied is not None}
-    assert made.keys() == {event.number for event in found.told("mutated")}
+    assert made.keys() == {event.number for event in found.named("mutated")}
     for each in made.values():
         assert each.entry.applied is not None and each.entry.applied.bundle is not None
         assert orjson.loads(base64.b64decode(each.entry.applied.bundle))[0] == each.entry.applied.commit
     refused = {each.number: each.entry.rejected.stage for each in mutations if each.entry.rejected is not None}
-    assert refused == {event.number: event.stage for event in found.told("mutation_rejected")}
+    assert refused == {event.number: event.stage for event in found.named("mutation_rejected")}
 
 
 def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path):
@@ -250,7 +265,7 @@ def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path)
     server.replies["apply_mutation"] = lambda params: {**fine(params), "bundle": secret, "diff": f"+{secret}\n"}
     with watched(tmp_path) as store:
         with recording(store, secrets=[secret]) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-            optimize(adapter, Wishes("learn green"), evolve="code", max_metric_calls=60, proposals="1")
+            optimize(adapter, ScriptedModel("learn green"), evolve="code", max_metric_calls=60, proposals="1")
         applied = recorded_mutations(store, RUN.id)[0].entry.applied
     assert applied is not None
     assert (applied.bundle, applied.diff) == (secret, "+[redacted]\n")
@@ -268,16 +283,16 @@ def test_a_mutation_whose_optimizer_is_stopped_is_collected_and_not_made_twice(c
 
             server.replies["apply_mutation"] = reply
             with pytest.raises(Interrupted, match="stop"):
-                optimize(adapter, Wishes("learn green"), evolve="code", proposals="1")
+                optimize(adapter, ScriptedModel("learn green"), evolve="code", proposals="1")
         with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
             server.replies["apply_mutation"] = fine
-            optimize(adapter, Wishes(), evolve="code", proposals="1", max_metric_calls=30)
+            optimize(adapter, ScriptedModel(), evolve="code", proposals="1", max_metric_calls=30)
         first = recorded_mutations(store, RUN.id)[0]
     assert first.entry.request == "learn green"
     assert server.made[f"evolve/{RUN.id}/{first.number}"] == 1
 
 
-def test_the_money_a_rejected_change_cost_counts_against_the_limit(code_server):
+def test_the_cost_of_a_rejected_change_counts_against_the_limit(code_server):
     server = code_server()
     with RemoteAdapter(server.url) as adapter:
         journal = adapter.journal
@@ -288,7 +303,7 @@ def test_the_money_a_rejected_change_cost_counts_against_the_limit(code_server):
 
         journal.spending.watch(look)
         with pytest.raises(Interrupted, match="spent"):
-            optimize(adapter, Wishes("break check"), evolve="code", proposals="1")
+            optimize(adapter, ScriptedModel("break check"), evolve="code", proposals="1")
     assert len(server.called("apply_mutation")) == 1
 
 
@@ -318,7 +333,7 @@ def spent_where_the_first_attempt(server, ends):
         (Overloaded("x"), 0.0, 0),
     ],
 )
-def test_what_an_attempt_that_failed_cost_counts_or_is_counted_as_unknown(code_server, ends, cost, unpriced):
+def test_the_cost_of_a_failed_attempt_counts_or_is_counted_as_unknown(code_server, ends, cost, unpriced):
     spent = spent_where_the_first_attempt(code_server(), ends)
     assert (spent.cost_usd, spent.unreported) == (cost + COST, unpriced)
 
@@ -332,7 +347,7 @@ def test_a_request_that_no_agent_saw_has_no_price_to_miss(code_server):
     server.replies["apply_mutation"] = refuses
     with RemoteAdapter(server.url) as adapter:
         with pytest.raises(Interrupted, match="no such thing"):
-            optimize(adapter, Wishes("learn green"), evolve="code", proposals="1")
+            optimize(adapter, ScriptedModel("learn green"), evolve="code", proposals="1")
         assert adapter.journal.spending[MUTATION].unreported == 0
 
 
@@ -348,7 +363,7 @@ def test_a_program_that_cannot_be_outlined_proposes_nothing(code_server):
     assert not server.called("apply_mutation")
 
 
-def test_what_a_server_says_while_it_works_is_told(code_server, monkeypatch):
+def test_progress_messages_of_a_server_are_reported(code_server, monkeypatch):
     monkeypatch.setattr(rpc, "WATCHED_S", 0.01)
     server = code_server()
     fine, answer = server.replies["apply_mutation"], server.answer
@@ -357,26 +372,26 @@ def test_what_a_server_says_while_it_works_is_told(code_server, monkeypatch):
         await asyncio.wait_for(enough.wait(), 10)
         return fine(params)
 
-    async def says_what_it_is_at(method, params):
-        said = await answer(method, params)
-        if "pending" in said:
-            server.told += 1
-            said["pending"]["progress"]["message"] = f"step {server.told // 2}"
-            if server.told == 3:
+    async def reports_progress(method, params):
+        reply = await answer(method, params)
+        if "pending" in reply:
+            server.polls += 1
+            reply["pending"]["progress"]["message"] = f"step {server.polls // 2}"
+            if server.polls == 3:
                 enough.set()
-        return said
+        return reply
 
-    server.told, enough = 0, asyncio.Event()
+    server.polls, enough = 0, asyncio.Event()
     server.replies["apply_mutation"] = takes_its_time
-    server.answer = says_what_it_is_at
+    server.answer = reports_progress
     found, _, _ = run_with(server, "learn green", evolve="code", max_metric_calls=20)
-    [begun] = found.told("mutation_started")
-    told = found.told("mutation_progress")
-    assert [event.message for event in told] == ["step 0", "step 1"]
-    assert {event.number for event in told} == {begun.number}
+    [begun] = found.named("mutation_started")
+    progress = found.named("mutation_progress")
+    assert [event.message for event in progress] == ["step 0", "step 1"]
+    assert {event.number for event in progress} == {begun.number}
 
 
-def test_a_server_that_is_replaced_while_it_works_is_asked_again_by_the_same_name(code_server):
+def test_a_server_replaced_during_a_mutation_gets_the_same_mutation_name(code_server):
     server = code_server()
     fine = server.replies["apply_mutation"]
     asked = []

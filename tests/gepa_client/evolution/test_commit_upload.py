@@ -1,4 +1,4 @@
-"""Commits travel: an endpoint that lacks one is brought all that lead to it, once, whatever it was asked for."""
+"""An endpoint that lacks a commit receives the commits up to it once, for every method."""
 
 from collections import Counter
 
@@ -42,7 +42,7 @@ def rows(count):
     return [Row(str(number), {"n": number}) for number in range(count)]
 
 
-def test_an_evaluation_brings_what_leads_to_its_commit_once(lacking):
+def test_an_evaluation_uploads_the_commits_up_to_its_own_once(lacking):
     server, adapter, candidate = lacking
     batch = adapter.evaluate(rows(12), candidate)
     assert len(batch.scores) == 12
@@ -51,7 +51,7 @@ def test_an_evaluation_brings_what_leads_to_its_commit_once(lacking):
     assert len(bundles) == 3
 
 
-def test_what_was_brought_is_not_brought_again(lacking):
+def test_an_uploaded_commit_is_not_uploaded_again(lacking):
     server, adapter, candidate = lacking
     [*_, middle], _ = chain(CodeServer(), 2)
     adapter.evaluate(rows(2), middle.applied.candidate)
@@ -59,7 +59,7 @@ def test_what_was_brought_is_not_brought_again(lacking):
     assert [len(call["bundles"]) for call in server.called("import_commits")] == [2, 1]
 
 
-def test_a_new_process_at_the_address_is_brought_them_again(lacking):
+def test_a_new_process_at_the_address_receives_the_commits_again(lacking):
     server, adapter, candidate = lacking
     adapter.evaluate(rows(1), candidate)
     server.repository = {SEED: CODE}
@@ -69,7 +69,7 @@ def test_a_new_process_at_the_address_is_brought_them_again(lacking):
     assert len(server.called("import_commits")) == 2
 
 
-def test_large_bundles_go_in_several_requests(lacking):
+def test_large_bundles_are_sent_in_several_requests(lacking):
     server, adapter, candidate = lacking
     server.limits["max_request_bytes"] = 10
     adapter.wait_for(adapter.fleet.clients[0].discover())
@@ -77,15 +77,15 @@ def test_large_bundles_go_in_several_requests(lacking):
     assert [len(call["bundles"]) for call in server.called("import_commits")] == [1, 1, 1]
 
 
-def test_a_commit_nobody_has_pauses_the_run_and_says_which(lacking):
+def test_a_commit_without_a_bundle_pauses_the_run_and_is_named(lacking):
     _, adapter, _ = lacking
     unknown = {**adapter.seed_candidate, GIT_BRANCH: git_branch("b", "f" * 40)}
-    with pytest.raises(Interrupted, match="lacks commit ffffffffffff, and the run has no bundle") as told:
+    with pytest.raises(Interrupted, match="lacks commit ffffffffffff, and the run has no bundle") as caught:
         adapter.evaluate(rows(1), unknown)
-    assert told.value.status == "paused"
+    assert caught.value.status == "paused"
 
 
-def test_an_endpoint_that_never_has_it_is_not_asked_for_ever(lacking):
+def test_an_endpoint_that_keeps_lacking_a_commit_is_not_retried_forever(lacking):
     server, adapter, candidate = lacking
     server.replies["import_commits"] = lambda _: {"commits": []}
     with pytest.raises(Exception, match="Unknown candidate"):
@@ -97,16 +97,16 @@ def refuses(_params):
     raise LimitExceeded("too large")
 
 
-def test_where_every_endpoint_refuses_a_commit_the_run_pauses_and_says_why(lacking):
+def test_if_every_endpoint_refuses_a_commit_the_run_pauses_with_the_reason(lacking):
     server, adapter, candidate = lacking
     server.replies["import_commits"] = refuses
     words = f"{server.url.removesuffix('/rpc')} does not accept commit {commit_of(candidate)[:12]}, .*: .*too large"
-    with pytest.raises(Interrupted, match=words) as told:
+    with pytest.raises(Interrupted, match=words) as caught:
         adapter.evaluate(rows(1), candidate)
-    assert told.value.status == "paused"
+    assert caught.value.status == "paused"
 
 
-def test_a_call_goes_elsewhere_where_an_endpoint_refuses_its_commit(code_server):
+def test_a_call_is_retried_elsewhere_if_an_endpoint_refuses_its_commit(code_server):
     entries, candidate = chain(CodeServer(), 2)
     refusing, taking = code_server("first"), code_server("second")
     refusing.replies["import_commits"] = refuses
@@ -130,7 +130,7 @@ def test_a_run_on_two_endpoints_ends_as_on_one(code_server):
     assert two[1].called("import_commits") and not two[0].called("import_commits")
 
 
-def test_endpoints_must_start_from_the_same_commit_whatever_the_branch_is_called(code_server):
+def test_endpoints_must_start_from_the_same_commit_on_any_branch(code_server):
     first, second = code_server("first"), code_server("second")
     second.seed_candidate = {**second.seed_candidate, GIT_BRANCH: git_branch("detached", SEED)}
     with RemoteAdapter([first.url, second.url]) as adapter:

@@ -1,4 +1,4 @@
-"""What is told of earlier changes: those of the line, those tried on it, and what came of each."""
+"""The history in a prompt: the changes of the candidate's line, those tried on it, and the outcome of each."""
 
 import pytest
 
@@ -55,20 +55,20 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
         {"request": "break it", "outcome": "rejected", "stage": "check", "reason": "1 failed\nE   assert"},
         {"request": "make 2", "outcome": "not_better", "score": 0.5, "parent_score": 0.5},
     ]
-    told = lineage.as_text(at(FIRST))
-    assert "make 1\nOutcome: accepted, part of the code above (mean score 0.25 before, 0.5 after)" in told
-    assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in told
-    assert "make 3\nOutcome: accepted for another candidate" in told
+    text = lineage.as_text(at(FIRST))
+    assert "make 1\nOutcome: accepted, part of the code above (mean score 0.25 before, 0.5 after)" in text
+    assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in text
+    assert "make 3\nOutcome: accepted for another candidate" in text
     assert lineage.index(at(OTHER)) == 2
 
 
-def test_a_change_nobody_evaluated_is_not_told_of():
+def test_a_change_without_an_evaluation_is_left_out():
     _, lineage = ledger(made(SEED, FIRST))
     assert lineage.history(at(SEED)) == []
     assert lineage.as_text(at(SEED)) == "Nothing was tried yet."
 
 
-def test_only_the_last_changes_are_told():
+def test_only_the_last_changes_are_listed():
     _, lineage = ledger(*(rejected(SEED, f"try {number}") for number in range(50)))
     assert [past["request"] for past in lineage.history(at(SEED))] == [f"try {number}" for number in range(30, 50)]
 

@@ -38,37 +38,37 @@ def flags(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[o
 
 
 def found(ran: Ran) -> list[Any]:
-    """The candidates a run tells of, whatever the run and with it its commits are called."""
+    """Return the reported candidates without the names that contain the run's id."""
     [run_id] = {event["run_id"] for event in ran.events if event["event"] == "started"}
-    told = [event for event in ran.events if event["event"] == "candidate"]
-    assert told
-    shown = [[event["parents"], event["score"], event["metric_calls"], event["texts"]] for event in told]
+    events = [event for event in ran.events if event["event"] == "candidate"]
+    assert events
+    shown = [[event["parents"], event["score"], event["metric_calls"], event["texts"]] for event in events]
     return list(json.loads(re.sub("@[0-9a-f]{40}", "", json.dumps(shown).replace(run_id, "RUN"))))
 
 
 def changes(ran: Ran) -> list[Any]:
-    """What a run tells of changes of code, in the order of their numbers."""
-    told = [event for event in ran.events if event["event"] in ("mutated", "mutation_rejected")]
-    return sorted([event["number"], event["event"], event["request"]] for event in told)
+    """Return the reported mutations in the order of their numbers."""
+    events = [event for event in ran.events if event["event"] in ("mutated", "mutation_rejected")]
+    return sorted([event["number"], event["event"], event["request"]] for event in events)
 
 
-def test_a_killed_run_ends_as_an_undisturbed_one_and_is_told_again(
+def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
     code_server: Serving, cli: Cli, start: Callable[..., Any], flags: list[object], tmp_path: Path
 ) -> None:
     server = code_server()
-    fine, begun, go_on = server.replies["apply_mutation"], threading.Event(), threading.Event()
+    reply, begun, released = server.replies["apply_mutation"], threading.Event(), threading.Event()
 
     async def hangs(params: dict[str, Any]) -> Any:
         begun.set()
-        await asyncio.to_thread(go_on.wait, TIMEOUT_S)
-        return fine(params)
+        await asyncio.to_thread(released.wait, TIMEOUT_S)
+        return reply(params)
 
     server.replies["apply_mutation"] = hangs
     process = start("optimize", server.url, *flags)
     assert begun.wait(TIMEOUT_S)
     os.kill(_child_of(process), signal.SIGKILL)
-    process.wait(TIMEOUT_S)  # whoever drove it has let go of the run
-    go_on.set()
+    process.wait(TIMEOUT_S)  # the driver has released the run
+    released.set()
     resumed = cli("resume", "last", "--json")
     assert resumed.status == 0, resumed.stderr
     with stored(tmp_path) as (_, run_id):
@@ -91,6 +91,6 @@ def test_a_killed_run_ends_as_an_undisturbed_one_and_is_told_again(
 
 
 def _child_of(process: "subprocess.Popen[str]") -> int:
-    """The optimizer's own process; its parent shows what it tells."""
+    """Return the id of the optimizer's process; its parent prints its events."""
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(child)

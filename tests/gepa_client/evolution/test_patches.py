@@ -51,6 +51,6 @@ def test_what_no_hunk_counts_is_counted_all_the_same() -> None:
     assert totals("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n+newer\n") == (2, 1)
 
 
-def test_diffs_that_git_did_not_write_are_told_apart_too() -> None:
+def test_diffs_that_git_did_not_write_are_split_too() -> None:
     plain = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n--- a/y\n+++ b/y\n@@ -0,0 +1 @@\n+3\n"
     assert [(file.name, file.added, file.removed) for file in by_file(plain)] == [("x", 1, 1), ("y", 1, 0)]

@@ -1,4 +1,4 @@
-"""Whoever goes on with a run, or only tells it again, spoils nothing of what is known of it."""
+"""A resume or a replay keeps every figure and file of the run."""
 
 import json
 import sqlite3
@@ -27,7 +27,7 @@ Cli = Callable[..., Ran]
 
 @pytest.fixture(autouse=True)
 def as_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the optimizer's own process has in its environment."""
+    """Set the environment of the optimizer's process."""
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     monkeypatch.setenv("GEPA_TOKEN", TOKEN)
 
@@ -45,23 +45,23 @@ def settings(run: StoredRun, **more: Any) -> dict[str, Any]:
 def driven(
     folder: Path, cancel_token: CancelToken | None = None, on: Emit = lambda _: None, **more: Any
 ) -> list[Event]:
-    """What a process of its own would tell that goes on with the one run."""
+    """Resume the only run in this process and return the events of its driver."""
     run = record(folder)
-    told: list[Event] = []
+    events: list[Event] = []
 
     def emit(event: Event) -> None:
-        told.append(event)
+        events.append(event)
         on(event)
 
     config = settings(run, **more.pop("config", {}))
     where = str(folder / "runs" / "evolverpc.db")
     job = DriverJob(store=where, run_id=run.id, owner="me", config=config, output=Path(str(run.output)), **more)
     drive(job, emit, cancel_token or CancelToken(), lambda: None, GatewayRecord())
-    return told
+    return events
 
 
-def finished(told: list[Event]) -> Finished:
-    last = told[-1]
+def finished(events: list[Event]) -> Finished:
+    last = events[-1]
     assert isinstance(last, Finished)
     return last
 
@@ -74,9 +74,7 @@ def optimized(serve: Serve, cli: Cli, *more: object) -> Script:
     return script
 
 
-def test_a_run_that_is_stopped_while_it_is_told_again_keeps_its_newer_figures(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_stopped_during_its_replay_keeps_its_newer_figures(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
     before, folder = record(tmp_path), only_run(tmp_path)
     assert before.counters["candidates"] > 2
@@ -87,8 +85,8 @@ def test_a_run_that_is_stopped_while_it_is_told_again_keeps_its_newer_figures(
         if isinstance(event, CandidateFound) and event.index == 1:
             cancel_token.cancel(Interrupted("paused", "stopped by hand"))
 
-    told = driven(tmp_path, cancel_token, stop)
-    assert (finished(told).status, finished(told).files) == ("paused", ["best_candidate.json", "result.json"])
+    events = driven(tmp_path, cancel_token, stop)
+    assert (finished(events).status, finished(events).files) == ("paused", ["best_candidate.json", "result.json"])
     after = record(tmp_path)
     moving = ("active_seconds",)
     assert {key: value for key, value in after.counters.items() if key not in moving} == {
@@ -98,13 +96,13 @@ def test_a_run_that_is_stopped_while_it_is_told_again_keeps_its_newer_figures(
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
-def test_candidates_that_were_lost_between_two_writes_come_back_and_the_others_are_not_written_again(
+def test_candidates_lost_between_two_writes_are_restored_and_the_others_are_not_rewritten(
     serve: Serve, cli: Cli, tmp_path: Path
 ) -> None:
     optimized(serve, cli)
     with stored(tmp_path) as (store, run_id):
         before = store.candidates(run_id)
-        spoilt = replace(before[1], texts={"rules": "mark"})  # seen again if nobody writes it
+        spoilt = replace(before[1], texts={"rules": "mark"})  # still there if it is not rewritten
         assert store.claim(run_id, store.run(run_id).claim, "hand", "by hand")
         store.write(run_id, "hand", [spoilt])
         store.release(run_id, "hand")
@@ -147,7 +145,7 @@ def test_a_budget_below_what_is_recorded_is_refused_and_changes_nothing(serve: S
     assert cli("resume", "last", "--max-metric-calls", 150).status == 0
 
 
-def test_a_cancel_that_comes_while_a_claim_is_waited_for_is_heeded(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_a_cancel_during_the_wait_for_a_claim_ends_the_run(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = optimized(serve, cli, "--lease-s", 1)
     spent = len(script.calls("evaluate"))
     with stored(tmp_path) as (store, run_id):
@@ -157,22 +155,22 @@ def test_a_cancel_that_comes_while_a_claim_is_waited_for_is_heeded(serve: Serve,
             if isinstance(event, Warned) and "waiting 1 s for a sign of life" in event.message:
                 store.update(run_id, {"requested_action": "cancel"})
 
-        told = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
-    assert (finished(told).status, finished(told).reason) == (
+        events = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
+    assert (finished(events).status, finished(events).reason) == (
         "cancelled",
         "another command requested to cancel the run",
     )
     run = record(tmp_path)
     assert (run.status, run.reason, run.requested_action, run.claim.owner) == (
         "cancelled",
-        finished(told).reason,
+        finished(events).reason,
         None,
         None,
     )
     assert len(script.calls("evaluate")) == spent
 
 
-def test_a_cancel_from_before_this_command_is_over(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_a_cancel_from_before_this_command_is_ignored(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
     with stored(tmp_path) as (store, run_id):
         store.update(run_id, {"requested_action": "cancel"})
@@ -181,29 +179,27 @@ def test_a_cancel_from_before_this_command_is_over(serve: Serve, cli: Cli, tmp_p
     assert (record(tmp_path).status, record(tmp_path).requested_action) == ("completed", None)
 
 
-def test_a_replay_tells_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_a_replay_writes_to_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
-    told = driven(tmp_path, replays=True, config={"use_wandb": True, "use_mlflow": True})
-    assert finished(told).status == "completed", finished(told)
-    [started] = [event for event in told if isinstance(event, Started)]
+    events = driven(tmp_path, replays=True, config={"use_wandb": True, "use_mlflow": True})
+    assert finished(events).status == "completed", finished(events)
+    [started] = [event for event in events if isinstance(event, Started)]
     assert not started.config["use_wandb"]
 
 
-def test_rows_whose_file_is_gone_before_they_were_described_are_told_by_what_is_recorded(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
+def test_the_identity_of_rows_whose_file_is_gone_comes_from_the_record(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text(json.dumps(rows(30)))
     optimized(serve, cli, "--trainset", "train.json")
     identity = record(tmp_path).identity
     (tmp_path / "train.json").unlink()
     with stored(tmp_path) as (store, run_id):
         store.update(run_id, {"identity": None})
-    told = driven(tmp_path)
-    assert finished(told).status == "completed", finished(told)
+    events = driven(tmp_path)
+    assert finished(events).status == "completed", finished(events)
     assert record(tmp_path).identity == identity
 
 
-def test_the_time_of_a_resumed_run_is_that_of_all_its_sittings(
+def test_the_active_time_of_a_resumed_run_is_that_of_all_its_drivers(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.delay_s = 0.05

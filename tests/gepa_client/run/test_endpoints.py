@@ -23,11 +23,11 @@ def test_urls_come_first_then_the_fleet_file(tmp_path: Path) -> None:
     ]
 
 
-def test_a_fleet_file_that_is_absent_or_names_nobody_is_said(tmp_path: Path) -> None:
+def test_an_absent_or_empty_fleet_file_is_an_error(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.txt"
     with pytest.raises(Refused, match="no such file"):
         endpoints(RunConfig(fleet=fleet))
-    fleet.write_text("# nobody yet\n")
+    fleet.write_text("# no server yet\n")
     with pytest.raises(SettingsError, match="names no server"):
         endpoints(RunConfig(fleet=fleet))
     assert len(endpoints(RunConfig(url=(FIRST,), fleet=fleet))) == 1

@@ -1,4 +1,4 @@
-"""The optimizer's process, told of models that programs call while it drives a run."""
+"""The driver process receives the model calls, refusals and caps of a gateway while it drives a run."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ def created(job: DriverJob, **settings: Any) -> DriverJob:
 
 
 def model_call(number: int, **given: Any) -> dict[str, Any]:
-    told = {"sandbox": f"s-{number % 3}", "provider": "openai", "model": "small", "path": "/v1/chat/completions"}
+    call = {"sandbox": f"s-{number % 3}", "provider": "openai", "model": "small", "path": "/v1/chat/completions"}
     figures = {
         "status": 200,
         "seconds": 0.1,
@@ -76,11 +76,11 @@ def model_call(number: int, **given: Any) -> dict[str, Any]:
         "cost_usd": 0.01,
         "streamed": False,
     }
-    return {"model_call": told | figures | given}
+    return {"model_call": call | figures | given}
 
 
-def driven(job: DriverJob, heard: Callable[[Event, DriverProcess], None] = lambda *_: None) -> RunRecord:
-    """The run's story."""
+def driven(job: DriverJob, on_event: Callable[[Event, DriverProcess], None] = lambda *_: None) -> RunRecord:
+    """Drive the run and return the record of its events."""
     record = RunRecord()
     assert job.output is not None
     deadline = time.monotonic() + TIMEOUT_S
@@ -90,7 +90,7 @@ def driven(job: DriverJob, heard: Callable[[Event, DriverProcess], None] = lambd
                 event = process.next(0.1)
                 if event is not None:
                     record.apply(event)
-                    heard(event, process)
+                    on_event(event, process)
         except EOFError:
             pass
     assert record.finished is not None, process.log_tail()
@@ -98,29 +98,29 @@ def driven(job: DriverJob, heard: Callable[[Event, DriverProcess], None] = lambd
 
 
 def calling(words: Script) -> list[DriverProcess]:
-    """A program that calls a model for each example, and claims a price of its own; tell it who hears of the calls."""
-    hearing: list[DriverProcess] = []
+    """Make the program call a model per example and claim a price; return the processes to report the calls to."""
+    receivers: list[DriverProcess] = []
     numbers = iter(range(10**6))
 
     def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        for process in hearing:
+        for process in receivers:
             process.send(model_call(next(numbers)))
         return {**scored(row, candidate), "usage": {"cost_usd": 5.0, "input_tokens": 2}}
 
     words.evaluate, words.delay_s, words.max_concurrency = evaluate, 0.01, 4
-    return hearing
+    return receivers
 
 
-def test_money_that_programs_spend_on_models_ends_a_run_and_a_resumed_one_goes_on(
+def test_the_model_costs_of_programs_end_a_run_and_a_resumed_run_continues(
     serve: Serve, cli: Cli, words: Script, job: DriverJob
 ) -> None:
-    hearing = calling(words)
+    receivers = calling(words)
     job = created(job, url=[serve(words)], max_cost_usd=0.3, max_metric_calls=5000)
 
-    def heard(_event: Event, process: DriverProcess) -> None:
-        hearing[:] = [process]
+    def on_event(_event: Event, process: DriverProcess) -> None:
+        receivers[:] = [process]
 
-    record = driven(job, heard)
+    record = driven(job, on_event)
     finished = record.finished
     assert isinstance(finished, Finished)
     assert (finished.status, finished.evaluation_usd) == ("completed", None)
@@ -132,7 +132,7 @@ def test_money_that_programs_spend_on_models_ends_a_run_and_a_resumed_one_goes_o
     assert record.model_calls is not None
     assert record.model_calls.total.cost_usd == pytest.approx(spent)
     more = {**job.config, "max_cost_usd": 0.6}
-    again = driven(job.model_copy(update={"owner": "second", "config": more}), heard)
+    again = driven(job.model_copy(update={"owner": "second", "config": more}), on_event)
     assert again.finished is not None
     assert again.finished.model_usd is not None
     assert 0.6 <= again.finished.model_usd <= 0.7
@@ -149,25 +149,25 @@ def test_money_that_programs_spend_on_models_ends_a_run_and_a_resumed_one_goes_o
         store.close()
 
 
-def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, words: Script, job: DriverJob) -> None:
+def test_calls_and_refusals_are_in_every_view(serve: Serve, cli: Cli, words: Script, job: DriverJob) -> None:
     job = created(job, url=[serve(words)], max_metric_calls=60)
-    told: list[DriverProcess] = []
+    reported: list[DriverProcess] = []
 
-    def heard(event: Event, process: DriverProcess) -> None:
-        if not told:
-            told.append(process)
+    def on_event(event: Event, process: DriverProcess) -> None:
+        if not reported:
+            reported.append(process)
             process.send(model_call(0))
             process.send(model_call(1, model=NASTY, cost_usd=None))
             for _ in range(3):
                 process.send({"refusal": {"sandbox": "s-1", "what": NASTY, "reason": "not allowed"}})
 
-    record = driven(job, heard)
+    record = driven(job, on_event)
     assert job.output is not None
     assert record.model_calls is not None
     assert record.model_calls.total.unpriced == 1
     assert [(event.reason, event.times) for event in record.refusals] == [("not allowed", 3)]
-    story = (job.output / "events.jsonl").read_text(encoding="utf-8").splitlines()
-    assert sum('"event":"model_calls"' in line for line in story) == 1
+    lines = (job.output / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert sum('"event":"model_calls"' in line for line in lines) == 1
     page, text = report.html(record), report.markdown(record)
     assert "<h2>Model calls</h2>" in page
     assert "<h2>Refused</h2>" in page
@@ -185,21 +185,21 @@ def test_what_was_called_and_refused_is_told_everywhere(serve: Serve, cli: Cli, 
     assert "model calls     2, 20 tokens in, 2 out, $0.0100 + 1 unpriced" in replayed.stdout
 
 
-def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script, job: DriverJob) -> None:
+def test_sending_never_blocks_and_every_message_arrives(serve: Serve, words: Script, job: DriverJob) -> None:
     words.delay_s = 0.02
     job = created(job, url=[serve(words)], max_metric_calls=200)
     threads: list[threading.Thread] = []
 
-    def tell(process: DriverProcess, first: int) -> None:
+    def send(process: DriverProcess, first: int) -> None:
         for number in range(first, first + 500):
             process.send(model_call(number, model="m" * 100, cost_usd=0.0001))
 
-    def heard(_event: Event, process: DriverProcess) -> None:
+    def on_event(_event: Event, process: DriverProcess) -> None:
         if threads:
             return
         os.kill(process.pid, signal.SIGSTOP)  # it reads nothing, and no pipe holds so much
         try:
-            threads.extend(threading.Thread(target=tell, args=(process, first * 500)) for first in range(4))
+            threads.extend(threading.Thread(target=send, args=(process, first * 500)) for first in range(4))
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -208,26 +208,26 @@ def test_telling_never_waits_and_all_of_it_is_heard(serve: Serve, words: Script,
         finally:
             os.kill(process.pid, signal.SIGCONT)
 
-    record = driven(job, heard)
+    record = driven(job, on_event)
     assert record.model_calls is not None
     assert record.model_calls.total.calls == 2000
 
 
 @pytest.mark.parametrize(("line", "status"), [("stop", "paused"), ("cap", "completed")])
-def test_a_stop_and_a_cap_have_the_reason_they_were_given(
+def test_a_stop_and_a_cap_end_the_run_with_their_reason(
     serve: Serve, words: Script, job: DriverJob, line: str, status: str
 ) -> None:
     words.delay_s, words.max_concurrency = 0.2, 2
     job = created(job, url=[serve(words)], max_metric_calls=5000)
     readings: list[Progress] = []
 
-    def heard(event: Event, process: DriverProcess) -> None:
+    def on_event(event: Event, process: DriverProcess) -> None:
         if isinstance(event, Progress):
             readings.append(event)
             if event.evaluated:
                 process.send({line: {"reason": "there is no more"}})
 
-    record = driven(job, heard)
+    record = driven(job, on_event)
     assert record.finished is not None
     assert (record.finished.status, record.finished.reason) == (status, "there is no more")
     assert max(reading.slots for reading in readings) == 2
@@ -235,23 +235,23 @@ def test_a_stop_and_a_cap_have_the_reason_they_were_given(
 
 
 @pytest.mark.parametrize("line", [{"pause": {}}, {"model_call": {"sandbox": "s"}}])
-def test_a_line_that_nobody_understands_fails_the_run(
+def test_an_unknown_control_message_fails_the_run(
     serve: Serve, words: Script, job: DriverJob, line: dict[str, Any]
 ) -> None:
     words.delay_s = 0.02
     job = created(job, url=[serve(words)], max_metric_calls=5000)
 
-    def heard(event: Event, process: DriverProcess) -> None:
+    def on_event(event: Event, process: DriverProcess) -> None:
         if isinstance(event, Progress) and event.evaluated:
             process.send(line)
 
-    record = driven(job, heard)
+    record = driven(job, on_event)
     assert record.finished is not None
     assert record.finished.status == "failed"
     assert "received an invalid control message" in (record.finished.reason or "")
 
 
-def test_at_the_cap_what_is_held_is_given_up_and_has_no_score(
+def test_at_the_cap_held_calls_are_abandoned_without_a_score(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_conditions, "QUIET_S", 0.2)

@@ -1,4 +1,4 @@
-"""What a run changes: what its settings say, as far as the program offers it; all else is refused in a sentence."""
+"""What a run evolves follows from its settings and the server's capabilities; a contradiction is an error."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ CODE = {GIT_BRANCH: git_branch("main", "a" * 40), ADDED_COMPONENTS: "{}"}
 BOTH = {**CODE, "rules": "r"}
 
 
-def says(seed: dict[str, str], *capabilities: str) -> DiscoverResult:
+def discovered(seed: dict[str, str], *capabilities: str) -> DiscoverResult:
     return DiscoverResult.model_validate(
         {
             "protocol_versions": ["1"],
@@ -35,22 +35,22 @@ def config(**settings: Any) -> RunConfig:
     return RunConfig(url=(URL,), **({"reflection_lm": "a/model"} | settings))
 
 
-CHANGES = says(BOTH, "commits", "mutations")
+CHANGES = discovered(BOTH, "commits", "mutations")
 
 
 @pytest.mark.parametrize(
     ("program", "settings", "wanted"),
     [
-        (says({"rules": "r"}), {}, "prompts"),
-        (says({"rules": "r"}), {"reflection_lm": None}, "prompts"),
-        (says(BOTH, "commits"), {}, "prompts"),
+        (discovered({"rules": "r"}), {}, "prompts"),
+        (discovered({"rules": "r"}), {"reflection_lm": None}, "prompts"),
+        (discovered(BOTH, "commits"), {}, "prompts"),
         (CHANGES, {}, "both"),
         (CHANGES, {"evolve": "code"}, "code"),
         (CHANGES, {"evolve": "prompts", "reflection_lm": None}, "prompts"),
-        (says(CODE, "mutations"), {}, "both"),
+        (discovered(CODE, "mutations"), {}, "both"),
     ],
 )
-def test_what_is_changed_follows_from_settings_and_program(
+def test_what_evolves_follows_from_settings_and_capabilities(
     program: DiscoverResult, settings: dict[str, Any], wanted: str
 ) -> None:
     assert evolve_of(config(**settings), program) == wanted
@@ -59,22 +59,26 @@ def test_what_is_changed_follows_from_settings_and_program(
 @pytest.mark.parametrize(
     ("program", "settings", "words"),
     [
-        (says({"rules": "r"}), {"evolve": "code"}, "does not name the commit that runs, nor change code"),
+        (discovered({"rules": "r"}), {"evolve": "code"}, "does not name the commit that runs, nor change code"),
         (
-            says(BOTH, "commits"),
+            discovered(BOTH, "commits"),
             {"evolve": "both"},
             "does not change code: start it with --allow-mutations",
         ),
-        (says(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
-        (says(BOTH), {"mutation_timeout_s": 5.0}, "mutation_timeout_s is given, but the server does not change code"),
+        (discovered(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
+        (
+            discovered(BOTH),
+            {"mutation_timeout_s": 5.0},
+            "mutation_timeout_s is given, but the server does not change code",
+        ),
         (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
-        (says(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
-        (says(CODE, "mutations"), {"code_until": 3}, "no prompts to change after it"),
-        (says({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
-        (says({**BOTH, ADDED_COMPONENTS: "[]"}, "mutations"), {}, "added_components is not a JSON object"),
+        (discovered(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
+        (discovered(CODE, "mutations"), {"code_until": 3}, "no prompts to change after it"),
+        (discovered({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
+        (discovered({**BOTH, ADDED_COMPONENTS: "[]"}, "mutations"), {}, "added_components is not a JSON object"),
     ],
 )
-def test_what_cannot_be_is_refused(program: DiscoverResult, settings: dict[str, Any], words: str) -> None:
+def test_impossible_combinations_are_refused(program: DiscoverResult, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         evolve_of(config(**settings), program)
 
@@ -94,7 +98,7 @@ def test_what_cannot_be_is_refused(program: DiscoverResult, settings: dict[str, 
         ({"code_prompt_template": "<outline>"}, "lacks <side_info> and <lineage>"),
     ],
 )
-def test_settings_that_would_not_be_heeded_are_refused(settings: dict[str, Any], words: str) -> None:
+def test_settings_without_effect_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         config(**settings)
 
@@ -109,8 +113,8 @@ def identity(program: DiscoverResult, **settings: Any) -> dict[str, Any]:
     return fingerprint_of(config(**settings), program, program.program.seed_candidate, None, {})
 
 
-def test_what_evolves_makes_a_run_what_it_is() -> None:
-    assert "evolve" not in identity(says({"rules": "r"}))  # as runs were recorded before code evolved
+def test_what_evolves_is_part_of_the_identity_of_a_run() -> None:
+    assert "evolve" not in identity(discovered({"rules": "r"}))  # as runs were recorded before code evolved
     assert differences(identity(CHANGES), identity(CHANGES, evolve="both")) == []
     assert differences(identity(CHANGES), identity(CHANGES, evolve="code")) == ["evolve: both -> code"]
     assert differences(identity(CHANGES), identity(CHANGES, prompts_per_code=2)) == [
@@ -120,7 +124,9 @@ def test_what_evolves_makes_a_run_what_it_is() -> None:
 
 
 def test_a_run_is_the_same_on_another_branch_but_not_at_another_commit() -> None:
-    elsewhere = says({**BOTH, GIT_BRANCH: git_branch("detached", "a" * 40)}, "mutations")
-    later = says({**BOTH, GIT_BRANCH: git_branch("main", "b" * 40)}, "mutations")
+    elsewhere = discovered({**BOTH, GIT_BRANCH: git_branch("detached", "a" * 40)}, "mutations")
+    later = discovered({**BOTH, GIT_BRANCH: git_branch("main", "b" * 40)}, "mutations")
     assert differences(identity(CHANGES), identity(elsewhere)) == []
-    assert [told.split(":")[0] for told in differences(identity(CHANGES), identity(later))] == ["seed_candidate"]
+    assert [difference.split(":")[0] for difference in differences(identity(CHANGES), identity(later))] == [
+        "seed_candidate"
+    ]

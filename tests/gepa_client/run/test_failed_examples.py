@@ -79,7 +79,7 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
     assert cli("replay", "last", "--json").event("failed_examples")["groups"] == event["groups"]
 
 
-def test_failed_examples_of_all_sittings_of_a_resumed_run_are_reported_and_a_fork_has_those_it_begins_with(
+def test_a_resumed_run_reports_all_its_failed_examples_and_a_fork_those_it_inherits(
     serve: Serve, cli: Cli, failing: Script
 ) -> None:
     url = serve(failing)

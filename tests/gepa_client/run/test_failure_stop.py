@@ -1,4 +1,4 @@
-"""How many failures of the program pause a run depends on what evolves, unless somebody says it."""
+"""The share of failures that pauses a run depends on what evolves, unless the user sets it."""
 
 import pytest
 
@@ -20,7 +20,7 @@ FAILED = ExampleDone("7", "program_error", None, 0.1, 0, None, {"type": "KeyErro
         (1.0, "prompts", False),
     ],
 )
-def test_a_program_that_always_fails_pauses_a_run_that_cannot_mend_it(
+def test_a_program_that_always_fails_pauses_a_run_that_cannot_fix_it(
     share: float | None, evolve: Evolve, pauses: bool
 ) -> None:
     cancel_token = CancelToken()

@@ -41,8 +41,8 @@ def ended(process: "Popen[str]") -> list[dict[str, Any]]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-def told_of(events: list[dict[str, Any]], url: str) -> list[str]:
-    """What became of one server."""
+def changes_of(events: list[dict[str, Any]], url: str) -> list[str]:
+    """Return the kinds of the fleet events of one server."""
     return [event["kind"] for event in events if event["event"] == "fleet" and event["url"] == url.removesuffix("/rpc")]
 
 
@@ -62,7 +62,7 @@ def test_a_server_that_dies_and_returns_costs_the_run_nothing_but_time(
     assert again == shaky_url
     until(lambda: len(shaky.calls("evaluate")) > before or process.poll() is not None)
     events = ended(process)
-    kinds = told_of(events, shaky_url)
+    kinds = changes_of(events, shaky_url)
     assert "resting" in kinds
     assert kinds.index("resting") < kinds.index("back")
     assert candidates(events) == undisturbed(serve, cli)
@@ -75,7 +75,7 @@ def test_a_server_that_dies_and_returns_costs_the_run_nothing_but_time(
     assert len(answered) == len(set(answered))
 
 
-def test_when_no_server_is_left_the_run_waits_and_goes_on_when_one_returns(
+def test_a_run_without_a_server_waits_and_continues_when_one_returns(
     serve: Serve, host: Host, cli: Cli, start: Start
 ) -> None:
     words = program(delay_s=0.03)
@@ -91,7 +91,7 @@ def test_when_no_server_is_left_the_run_waits_and_goes_on_when_one_returns(
     assert process.poll() is None
     host.serve(words.server().handle, port=int(url.split(":")[2].removesuffix("/rpc")))
     events = [json.loads(line) for line in lines] + ended(process)
-    assert "back" in told_of(events, url)
+    assert "back" in changes_of(events, url)
     assert candidates(events) == undisturbed(serve, cli)
 
 
@@ -102,15 +102,15 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     stranger = Script(seed={"other": ""}, datasets={"train": rows(3), "val": rows(2)})
     urls = [serve(script) for script in (first, second, stranger)]
     file = tmp_path / "fleet"
-    file.write_text(f"{urls[0]}\n# nobody else yet\n")
+    file.write_text(f"{urls[0]}\n# no other server yet\n")
     process = start("optimize", "--fleet", "fleet", *ARGUMENTS)
     until(lambda: len(first.calls("evaluate")) >= 3)
     file.write_text("\n".join(urls))
     until(lambda: len(second.calls("evaluate")) >= 3)
     file.write_text(urls[1])
     events = ended(process)
-    assert told_of(events, urls[0])[-1] == "left"
-    assert told_of(events, urls[1])[0] == "joined"
-    assert "refused" in told_of(events, urls[2])
+    assert changes_of(events, urls[0])[-1] == "left"
+    assert changes_of(events, urls[1])[0] == "joined"
+    assert "refused" in changes_of(events, urls[2])
     assert stranger.calls("evaluate") == []
     assert candidates(events) == undisturbed(serve, cli)

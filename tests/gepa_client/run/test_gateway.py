@@ -1,4 +1,4 @@
-"""What a gateway tells a run: into its journal, its sums and its events, and on after a pause."""
+"""The journal entries, sums and events of a gateway's messages, also after a pause."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +21,9 @@ from tests.gepa_client.journal.stored_journals import Watched, recording, watche
 
 
 def call(number: int = 0, **given: Any) -> ModelCallMessage:
-    told = {"provider": "openai", "model": "small", "status": 200, "seconds": 0.5, "cost_usd": 0.25}
+    call = {"provider": "openai", "model": "small", "status": 200, "seconds": 0.5, "cost_usd": 0.25}
     return ModelCallMessage.model_validate(
-        {"sandbox": f"sandbox-{number}", "input_tokens": 7, "output_tokens": 2} | told | given
+        {"sandbox": f"sandbox-{number}", "input_tokens": 7, "output_tokens": 2} | call | given
     )
 
 
@@ -39,10 +39,10 @@ def store(tmp_path: Path) -> Iterator[Watched]:
         yield found
 
 
-def heard(
+def received(
     store: Watched, *messages: ModelCallMessage | RefusalMessage, **options: Any
 ) -> tuple[list[Event], ModelCalls | None, float]:
-    """As one process of the run hears them, the first before it has a journal; what it told, and the run's money."""
+    """Receive the messages, the first before there is a journal; return the events, the tally and the run's costs."""
     events: list[Event] = []
     record = GatewayRecord()
     for message in messages[:1]:
@@ -56,12 +56,12 @@ def heard(
         return events, news, journal.spending.cost_usd
 
 
-def test_calls_are_attempts_with_their_price_and_their_numbers_go_on(store: Watched) -> None:
-    _, news, spent = heard(store, call(), call(1, model="large", cost_usd=None), call(status=500, cost_usd=None))
+def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Watched) -> None:
+    _, news, spent = received(store, call(), call(1, model="large", cost_usd=None), call(status=500, cost_usd=None))
     assert spent == 0.25
     assert news is not None
     assert news.by_model["openai/large"] == ModelTally(calls=1, input_tokens=7, output_tokens=2, unpriced=1)
-    _, news, spent = heard(
+    _, news, spent = received(
         store, call(2), call(3, provider="anthropic", status=0, cost_usd=None, input_tokens=None, output_tokens=None)
     )
     assert spent == 0.5
@@ -83,19 +83,19 @@ def test_calls_are_attempts_with_their_price_and_their_numbers_go_on(store: Watc
 
 def test_refusals_are_written_once_each_and_counted(store: Watched) -> None:
     again = [refusal()] * 1000
-    events, news, _ = heard(store, refusal(), *again, refusal("openai/huge", "no such model is allowed"))
+    events, news, _ = received(store, refusal(), *again, refusal("openai/huge", "no such model is allowed"))
     first = CallRefused(sandbox="s-1", what="CONNECT far.example.org:443", reason="not allowed")
     other = CallRefused(sandbox="s-1", what="openai/huge", reason="no such model is allowed")
     assert events == [first, other, first.model_copy(update={"times": 1001})]
     assert news == ModelCalls(refused=1002)
     assert len(store.entries(RUN.id, GATEWAY)) == 3
-    events, news, _ = heard(store, refusal())
+    events, news, _ = received(store, refusal())
     assert events[-1] == first.model_copy(update={"times": 1002})
     assert recorded_gateway_events(store, RUN.id)[1] == [first.model_copy(update={"times": 1002}), other]
 
 
 def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_path: Path) -> None:
-    heard(store, refusal(), refusal(), call(), call(1, model="large"))
+    received(store, refusal(), refusal(), call(), call(1, model="large"))
     other = SqliteStore(tmp_path / "other.db")
     try:
         document = orjson.loads(orjson.dumps(export_run(store, RUN.id)))
@@ -106,9 +106,7 @@ def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_
         other.close()
 
 
-def test_a_flood_of_what_is_refused_or_fails_does_not_fill_the_journal(
-    store: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_refusals_or_failures_do_not_fill_the_journal(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSALS_KEPT", 5)
     monkeypatch.setattr(module, "FAILURES_KEPT", 5)
     monkeypatch.setattr(module, "MODELS_KEPT", 3)
@@ -116,7 +114,7 @@ def test_a_flood_of_what_is_refused_or_fails_does_not_fill_the_journal(
     nothing = {"cost_usd": None, "input_tokens": None, "output_tokens": None}
     failing = [call(status=500, **nothing) for _ in range(50)]
     many = [call(model=f"model-{number}") for number in range(9)]
-    _, news, spent = heard(store, *flood, *failing, *many)
+    _, news, spent = received(store, *flood, *failing, *many)
     assert news is not None
     assert (news.refused, news.total.calls, news.total.failed, spent) == (50, 59, 50, 9 * 0.25)
     assert len(store.entries(RUN.id, GATEWAY)) == 7
@@ -124,9 +122,9 @@ def test_a_flood_of_what_is_refused_or_fails_does_not_fill_the_journal(
     assert set(news.by_model) == {"openai/small", "openai/model-0", "openai/model-1", "others"}
 
 
-def test_a_secret_in_what_a_program_asks_for_is_not_written(store: Watched) -> None:
+def test_a_secret_in_a_refused_request_is_not_written(store: Watched) -> None:
     secret = "sk-0123456789"
-    events, news, _ = heard(
+    events, news, _ = received(
         store, refusal(f"CONNECT {secret}.example.org:443"), call(model=secret, sandbox=secret), secrets=[secret]
     )
     written = [*store.rows(RUN.id), *events, news]
@@ -135,7 +133,7 @@ def test_a_secret_in_what_a_program_asks_for_is_not_written(store: Watched) -> N
     assert "[redacted]" in repr(written)
 
 
-def test_what_programs_say_of_their_costs_is_not_counted_where_a_gateway_counts(store: Watched) -> None:
+def test_costs_reported_by_programs_are_not_counted_if_a_gateway_counts(store: Watched) -> None:
     with recording(store) as journal:
         journal.metered = True
         for kind in (EVALUATE, SCORE):
@@ -150,7 +148,7 @@ def test_what_programs_say_of_their_costs_is_not_counted_where_a_gateway_counts(
     ]
 
 
-def test_a_record_that_cannot_be_written_stops_nobody_who_tells(store: Watched) -> None:
+def test_messages_after_the_journal_is_closed_are_accepted(store: Watched) -> None:
     record = GatewayRecord()
     with recording(store) as journal:
         record.begin(journal, store, lambda _event: None)
@@ -160,7 +158,7 @@ def test_a_record_that_cannot_be_written_stops_nobody_who_tells(store: Watched) 
     assert store.attempts(RUN.id, GATEWAY) == []
 
 
-def test_lines_say_one_thing_each() -> None:
+def test_a_line_holds_one_message() -> None:
     assert parse_message('{"stop": {"reason": "enough"}}') == StopMessage(reason="enough")
     assert parse_message('{"cap": {"reason": "spent"}}') == CapMessage(reason="spent")
     assert parse_message(f'{{"model_call": {call().model_dump_json()}}}') == call()
@@ -180,13 +178,13 @@ def test_lines_say_one_thing_each() -> None:
         '{"pause": {}}',
     ],
 )
-def test_a_line_that_says_nothing_known_is_an_error(line: str) -> None:
+def test_a_line_without_a_known_message_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_message(line)
 
 
-def test_calls_that_end_after_the_optimizer_are_recorded_while_nobody_drives_the_run(store: Watched) -> None:
-    heard(store, call(), refusal())
+def test_calls_that_end_after_the_optimizer_are_recorded_if_the_run_has_no_driver(store: Watched) -> None:
+    received(store, call(), refusal())
     store.release(RUN.id, OWNER)
 
     news = record_late_calls(
@@ -199,7 +197,7 @@ def test_calls_that_end_after_the_optimizer_are_recorded_while_nobody_drives_the
     assert [refused.times for refused in recorded_gateway_events(store, RUN.id)[1]] == [4]
 
 
-def test_calls_that_end_while_somebody_else_drives_the_run_are_not_written(store: Watched) -> None:
+def test_late_calls_are_not_recorded_while_another_process_drives_the_run(store: Watched) -> None:
     store.release(RUN.id, OWNER)
     assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 1")
     with pytest.raises(JournalError):

@@ -1,4 +1,4 @@
-"""The guards end what GEPA would let run on: iterations that keep failing, and a cost limit that cannot hold."""
+"""The guards end runs that GEPA would continue: iterations keep failing, or a cost limit cannot hold."""
 
 from typing import Any, cast
 
@@ -21,8 +21,8 @@ class Iterations:
 
     def __init__(self, limit: int) -> None:
         self.failures = Failures()
-        self.told: list[Event] = []
-        self.guard = FailureGuard(self.failures, limit, self.told.append)
+        self.events: list[Event] = []
+        self.guard = FailureGuard(self.failures, limit, self.events.append)
         self.count = 0
 
     def one(self, *, fails: Exception | None = None, proposes: bool = False, raises: Exception | None = None) -> None:
@@ -38,16 +38,16 @@ class Iterations:
         self.guard.on_iteration_end(event)
 
 
-def test_the_row_must_be_unbroken() -> None:
+def test_only_consecutive_failures_count() -> None:
     run = Iterations(limit=3)
     for _ in range(4):
         run.one(fails=ValueError("x"))
         run.one(fails=ValueError("x"))
         run.one(proposes=True)
-    assert len(run.told) == 8
+    assert len(run.events) == 8
 
 
-def test_an_iteration_with_nothing_to_do_neither_counts_nor_clears() -> None:
+def test_an_iteration_without_work_neither_counts_nor_resets() -> None:
     run = Iterations(limit=2)
     run.one(fails=ValueError("first"))
     for _ in range(5):
@@ -63,16 +63,16 @@ def test_an_iteration_with_nothing_to_do_neither_counts_nor_clears() -> None:
 def test_an_iteration_that_lost_one_of_several_proposals_has_not_failed() -> None:
     run = Iterations(limit=1)
     run.one(fails=ValueError("one of four"), proposes=True)
-    [told] = run.told
-    assert isinstance(told, StepFailed)
-    assert told.message == "ValueError: one of four"
+    [event] = run.events
+    assert isinstance(event, StepFailed)
+    assert event.message == "ValueError: one of four"
 
 
-def test_however_many_fail_each_is_told_once() -> None:
+def test_each_of_many_failures_is_reported_once() -> None:
     run = Iterations(limit=1000)
     for number in range(300):
         run.one(fails=ValueError(str(number)))
-    assert [event.message for event in run.told if isinstance(event, StepFailed)] == [
+    assert [event.message for event in run.events if isinstance(event, StepFailed)] == [
         f"ValueError: {number}" for number in range(300)
     ]
     assert str(run.failures.first) == "reflection: ValueError: 0"
@@ -84,7 +84,7 @@ def test_an_exception_after_a_proposal_is_a_failure_all_the_same() -> None:
         run.one(proposes=True, raises=RuntimeError("no budget left"))
 
 
-def test_the_first_cause_is_told_in_full() -> None:
+def test_the_first_cause_is_reported_in_full() -> None:
     run = Iterations(limit=2)
     run.one(fails=ProgramFailed(stage="make_reflective_dataset", log_tail="line 1\nline 2"))
     with pytest.raises(Interrupted):
@@ -101,29 +101,29 @@ def limited(**limits: Any) -> RunConfig:
 
 
 def test_a_cost_limit_for_a_model_without_a_price_is_warned_of_once() -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     journal = Journal("r")
-    guard = PriceGuard(limited(max_reflection_cost=1.0, max_metric_calls=10), journal, told.append)
+    guard = PriceGuard(limited(max_reflection_cost=1.0, max_metric_calls=10), journal, events.append)
     journal.spending.finished("evaluate", None, unpriced=5)  # that limit is none of the program's
     guard.on_iteration_end(END)
-    assert told == []
+    assert events == []
     journal.spending.finished("completion", None, unpriced=3)
     guard.on_iteration_end(END)
     guard.on_iteration_end(END)
-    assert [event.message for event in told if isinstance(event, Warned)] == [
+    assert [event.message for event in events if isinstance(event, Warned)] == [
         "no price is known for openai/x, so --max-reflection-cost cannot hold"
     ]
 
 
 def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price() -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     journal = Journal("r")
-    guard = PriceGuard(limited(max_cost_usd=1.0), journal, told.append)
+    guard = PriceGuard(limited(max_cost_usd=1.0), journal, events.append)
     journal.spending.finished("completion", {"cost_usd": 0.25}, unpriced=0)
     journal.spending.finished("evaluate", {"cost_usd": None}, unpriced=1)
     journal.spending.finished("score", None, unpriced=1)
     guard.on_iteration_end(END)
-    assert [event.message for event in told if isinstance(event, Warned)] == [
+    assert [event.message for event in events if isinstance(event, Warned)] == [
         "no price is known for the program's examples, so --max-cost-usd cannot hold",
         "no price is known for scores made elsewhere, so --max-cost-usd cannot hold",
     ]
@@ -138,7 +138,7 @@ def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: s
     assert ended.value.status == "failed"
 
 
-def test_a_fault_in_a_callback_of_ours_is_not_swallowed_by_gepa() -> None:
+def test_an_error_in_our_callback_is_not_swallowed_by_gepa() -> None:
     class Broken:
         def on_error(self, _event: Any) -> None:
             raise OSError("disk full")
@@ -148,7 +148,7 @@ def test_a_fault_in_a_callback_of_ours_is_not_swallowed_by_gepa() -> None:
     assert not hasattr(FailFastCallback(Broken()), "on_iteration_end")
 
 
-def test_a_recorded_failure_is_never_hopeless_as_nobody_is_asked_now() -> None:
+def test_a_recorded_failure_does_not_end_a_replay_as_a_permanent_one() -> None:
     failures = Failures()
     asked: list[Exception] = []
 

@@ -43,9 +43,9 @@ def test_money_ends_a_run_between_examples_and_keeps_its_best(
     assert ended.event("summary")["best_score"] > 0
     assert (only_run(tmp_path) / "best_candidate.json").is_file()
     assert words.calls("finalize") == []
-    told = cli("replay", "last", "--json")
-    assert (told.status, found(told)) == (0, found(ended))
-    assert told.event("finished")["reason"] == finished["reason"]
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, found(replayed)) == (0, found(ended))
+    assert replayed.event("finished")["reason"] == finished["reason"]
     again = cli("resume", "last", "--json")
     assert again.status == 0
     assert "max_cost_usd of $0.5 is reached" in again.event("summary")["reason"]
@@ -93,7 +93,7 @@ def test_tokens_by_model_are_priced_so_that_a_limit_of_money_holds(serve: Serve,
     assert finished["unpriced"] == {}
 
 
-def test_unknown_prices_are_said_and_end_a_run_that_only_money_would_end(
+def test_unknown_prices_are_reported_and_end_a_run_that_only_money_would_end(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check")
@@ -125,8 +125,12 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     assert len(numbers) == len(words.calls("evaluate"))
     spent = len(words.calls("evaluate"))
     time.sleep(0.1)
-    told = cli("replay", "last", "--json")
-    assert (told.status, found(told), told.event("finished")["reason"]) == (0, found(ended), finished["reason"])
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, found(replayed), replayed.event("finished")["reason"]) == (
+        0,
+        found(ended),
+        finished["reason"],
+    )
     assert cli("resume", "last").status == 0
     assert len(words.calls("evaluate")) == spent
     more = cli("resume", "last", "--max-seconds", 8, "--max-metric-calls", 160, "--json")
@@ -148,10 +152,10 @@ def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
     assert ended.status == 0, ended.stdout + ended.stderr
     assert len(words.calls("evaluate")) < 100
     (tmp_path / "enough").unlink()
-    told = cli("replay", "last", "--json")
-    assert (told.status, found(told)) == (0, found(ended))
-    assert told.event("finished")["status"] == "completed"
-    assert told.event("finished")["reason"] == "stop_file enough: the file exists"
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, found(replayed)) == (0, found(ended))
+    assert replayed.event("finished")["status"] == "completed"
+    assert replayed.event("finished")["reason"] == "stop_file enough: the file exists"
     assert cli("resume", "last", "--max-metric-calls", 90, "--json").status == 0
     assert len(words.calls("evaluate")) > 60
 
@@ -166,9 +170,12 @@ def test_patience_ends_a_run_that_finds_nothing_better(serve: Serve, cli: Cli, w
         "patience of 3 is reached: no better candidate in the last 3 iterations; the best validation score is 0.5"
     )
     assert len([event for event in ended.events if event["event"] == "rejected"]) in (3, 4)
-    told = cli("replay", "last", "--json")
-    assert (told.status, found(told)) == (0, found(ended))
-    assert (told.event("finished")["status"], told.event("finished")["reason"]) == ("completed", finished["reason"])
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, found(replayed)) == (0, found(ended))
+    assert (replayed.event("finished")["status"], replayed.event("finished")["reason"]) == (
+        "completed",
+        finished["reason"],
+    )
 
 
 @pytest.mark.parametrize("setting", [("--target-score", "0.3"), ("--max-iterations", "4")])
@@ -177,18 +184,18 @@ def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
 ) -> None:
     ended = cli("optimize", serve(words), *setting, "--max-metric-calls", 5000, "--no-check")
     assert ended.status == 0, ended.stdout + ended.stderr
-    [said] = [line for line in ended.stdout.splitlines() if line.startswith("completed: ")]
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("completed: ")]
     assert re.fullmatch(
         r"completed: target_score of 0\.3 is reached: the best validation score is 0\.\d+"
         r"|completed: max_iterations of 4 is reached: iterations done: 4",
-        said,
+        line,
     )
     run = only_run(tmp_path)
     last_event = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
-    assert (last_event["event"], last_event["reason"]) == ("finished", said.removeprefix("completed: "))
-    assert f"- ended: `{said}`" in (run / "report.md").read_text()
-    assert said in (run / "report.html").read_text()
-    assert said.removeprefix("completed: ") in cli("show", "last").stdout
+    assert (last_event["event"], last_event["reason"]) == ("finished", line.removeprefix("completed: "))
+    assert f"- ended: `{line}`" in (run / "report.md").read_text()
+    assert line in (run / "report.html").read_text()
+    assert line.removeprefix("completed: ") in cli("show", "last").stdout
 
 
 def test_a_good_score_ends_a_run(serve: Serve, cli: Cli, words: Script) -> None:
@@ -281,8 +288,8 @@ def test_scores_may_be_made_by_another_endpoint(serve: Serve, host: Host, cli: C
     assert ended.event("finished")["evaluation_usd"] == pytest.approx(count * 0.011)
     host.stop(url)
     host.stop(judge_url)
-    told = cli("replay", "last", "--json")
-    assert (told.status, found(told)) == (0, found(ended))
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, found(replayed)) == (0, found(ended))
     with stored(tmp_path) as (store, run_id):
         kinds = {spent.kind: spent.attempts for spent in store.spending(run_id)}
     assert kinds["score"] == kinds["evaluate"] == count
@@ -320,13 +327,15 @@ def test_a_scorer_that_has_nothing_to_do_is_warned_of_once(serve: Serve, cli: Cl
     assert len([message for message in warnings if "is never asked: the program scores its results" in message]) == 1
 
 
-def test_a_run_ended_by_money_says_that_its_test_rows_were_left_out(serve: Serve, cli: Cli, words: Script) -> None:
+def test_a_run_ended_by_its_cost_limit_warns_that_its_test_rows_were_left_out(
+    serve: Serve, cli: Cli, words: Script
+) -> None:
     words.evaluate = priced
     ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check", "--json")
     warnings = [event["message"] for event in ended.events if event["event"] == "warning"]
-    [said] = [message for message in warnings if "the test rows" in message]
-    assert "not scored" in said
-    assert "resume with a higher limit" in said
+    [warning] = [message for message in warnings if "the test rows" in message]
+    assert "not scored" in warning
+    assert "resume with a higher limit" in warning
     more = cli("resume", "last", "--max-cost-usd", 500, "--max-metric-calls", 60, "--json")
     assert not [event for event in more.events if event["event"] == "warning" and "not scored" in event["message"]]
     assert more.event("tested")["rows"] == 12

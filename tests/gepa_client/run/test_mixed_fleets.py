@@ -22,7 +22,7 @@ def found(events: list[dict[str, Any]]) -> list[Any]:
     return [(event["texts"], event["score"]) for event in events if event["event"] == "candidate"]
 
 
-def test_any_server_of_a_fleet_may_propose_and_hear_of_the_end(serve: Serve, cli: Cli) -> None:
+def test_any_server_of_a_fleet_may_propose_and_be_finalized(serve: Serve, cli: Cli) -> None:
     leader, proposer = program(), program("proposals", "finalize")
     ended = cli("optimize", serve(leader), serve(proposer), *ARGUMENTS)
     assert ended.status == 0, ended.stderr
@@ -36,16 +36,14 @@ def test_any_server_of_a_fleet_may_propose_and_hear_of_the_end(serve: Serve, cli
     assert found(replayed.events) == found(ended.events) != []
 
 
-def test_where_no_server_proposes_nothing_is_begun(serve: Serve, cli: Cli) -> None:
+def test_a_fleet_without_a_server_that_proposes_is_refused(serve: Serve, cli: Cli) -> None:
     servers = [program(), program()]
     ended = cli("optimize", *map(serve, servers), *ARGUMENTS)
     assert ended.status == 2
     assert not any(server.calls("evaluate") for server in servers)
 
 
-def test_a_server_whose_token_file_is_gone_does_not_keep_the_others_from_the_run(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
+def test_a_server_whose_token_file_is_gone_does_not_stop_the_others(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     steady, other = program("proposals"), program("proposals")
     (tmp_path / "fleet").write_text(f"{serve(other)} token-file=tok/gone\n{serve(steady)}\n")
     ended = cli("optimize", "--fleet", "fleet", *ARGUMENTS)
@@ -56,7 +54,7 @@ def test_a_server_whose_token_file_is_gone_does_not_keep_the_others_from_the_run
     assert not other.calls("evaluate")
 
 
-def test_a_token_file_that_is_gone_is_a_fault_where_no_server_has_another(serve: Serve, cli: Cli) -> None:
+def test_a_missing_token_file_is_an_error_if_no_server_has_a_token(serve: Serve, cli: Cli) -> None:
     ended = cli("optimize", serve(program("proposals")), "--token-file", "gone", *ARGUMENTS)
     assert ended.status == 2
     assert "gone: no such file" in ended.stderr

@@ -1,4 +1,4 @@
-"""`gepa-client optimize` over a real socket: what it finds, writes and says, and what it keeps when things go wrong."""
+"""`gepa-client optimize` over a real socket: its results, files and output, and what it keeps after an error."""
 
 import asyncio
 import json
@@ -72,12 +72,12 @@ def test_events_are_json_lines_that_end_with_a_summary(serve: Serve, cli: Cli, w
     assert summary["exit_status"] == ended.status == 0
 
 
-def test_examples_in_flight_are_told_while_they_are_in_flight(serve: Serve, cli: Cli, words: Script) -> None:
+def test_progress_events_count_the_examples_in_flight(serve: Serve, cli: Cli, words: Script) -> None:
     words.delay_s, words.max_concurrency = 0.3, 4
     ended = cli("optimize", serve(words), "--max-metric-calls", 12, "--json", "--no-check")
-    told = [(event["evaluated"], event["in_flight"]) for event in ended.events if event["event"] == "progress"]
-    assert {(0, 4), (4, 4), (8, 4)} <= set(told)
-    assert told[-1] == (24, 0)
+    readings = [(event["evaluated"], event["in_flight"]) for event in ended.events if event["event"] == "progress"]
+    assert {(0, 4), (4, 4), (8, 4)} <= set(readings)
+    assert readings[-1] == (24, 0)
     assert [event["event"] for event in ended.events][-2:] == ["finished", "summary"]
 
 
@@ -119,7 +119,9 @@ def test_the_results_of_another_run_are_never_written_over(serve: Serve, cli: Cl
     assert script.calls("evaluate") == []
 
 
-def test_without_anybody_to_propose_the_run_says_what_is_missing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_a_run_without_a_proposer_is_an_error_that_names_what_is_missing(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
     script = Script(capabilities=("datasets",), datasets={"train": rows(6)})
     ended = cli("optimize", serve(script), "--max-metric-calls", 50)
     assert ended.status == 2
@@ -129,22 +131,22 @@ def test_without_anybody_to_propose_the_run_says_what_is_missing(serve: Serve, c
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("openai/gpt-5", "openai/gpt-5 needs a key: set OPENAI_API_KEY"), ("nobody", "no provider")]
+    ("model", "message"), [("openai/gpt-5", "openai/gpt-5 needs a key: set OPENAI_API_KEY"), ("unknown", "no provider")]
 )
 def test_a_model_without_key_or_provider_is_refused_before_anything_is_run(
-    serve: Serve, cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch, model: str, said: str
+    serve: Serve, cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch, model: str, message: str
 ) -> None:
     for variable in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     ended = cli("optimize", serve(words), "--max-metric-calls", 50, "--reflection-lm", model)
     assert ended.status == 2
     [line] = ended.stderr.splitlines()
-    assert said in line
+    assert message in line
     assert line.endswith("(nothing was run)")
     assert words.seen == []
 
 
-def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_answer_with_one_line(
+def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_with_one_line(
     serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     async def refuse(_: web.Request) -> web.Response:
@@ -164,7 +166,7 @@ def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_answer_with_one_
     assert "Traceback" in (only_run(tmp_path) / "run.log").read_text()
 
 
-def test_a_lost_server_is_told_while_it_lasts_and_pauses_the_run_with_what_to_type(
+def test_a_lost_server_is_reported_and_pauses_the_run_with_the_next_command(
     serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     def gone(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def test_a_lost_server_is_told_while_it_lasts_and_pauses_the_run_with_what_to_ty
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in ended.stdout
 
 
-def test_ctrl_c_keeps_what_was_found_and_the_exit_status_says_so(
+def test_ctrl_c_keeps_the_best_candidate_and_has_its_own_exit_status(
     serve: Serve, start: Start, words: Script, tmp_path: Path
 ) -> None:
     words.delay_s = 0.05
@@ -200,7 +202,7 @@ def test_ctrl_c_keeps_what_was_found_and_the_exit_status_says_so(
     assert words.calls("finalize") == []
 
 
-def test_ctrl_c_while_the_seed_is_scored_says_that_nothing_was_found(serve: Serve, start: Start, words: Script) -> None:
+def test_ctrl_c_while_the_seed_is_scored_reports_no_candidate(serve: Serve, start: Start, words: Script) -> None:
     words.delay_s = 0.5
     process = start("optimize", serve(words), "--max-metric-calls", 100, "--no-check")
     until(lambda: len(words.calls("evaluate")) > 0)
@@ -300,7 +302,7 @@ def test_one_failed_iteration_does_not_end_a_run(serve: Serve, cli: Cli, words: 
     assert any("now and then" in event["message"] for event in ended.events if event["event"] == "failure")
 
 
-def test_infrastructure_that_stays_away_pauses_the_run_with_everything_kept(
+def test_a_lasting_infrastructure_failure_pauses_the_run_with_everything_kept(
     serve: Serve, cli: Cli, words: Script
 ) -> None:
     def flaky(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
@@ -338,7 +340,7 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     model = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
     (tmp_path / "prompt.txt").write_text("Mind the manners. Now: <curr_param> Seen: <side_info>")
     (tmp_path / "run.toml").write_text(
-        f'max_metric_calls = 150\nmax_reflection_cost = 1.0\nreflection_lm = "openai/nobody-knows"\n'
+        f'max_metric_calls = 150\nmax_reflection_cost = 1.0\nreflection_lm = "openai/no-such-model"\n'
         f'reflection_prompt_template = "@prompt.txt"\nproposals = "same_parent:2"\n'
         f'[reflection_lm_kwargs]\napi_base = "{model}"\napi_key = "hush"\ntemperature = 0.25\n'
     )
@@ -349,15 +351,15 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     assert asked[0]["temperature"] == 0.25
     assert asked[0]["messages"][0]["content"].startswith("Mind the manners.")
     assert words.calls("propose_new_texts") == []
-    assert "no price is known for openai/nobody-knows, so --max-reflection-cost cannot hold" in ended.stdout
+    assert "no price is known for openai/no-such-model, so --max-reflection-cost cannot hold" in ended.stdout
     assert not any("hush" in path.read_text() for path in only_run(tmp_path).iterdir())
-    told = cli("replay", "last")  # without the key, which is no part of the record
-    assert told.status == 0, told.stdout + told.stderr
-    assert "score 0.00 -> 1.00" in told.stdout.splitlines()[-1]
+    replayed = cli("replay", "last")  # without the key, which is no part of the record
+    assert replayed.status == 0, replayed.stdout + replayed.stderr
+    assert "score 0.00 -> 1.00" in replayed.stdout.splitlines()[-1]
     assert len(words.calls("complete")) == len(asked)
 
 
-def test_finalize_learns_of_the_run(serve: Serve, cli: Cli, words: Script) -> None:
+def test_finalize_receives_the_run(serve: Serve, cli: Cli, words: Script) -> None:
     assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
     [params] = words.calls("finalize")
     assert params["best_score"] > params["run"]["seed_score"] == 0.0
@@ -380,7 +382,7 @@ def test_a_budget_that_the_seed_uses_up_is_warned_of(serve: Serve, cli: Cli, wor
     assert "no candidate will be tried" in ended.stdout
 
 
-def test_a_wrong_token_is_told_plainly(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
+def test_a_wrong_token_is_an_error_that_names_the_token(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("wrong")
     ended = cli("optimize", serve(words), "--max-metric-calls", 12, "--token-file", "token")
     assert ended.status == 2
@@ -390,7 +392,7 @@ def test_a_wrong_token_is_told_plainly(serve: Serve, cli: Cli, words: Script, tm
     assert not (tmp_path / "runs").exists()
 
 
-def test_settings_that_cannot_be_used_end_with_2_and_nothing_is_asked(serve: Serve, cli: Cli, words: Script) -> None:
+def test_invalid_settings_end_with_2_before_any_call(serve: Serve, cli: Cli, words: Script) -> None:
     url = serve(words)
     assert cli("optimize", url).status == 2
     assert cli("optimize", url, "--max-metric-calls", "many").status == 2

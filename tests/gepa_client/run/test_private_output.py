@@ -1,4 +1,4 @@
-"""Secrets and what others may read: in reasons, in events, in the folder of results."""
+"""Secrets are kept out of reasons, events and the results folder."""
 
 import stat
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 
 
-def test_the_reason_of_a_run_that_failed_repeats_no_secret_anywhere(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(60, 100)})
     script.evaluate = lambda _row, _candidate: failed(message=f"cannot log in with {TOKEN}")
     ended = cli("optimize", serve(script), "--max-metric-calls", 500, "--no-check", "--json")
@@ -31,7 +31,7 @@ def test_the_reason_of_a_run_that_failed_repeats_no_secret_anywhere(serve: Serve
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path.name
 
 
-def test_the_folder_of_results_is_its_owners_alone(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_results_folder(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(30)})
     assert cli("optimize", serve(script), "--max-metric-calls", 30, "--no-check", "--output", "mine").status == 0
     assert cli("optimize", serve(script), "--max-metric-calls", 30, "--no-check").status == 0
@@ -40,15 +40,15 @@ def test_the_folder_of_results_is_its_owners_alone(serve: Serve, cli: Cli, tmp_p
 
 
 def test_every_text_of_an_event_is_free_of_secrets_and_its_figures_stay() -> None:
-    told: list[Event] = []
-    emit = redacting(Secrets(["12345678x"]), told.append)
+    events: list[Event] = []
+    emit = redacting(Secrets(["12345678x"]), events.append)
     emit(StepFailed(iteration=3, step="a", message="key 12345678x", details="12345678x"))
     emit(Finished(status="failed", reason="12345678x", metric_calls=12345678, files=["12345678x"], seconds=1.5))
-    assert told == [
+    assert events == [
         StepFailed(iteration=3, step="a", message="key [redacted]", details="[redacted]"),
         Finished(status="failed", reason="[redacted]", metric_calls=12345678, files=["[redacted]"], seconds=1.5),
     ]
-    assert not any(isinstance(event, Started) for event in told)
+    assert not any(isinstance(event, Started) for event in events)
 
 
 def test_the_tokens_of_files_and_the_password_of_a_store_are_known(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_token_whose_file_cannot_be_used_yet_is_not_among_them(tmp_path: Path)
     assert known_secrets(config, "runs.db") == before
 
 
-def test_a_token_that_comes_to_be_known_later_is_kept_quiet_from_then_on() -> None:
+def test_a_token_added_later_is_redacted_from_then_on() -> None:
     secrets = Secrets(["the first secret"])
     secrets.add("the first secret, and more")
     assert secrets.redact_text("the first secret, and more, and the first secret") == "[redacted], and [redacted]"

@@ -1,4 +1,4 @@
-"""What the record of a real run is good for: forks, exports, and no secret in any of it."""
+"""The record of a real run: forks, exports, and no secrets."""
 
 import json
 from collections.abc import Callable
@@ -17,10 +17,10 @@ def candidates(ran: Ran) -> list[tuple[Any, ...]]:
     return [(event["texts"], event["score"]) for event in ran.events if event["event"] == "candidate"]
 
 
-def test_a_secret_that_the_program_repeats_is_written_nowhere_and_the_run_can_be_told_again(
+def test_a_secret_that_the_program_repeats_is_not_stored_and_the_run_can_be_replayed(
     serve: Serve, cli: Cli, tmp_path: Path
 ) -> None:
-    script = Script(seed={"rules": f"never say {TOKEN}"}, datasets={"train": rows(30), "val": rows(12, 100)})
+    script = Script(seed={"rules": f"never print {TOKEN}"}, datasets={"train": rows(30), "val": rows(12, 100)})
 
     def leaks(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         result = scored(row, candidate)
@@ -40,13 +40,13 @@ def test_a_secret_that_the_program_repeats_is_written_nowhere_and_the_run_can_be
     assert len(candidates(live)) > 1
     for path in (tmp_path / "runs").rglob("*"):
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path.name
-    told = cli("replay", "last", "--json")
-    assert (told.status, candidates(told)) == (0, candidates(live))
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, candidates(replayed)) == (0, candidates(live))
     more = cli("resume", "last", "--max-metric-calls", 120, "--json")
     assert more.status == 0, more.stdout
 
 
-def test_a_fork_goes_its_own_way_from_a_number_and_pays_for_nothing_before_it(serve: Serve, cli: Cli) -> None:
+def test_a_fork_differs_from_its_number_on_and_pays_for_nothing_before_it(serve: Serve, cli: Cli) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
     first = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check", "--json")
     spent = len(script.calls("evaluate"))
@@ -62,9 +62,7 @@ def test_a_fork_goes_its_own_way_from_a_number_and_pays_for_nothing_before_it(se
     assert (again.status, candidates(again)) == (0, candidates(first))
 
 
-def test_a_run_that_was_imported_elsewhere_is_told_again_and_goes_on_there(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
+def test_an_imported_run_can_be_replayed_and_resumed(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
     url = serve(script)
     first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
@@ -73,8 +71,8 @@ def test_a_run_that_was_imported_elsewhere_is_told_again_and_goes_on_there(
     assert json.loads((tmp_path / "run.json").read_text())
     imported = cli("import", "run.json", "--store", "elsewhere.db")
     assert imported.status == 0, imported.stdout + imported.stderr
-    told = cli("replay", "last", "--store", "elsewhere.db", "--json")
-    assert (told.status, candidates(told)) == (0, candidates(first))
+    replayed = cli("replay", "last", "--store", "elsewhere.db", "--json")
+    assert (replayed.status, candidates(replayed)) == (0, candidates(first))
     spent = len(script.calls("evaluate"))
     [own] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
     kept = {path.name: path.read_bytes() for path in own.iterdir()}

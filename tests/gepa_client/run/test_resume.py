@@ -1,4 +1,4 @@
-"""A run goes on where it stopped, and is told again, over a real socket: what was paid for is not paid for twice."""
+"""Resume and replay over a real socket: recorded work is not paid for twice."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def program(**more: Any) -> Script:
 
 
 def found(ran: Ran) -> list[tuple[Any, ...]]:
-    """The candidates a run tells of."""
+    """Return the reported candidates."""
     return [
         (event["texts"], event["parents"], event["score"], event["metric_calls"])
         for event in ran.events
@@ -40,14 +40,14 @@ def found(ran: Ran) -> list[tuple[Any, ...]]:
 
 
 def undisturbed(serve: Serve, cli: Cli, *arguments: object) -> list[tuple[Any, ...]]:
-    """The candidates of the same run elsewhere in one go."""
+    """Return the candidates of the same run without an interruption."""
     ended = cli("optimize", serve(program()), *arguments, "--no-check", "--json", "--store", "undisturbed.db")
     assert ended.status == 0, ended.stderr
     return found(ended)
 
 
 def evaluations(folder: Path) -> tuple[set[int], int]:
-    """Numbers of the examples on record, and attempts made for them; what a stop kept from being sent is none."""
+    """Return the recorded example numbers and their attempts, without those a stop kept from being sent."""
     with stored(folder) as (store, run_id):
         numbers = {entry.number for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"}
         made = [attempt for attempt in store.attempts(run_id, SEARCH) if attempt.kind == "evaluate"]
@@ -82,7 +82,7 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serv
     ]
 
 
-def test_another_seed_is_refused_saying_what_differs_and_the_record_stays_as_it_was(serve: Serve, cli: Cli) -> None:
+def test_another_seed_is_refused_with_the_difference_and_the_record_is_unchanged(serve: Serve, cli: Cli) -> None:
     words = program()
     first = cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check", "--json")
     run_id = first.event("started")["run_id"]
@@ -100,7 +100,7 @@ def test_another_seed_is_refused_saying_what_differs_and_the_record_stays_as_it_
     assert len(words.calls("evaluate")) == before
 
 
-def test_a_run_is_not_resumed_without_a_server_a_token_or_a_store_and_stays_as_it_was(
+def test_a_resume_without_a_server_a_token_or_a_store_is_refused_and_changes_nothing(
     serve: Serve, host: Host, cli: Cli, tmp_path: Path
 ) -> None:
     url = serve(program())
@@ -118,9 +118,9 @@ def test_a_run_is_not_resumed_without_a_server_a_token_or_a_store_and_stays_as_i
     [line] = away.stderr.splitlines()
     assert line.startswith(f"error: cannot connect to {url.removesuffix('/rpc')}")
     assert away.stdout == f"next            gepa-client resume {run_id}\n"
-    told = cli("resume", "last", "--max-metric-calls", 80, "--json")
-    assert (told.event("finished")["status"], told.event("finished")["details"]) == ("paused", None)
-    assert told.event("summary")["exit_status"] == 3
+    resumed = cli("resume", "last", "--max-metric-calls", 80, "--json")
+    assert (resumed.event("finished")["status"], resumed.event("finished")["details"]) == ("paused", None)
+    assert resumed.event("summary")["exit_status"] == 3
     with stored(tmp_path) as (store, _):
         run = store.run(run_id)
         assert (run.status, run.config["max_metric_calls"], run.claim.owner) == ("completed", 40, None)
@@ -128,7 +128,7 @@ def test_a_run_is_not_resumed_without_a_server_a_token_or_a_store_and_stays_as_i
     assert cli("resume", "last", "--store", "mongodb//host").status == 2
 
 
-def test_a_program_that_says_another_version_is_refused(serve: Serve, host: Host, cli: Cli) -> None:
+def test_a_program_of_another_version_is_refused(serve: Serve, host: Host, cli: Cli) -> None:
     words = program()
     old, new = words.server(), words.server()
     old.version, new.version = "1", "2"
@@ -139,7 +139,7 @@ def test_a_program_that_says_another_version_is_refused(serve: Serve, host: Host
     assert "program.version: 1 -> 2" in refused.stderr
 
 
-def test_other_servers_and_workers_may_go_on_with_a_run(serve: Serve, cli: Cli) -> None:
+def test_other_servers_and_workers_may_resume_a_run(serve: Serve, cli: Cli) -> None:
     words = program()
     cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check")
     elsewhere = program(max_concurrency=3)
@@ -149,18 +149,18 @@ def test_other_servers_and_workers_may_go_on_with_a_run(serve: Serve, cli: Cli) 
     assert elsewhere.calls("evaluate")
 
 
-def test_a_replay_tells_the_same_run_with_the_server_gone(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
+def test_a_replay_reports_the_same_run_without_the_server(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
     words = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
     url = serve(words)
     live = cli("optimize", url, "--max-metric-calls", 120, "--proposals", "2x2", "--no-check", "--json")
     assert live.status == 0, live.stderr
     host.stop(url)
-    told = cli("replay", "last", "--json", "--output", "again")
-    assert told.status == 0, told.stdout + told.stderr
-    assert found(told) == found(live)
-    assert told.event("finished")["status"] == live.event("finished")["status"] == "completed"
+    replayed = cli("replay", "last", "--json", "--output", "again")
+    assert replayed.status == 0, replayed.stdout + replayed.stderr
+    assert found(replayed) == found(live)
+    assert replayed.event("finished")["status"] == live.event("finished")["status"] == "completed"
     for event in ("tested", "rejected"):
-        assert _plain(told, event) == _plain(live, event)
+        assert _plain(replayed, event) == _plain(live, event)
     original, again = (json.loads((at / "result.json").read_text()) for at in (only_run(tmp_path), tmp_path / "again"))
     assert again == original
     with stored(tmp_path) as (store, run_id):
@@ -191,9 +191,9 @@ def test_a_run_that_failed_before_it_began_cannot_be_replayed_but_resumed(host: 
     ended = cli("optimize", host.serve(server.handle), "--max-metric-calls", 30, "--no-check")
     assert ended.status == 1, ended.stdout
     assert "on a disk that is away" in ended.stdout
-    told = cli("replay", "last")
-    assert told.status == 2
-    assert "was never started, so there is nothing to replay" in told.stderr
+    replayed = cli("replay", "last")
+    assert replayed.status == 2
+    assert "was never started, so there is nothing to replay" in replayed.stderr
     del server.replies["list_examples"]
     more = cli("resume", "last", "--json")
     assert more.status == 0, more.stdout
@@ -203,7 +203,7 @@ def test_a_run_that_failed_before_it_began_cannot_be_replayed_but_resumed(host: 
 # --- stops by hand ----------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_lets_what_is_in_flight_end_and_the_run_goes_on_from_there(
+def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.15, max_concurrency=4)
@@ -215,9 +215,9 @@ def test_ctrl_c_lets_what_is_in_flight_end_and_the_run_goes_on_from_there(
     assert "stopping after examples in flight" in stdout
     assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
     numbers, attempts = evaluations(tmp_path)
-    told = re.search(r" (\d+) metric calls(?: counted, (\d+) more results recorded of the batch)?", stdout)
-    assert told is not None
-    assert sum(int(number or 0) for number in told.groups()) == len(numbers)
+    counts = re.search(r" (\d+) metric calls(?: counted, (\d+) more results recorded of the batch)?", stdout)
+    assert counts is not None
+    assert sum(int(number or 0) for number in counts.groups()) == len(numbers)
     assert len(words.calls("evaluate")) == len(numbers) == attempts
     with stored(tmp_path) as (store, run_id):
         assert all(attempt.outcome == "ok" for attempt in store.attempts(run_id, SEARCH))
@@ -231,7 +231,7 @@ def test_ctrl_c_lets_what_is_in_flight_end_and_the_run_goes_on_from_there(
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_ctrl_c_twice_ends_at_once_and_at_most_what_was_in_flight_runs_again(
+def test_ctrl_c_twice_ends_at_once_and_at_most_the_calls_in_flight_run_again(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path, collects: bool
 ) -> None:
     more = ("idempotency", "async", "cancel") if collects else ()
@@ -269,7 +269,7 @@ def test_ctrl_c_twice_ends_at_once_and_at_most_what_was_in_flight_runs_again(
     assert found(ended) == undisturbed(serve, cli, "--max-metric-calls", 60, "--no-skip-perfect-score")
 
 
-def test_an_optimizer_that_was_killed_leaves_a_run_that_goes_on_at_once(
+def test_the_run_of_a_killed_optimizer_can_be_resumed_at_once(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.05, max_concurrency=4)
@@ -282,13 +282,13 @@ def test_an_optimizer_that_was_killed_leaves_a_run_that_goes_on_at_once(
     words.delay_s = 0.0
     more = cli("resume", "last", "--json")
     assert more.status == 0, more.stdout
-    assert time.monotonic() - began < 10.0  # nobody waits for the lease of a process that is known to be gone
+    assert time.monotonic() - began < 10.0  # the lease of a dead process is not waited for
     assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 80)
     numbers, attempts = evaluations(tmp_path)
     assert attempts - len(numbers) <= 4
 
 
-def test_somebody_elses_cancel_ends_a_run_after_what_is_in_flight(
+def test_a_cancel_by_another_command_ends_a_run_after_the_calls_in_flight(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.1, max_concurrency=4)
@@ -304,7 +304,7 @@ def test_somebody_elses_cancel_ends_a_run_after_what_is_in_flight(
     assert len(words.calls("evaluate")) == len(numbers) == attempts
 
 
-def test_a_run_that_somebody_drives_is_not_resumed_beside_it_and_loses_nothing(
+def test_a_run_with_a_live_driver_cannot_be_resumed_and_loses_nothing(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.05)
@@ -367,14 +367,16 @@ def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them
     ]
     assert len(on_test) == len(set(on_test)) == 24
     assert len(words.calls("finalize")) == 1
-    told = cli("replay", "last", "--json")
-    assert (told.status, found(told)) == (0, found(more))
-    assert [event["score"] for event in told.events if event["event"] == "tested"] == [
+    replayed = cli("replay", "last", "--json")
+    assert (replayed.status, found(replayed)) == (0, found(more))
+    assert [event["score"] for event in replayed.events if event["event"] == "tested"] == [
         event["score"] for event in more.events if event["event"] == "tested"
     ]
 
 
-def test_a_damaged_journal_is_not_resumed_but_forked_from_what_is_sound(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+def test_a_damaged_journal_cannot_be_resumed_but_its_sound_part_can_be_forked(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
     words = program()
     first = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--json")
     run_id = first.event("started")["run_id"]

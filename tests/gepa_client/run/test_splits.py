@@ -1,4 +1,4 @@
-"""Rows are found where the settings say, under ids no two loaders share."""
+"""Rows come from the configured sources, under ids that no two loaders share."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ async def test_files_and_splits_may_be_mixed(tmp_path: Path) -> None:
     assert found.sizes == {"train": 1, "val": 3, "test": 3}
 
 
-async def test_without_rows_to_learn_from_the_message_says_what_to_give() -> None:
+async def test_a_run_without_training_rows_is_an_error_with_the_next_step() -> None:
     with pytest.raises(SettingsError, match="--trainset"):
         await splits.find(config(), {}, held)
 
@@ -51,7 +51,7 @@ async def test_a_split_the_server_does_not_hold_is_named_with_those_it_does() ->
         await splits.find(config(trainset="trian"), HELD, held)
 
 
-async def test_without_validation_rows_the_training_rows_serve_and_the_reader_is_told() -> None:
+async def test_without_validation_rows_the_training_rows_are_used_with_a_warning() -> None:
     found = await splits.find(config(), {"train": 3}, held)
     assert found.val is found.train
     assert any("--valset" in message for message in splits.warnings(found))
@@ -67,7 +67,7 @@ async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
     assert message.startswith("2 of 3 validation rows are training rows too (ids 1, 2): ")
 
 
-async def test_rows_that_stay_on_the_server_are_told_apart_by_split_and_id() -> None:
+async def test_rows_on_the_server_are_distinguished_by_split_and_id() -> None:
     async def secret(split: str) -> list[AnyRow]:
         return [ServerRow(str(at), split) for at in range(3)]
 

@@ -1,4 +1,4 @@
-"""The words of a configuration become GEPA's own objects."""
+"""Settings become the strategies and stoppers of GEPA."""
 
 import inspect
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_each_setting_of_gepas_stoppers_makes_one() -> None:
     assert stops(config) == [False] * 4
 
 
-def test_the_clock_and_the_disk_are_read_by_no_stopper_of_gepas() -> None:
+def test_no_stopper_of_gepa_reads_the_clock_or_the_disk() -> None:
     assert stoppers(RunConfig(url=URL, max_seconds=9, stop_file=Path("/stop"))) == []
 
 

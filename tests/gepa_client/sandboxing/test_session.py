@@ -1,4 +1,4 @@
-"""Sandboxes around a command: up before it begins, heard while it goes on, gone when it ends, however that comes."""
+"""Sandboxes of a command: ready before it begins, watched while it runs, removed however it ends."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ AGAIN = "gepa-client optimize --repo ."
 
 
 class FakeSetup:
-    """Starts sandboxes that are only said to be there; `fails`: raised by a start, if anything."""
+    """Starts simulated sandboxes; a start raises `fails` if it is set."""
 
     commit = COMMIT
 
@@ -121,7 +121,7 @@ def until(met: Callable[[], bool], meanwhile: Callable[[], object] = lambda: Non
         time.sleep(0.002)
 
 
-def test_there_are_none_where_servers_are_named() -> None:
+def test_no_sandbox_is_started_if_servers_are_named() -> None:
     given = RunConfig(url=("http://127.0.0.1:1",))
     with sandboxed(given, "run", AGAIN) as sandboxes:
         assert sandboxes.settings is given
@@ -151,18 +151,20 @@ def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
         assert sandboxes.settings.recorded()["ref"] == COMMIT
     assert (setup.up, setup.closed) == (0, 1)
     assert not fleet.parent.exists()
-    said = capsys.readouterr().out
-    assert "starting 3 sandboxes (bubblewrap)" in said
-    assert "the first of 3 sandboxes was ready" in said
+    output = capsys.readouterr().out
+    assert "starting 3 sandboxes (bubblewrap)" in output
+    assert "the first of 3 sandboxes was ready" in output
 
 
-def test_warnings_of_the_runtime_are_told_and_not_printed(setup: FakeSetup, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_the_runtime_are_printed_once_on_stderr(
+    setup: FakeSetup, capsys: pytest.CaptureFixture[str]
+) -> None:
     setup.on_start = lambda: logging.getLogger("sandbox_runtime.some").warning("it isolates [nothing]")
     with sandboxed(settings(), "run", AGAIN, quiet=True, open_setup=setup.open):
         pass
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("it isolates [nothing]") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("it isolates [nothing]") == 1
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_warnings_of_the_runtime_are_told_and_not_printed(setup: FakeSetup, caps
         SandboxNotReady("it ended", stage="main", log_tail="ModuleNotFoundError: x"),
     ],
 )
-def test_where_none_comes_up_the_reason_and_the_next_command_are_told(
+def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
     setup: FakeSetup, error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
     setup.fails = error
@@ -181,16 +183,16 @@ def test_where_none_comes_up_the_reason_and_the_next_command_are_told(
         sandboxed(settings(), "run", AGAIN, failed=3, open_setup=setup.open),
     ):
         pytest.fail("nothing is there to work with")
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert ended.value.exit_code == 3
-    assert str(error) in said
-    assert getattr(error, "log_tail", "") in said
-    assert f"{AGAIN}" in said
+    assert str(error) in output
+    assert getattr(error, "log_tail", "") in output
+    assert f"{AGAIN}" in output
     assert setup.closed == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_by_hand_while_they_are_started_leaves_nothing(setup: FakeSetup, number: int) -> None:
+def test_an_interrupt_during_the_start_leaves_no_sandbox(setup: FakeSetup, number: int) -> None:
     setup.hangs = True
     setup.on_start = lambda: os.kill(os.getpid(), number)
     with pytest.raises(typer.Exit) as ended, sandboxed(settings(), "run", AGAIN, open_setup=setup.open):
@@ -199,23 +201,23 @@ def test_a_stop_by_hand_while_they_are_started_leaves_nothing(setup: FakeSetup, 
     assert (setup.cancelled, setup.closed) == (1, 1)
 
 
-def test_an_error_in_the_block_ends_them_and_goes_on(setup: FakeSetup) -> None:
+def test_an_error_in_the_block_ends_the_sandboxes_and_propagates(setup: FakeSetup) -> None:
     with pytest.raises(KeyError), sandboxed(settings(), "run", AGAIN, open_setup=setup.open):
         raise KeyError("x")
     assert (setup.up, setup.closed) == (0, 1)
 
 
-def test_what_the_gateway_tells_goes_to_the_optimizer(setup: FakeSetup) -> None:
+def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> None:
     driver, notes = FakeDriver(), list[Log]()
     tokens = TokenCounts(input=10, cached=2, output=5)
     call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        for told in (call, GatewayRefusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
-            setup.receive(told)
+        for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
+            setup.receive(event)
         until(lambda: len(driver.lines) == 3 and bool(notes), lambda: sandboxes.forward(driver, notes.append))
         assert sandboxes.has_gateway
-    said = [control_messages.parse_message(json.dumps(line)) for line in driver.lines]
-    assert said[0] == control_messages.ModelCallMessage(
+    messages = [control_messages.parse_message(json.dumps(line)) for line in driver.lines]
+    assert messages[0] == control_messages.ModelCallMessage(
         sandbox="s0",
         provider="openai",
         model="m",
@@ -226,12 +228,12 @@ def test_what_the_gateway_tells_goes_to_the_optimizer(setup: FakeSetup) -> None:
         output_tokens=5,
         cost_usd=0.5,
     )
-    assert said[1] == control_messages.RefusalMessage(sandbox="s0", what="example.com", reason="not allowed")
-    assert said[2] == control_messages.CapMessage(reason="max_cost_usd of 2.5 is reached")
+    assert messages[1] == control_messages.RefusalMessage(sandbox="s0", what="example.com", reason="not allowed")
+    assert messages[2] == control_messages.CapMessage(reason="max_cost_usd of 2.5 is reached")
     assert notes[-1] == Log("fetching [x]")
 
 
-def test_calls_go_to_the_optimizer_at_once_and_not_when_somebody_looks(setup: FakeSetup) -> None:
+def test_calls_are_sent_to_the_optimizer_at_once_and_not_on_a_poll(setup: FakeSetup) -> None:
     driver = FakeDriver()
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
         with sandboxes.reporting_to(driver):
@@ -249,7 +251,7 @@ def test_calls_made_before_there_is_an_optimizer_are_kept_for_it(setup: FakeSetu
         until(lambda: len(driver.lines) == 1, lambda: sandboxes.forward(driver, print))
 
 
-def test_what_the_optimizer_tells_reaches_the_sandboxes(setup: FakeSetup) -> None:
+def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup) -> None:
     given = settings(sandboxes=4, sandbox_idle_s=0.05)
     notes: list[Log] = []
     with sandboxed(given, "run", AGAIN, open_setup=setup.open) as sandboxes:
@@ -274,9 +276,7 @@ def test_what_the_optimizer_tells_reaches_the_sandboxes(setup: FakeSetup) -> Non
     assert any("work for more" in note.text for note in notes)
 
 
-def test_one_that_goes_on_resting_is_asked_for_a_token_again_and_again(
-    setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endpoint_that_stays_paused_is_probed_repeatedly(setup: FakeSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gepa_client.sandboxing.session.ASK_EVERY_S", 0.01)
     monkeypatch.setattr("sandbox_runtime.pool.pool.RENEW_PAUSE_S", 0.0)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
@@ -287,7 +287,7 @@ def test_one_that_goes_on_resting_is_asked_for_a_token_again_and_again(
         assert sandboxes._in_cooldown == {}
 
 
-def test_people_read_the_names_of_sandboxes_and_no_paths_of_sockets(setup: FakeSetup) -> None:
+def test_messages_name_sandboxes_and_not_paths_of_sockets(setup: FakeSetup) -> None:
     url = "http+unix://%2Frun%2Fevolverpc%2Fabc123%2Fserver"
     resting = FleetChanged(kind="resting", url=url, detail=f"cannot connect to {url}", after=1.0)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
@@ -300,7 +300,7 @@ def test_people_read_the_names_of_sandboxes_and_no_paths_of_sockets(setup: FakeS
         assert none.displayed(resting) is resting
 
 
-def test_a_death_is_told_and_where_none_can_be_started_any_more_the_run_pauses(
+def test_a_death_is_reported_and_the_run_pauses_if_no_sandbox_can_be_started(
     setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, notes = FakeDriver(), list[Log]()
@@ -312,7 +312,7 @@ def test_a_death_is_told_and_where_none_can_be_started_any_more_the_run_pauses(
     assert "has ended" in notes[0].text
 
 
-def test_the_sandboxes_are_ended_where_the_run_goes_on_at_the_spend_cap(
+def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
     setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gepa_client.sandboxing.session.CAP_GRACE_S", 0.0)

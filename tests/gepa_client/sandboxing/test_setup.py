@@ -1,4 +1,4 @@
-"""What the sandboxes of a command are started from."""
+"""The source and settings that sandboxes are started from."""
 
 from pathlib import Path
 

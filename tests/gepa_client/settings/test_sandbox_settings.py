@@ -1,4 +1,4 @@
-"""Settings of sandboxes: what contradicts is named, what is recorded starts them again, and no secret is."""
+"""Settings of sandboxes: contradictions are named, the record can start them again, secrets are not recorded."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def loaded(**given: Any) -> RunConfig:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"url": [URL]}, "`URL` and `--repo` are given"),
         ({"fleet": Path("f")}, "not both"),
@@ -43,21 +43,21 @@ def loaded(**given: Any) -> RunConfig:
         ({"starts_per_s": 0.0}, "--starts-per-s"),
     ],
 )
-def test_what_cannot_be_is_named(given: dict[str, Any], said: str) -> None:
+def test_contradictory_settings_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         loaded(**given)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "hush@" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", sorted(SANDBOX_ONLY))
-def test_what_is_for_sandboxes_alone_is_refused_without_a_repository(name: str) -> None:
-    told: dict[str, Any] = {
+def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> None:
+    values: dict[str, Any] = {
         "sandbox": "process",
         "model_prices": '{"m": [1, 2]}',
         "model_providers": '{"p": {"base_url": "http://127.0.0.1:1"}}',
     }
-    given = told.get(name, ["a"] if SandboxSettings.model_fields[name].default == () else 7)
+    given = values.get(name, ["a"] if SandboxSettings.model_fields[name].default == () else 7)
     if name in ("ref", "server_args", "gateway_url", "modal_app", "git_token_file", "github_app_key_file"):
         given = "a"
     if name == "build_hosts":

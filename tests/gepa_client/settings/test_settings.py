@@ -103,7 +103,7 @@ def test_a_wrong_value_is_named_by_flag_or_by_file_and_key(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"selection_strategy": "top_k:0"}, "--selection-strategy"),
         ({"reflection": "model"}, "reflection_lm"),
@@ -134,8 +134,8 @@ def test_a_wrong_value_is_named_by_flag_or_by_file_and_key(tmp_path: Path) -> No
         ({"url": [], "fleet": "f", "token_file": "x"}, "fleet file names its own"),
     ],
 )
-def test_settings_that_contradict_or_mean_nothing_are_refused(given: dict[str, Any], said: str) -> None:
-    assert said in fault(**given)
+def test_settings_that_contradict_or_mean_nothing_are_refused(given: dict[str, Any], message: str) -> None:
+    assert message in fault(**given)
 
 
 def test_a_run_needs_an_end_and_a_check_does_not() -> None:
@@ -169,7 +169,7 @@ def test_servers_in_a_file_are_one_text_or_several(tmp_path: Path) -> None:
     assert several.url == (URL, "http://127.0.0.1:2")
 
 
-def test_a_flag_takes_the_place_of_what_says_the_same_in_another_way(tmp_path: Path) -> None:
+def test_a_flag_replaces_an_equivalent_setting_of_another_name(tmp_path: Path) -> None:
     path = written(tmp_path, f'url = "{URL}"\ntoken_file = "token"\npatience = 1\nproposals = "same_parent:2"\n')
     settings = load(path, {"fleet": "fleet.txt", "proposals": "2x4"})
     assert (settings.url, settings.token_file, settings.fleet) == ((), None, Path("fleet.txt"))
@@ -256,7 +256,7 @@ def test_recorded_settings_give_the_run_again_from_any_folder(tmp_path: Path, mo
     assert from_record(recorded, {}, without=("output",)).output is None
 
 
-def test_flags_go_over_recorded_settings_and_over_what_says_the_same(tmp_path: Path) -> None:
+def test_flags_override_recorded_settings_and_their_equivalents(tmp_path: Path) -> None:
     recorded = load(
         None,
         {
