@@ -1,4 +1,4 @@
-"""What tests of sandboxes share."""
+"""Fixtures of all tests of sandboxes."""
 
 import shutil
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.sandbox_runtime.suite")  # it tells as much as tests do
+pytest.register_assert_rewrite("tests.sandbox_runtime.suite")  # its failures are as detailed as those of tests
 
 
 @pytest.fixture

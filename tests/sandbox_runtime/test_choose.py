@@ -18,13 +18,13 @@ def test_the_backend_that_is_chosen_is_imported_alone(kind: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_without_its_package_modal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_modal_package_the_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sandbox_runtime.backends.modal.runtime", raising=False)
     monkeypatch.setitem(sys.modules, "modal", None)
     with pytest.raises(RuntimeUnavailable, match=r"pip install '\.\[modal\]'"):
         open_runtime("modal")
 
 
-def test_another_kind_is_refused_with_those_there_are() -> None:
+def test_an_unknown_kind_is_refused_with_the_list_of_kinds() -> None:
     with pytest.raises(ValueError, match="process, bubblewrap, modal"):
         open_runtime("docker")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Several sandboxes are closed, each to its end, whatever becomes of the others."""
+"""Several sandboxes are closed, each completely, even if others fail."""
 
 import pytest
 
@@ -17,7 +17,7 @@ class Closed:
             raise SandboxError(self.error)
 
 
-async def test_all_are_closed_and_the_first_failure_is_told_with_how_many_there_were() -> None:
+async def test_all_are_closed_and_the_first_failure_is_raised_with_the_number_of_failures() -> None:
     sandboxes = [Closed(), Closed("stuck"), Closed("stuck too"), Closed()]
     with pytest.raises(SandboxError, match=r"2 of 4 sandboxes could not be freed: stuck$"):
         await close_all(sandboxes)

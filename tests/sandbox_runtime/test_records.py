@@ -1,4 +1,4 @@
-"""Records of sandboxes: found by whoever comes later, whatever became of them."""
+"""Records of sandboxes: later processes find them, and what is left of their sandboxes."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ def test_each_backend_has_records_of_its_own(records: SandboxRecords, tmp_path: 
     assert SandboxRecords("bubblewrap", state=tmp_path / "state", sockets=short).all() == []
 
 
-def test_what_is_removed_is_gone_whatever_modes_it_has(records: SandboxRecords) -> None:
+def test_a_record_is_removed_regardless_of_file_modes(records: SandboxRecords) -> None:
     record = records.add({})
     closed = record.folder / "closed" / "deep"
     closed.mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_what_is_removed_is_gone_whatever_modes_it_has(records: SandboxRecords) 
     assert not record.folder.exists()
     assert not record.sockets.exists()
     assert records.all() == []
-    records.remove(record)  # somebody else was quicker
+    records.remove(record)  # another process removed it first
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\0", "null", json.dumps({"labels": {"A": 1}}), "[" * 100_000])
@@ -103,17 +103,17 @@ def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(
 ) -> None:
     record = records.add({})
     path = record.folder / "record.json"
-    told = json.loads(path.read_text())
+    stored = json.loads(path.read_text())
     (tmp_path / "precious").mkdir()
     for sockets in (str(tmp_path / "precious"), f"../{record.id}"):
-        path.write_text(json.dumps({**told, "sockets": sockets}))
+        path.write_text(json.dumps({**stored, "sockets": sockets}))
         (found,) = records.all()
         assert found.sockets == record.sockets
     records.remove(found)
     assert (tmp_path / "precious").exists()
 
 
-def test_whoever_is_swept_can_see_that(records: SandboxRecords) -> None:
+def test_the_owner_can_see_that_its_sandbox_was_swept(records: SandboxRecords) -> None:
     record = records.add({})
     assert not records.is_condemned(record)
     records.condemn(record)

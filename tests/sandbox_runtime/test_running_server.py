@@ -1,4 +1,4 @@
-"""A server as a plain process: ready when it says so, read to the end, and gone with the block."""
+"""A server as a plain process: ready after its ready line, its output read to the end, ended with the block."""
 
 import os
 import sys
@@ -17,14 +17,14 @@ def program(*lines: str) -> list[str]:
 
 
 def ended(pid: int) -> bool:
-    """Gone, or dead and waiting for somebody to take note of it."""
+    """Gone, or dead and waiting for its parent to reap it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
 
 
-def test_the_endpoint_is_what_the_ready_line_says() -> None:
+def test_the_endpoint_is_read_from_the_ready_line() -> None:
     with running_server(program("print('hello')", "print('[1]')", READY, "time.sleep(60)")) as endpoint:
         assert (endpoint.url, endpoint.token) == ("http://127.0.0.1:1/rpc", "t")
         os.kill(endpoint.pid, 0)
@@ -32,7 +32,7 @@ def test_the_endpoint_is_what_the_ready_line_says() -> None:
         os.kill(endpoint.pid, 0)
 
 
-def test_a_server_that_goes_on_printing_is_not_stopped_by_a_full_pipe(tmp_path: Path) -> None:
+def test_a_server_that_keeps_printing_is_not_blocked_by_a_full_pipe(tmp_path: Path) -> None:
     fifo = tmp_path / "done"
     os.mkfifo(fifo)
     flood = "print('x' * 1_000_000, flush=True)"
@@ -40,7 +40,7 @@ def test_a_server_that_goes_on_printing_is_not_stopped_by_a_full_pipe(tmp_path: 
         assert fifo.read_text() == "printed"
 
 
-def test_a_token_given_in_the_environment_need_not_be_said() -> None:
+def test_a_token_from_the_environment_need_not_be_printed() -> None:
     silent = READY.replace('"t"', "null")
     with running_server(program(silent, "time.sleep(60)"), env={"GEPA_TOKEN": "given"}) as endpoint:
         assert endpoint.token == "given"
@@ -48,7 +48,7 @@ def test_a_token_given_in_the_environment_need_not_be_said() -> None:
         pass
 
 
-def test_a_server_that_ends_or_is_late_is_told_with_its_last_words() -> None:
+def test_a_server_that_exits_or_is_late_is_an_error_with_its_last_output() -> None:
     with (
         pytest.raises(ServerFailed, match=r"(?s)status 3.*out of paper"),
         running_server(program("sys.stderr.write('out of paper')", "sys.exit(3)")),
@@ -83,7 +83,7 @@ def test_children_that_outlive_the_server_are_ended_with_it() -> None:
         time.sleep(0.01)
 
 
-def test_the_servers_of_this_project_say_that_they_are_ready() -> None:
+def test_the_servers_of_this_project_print_the_ready_line() -> None:
     server = str(Path(sys.executable).with_name("gepa-server"))
     with running_server([server, "--conformance"]) as endpoint:
         assert endpoint.url.startswith("http://127.0.0.1:")

@@ -1,4 +1,4 @@
-"""What a spec refuses, whatever runtime it is for."""
+"""What a spec refuses with every runtime."""
 
 import pytest
 

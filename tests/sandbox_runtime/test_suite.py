@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.sandbox_runtime.ground import GROUNDS, Ground, missing
+from tests.sandbox_runtime.backend import BACKENDS, BackendUnderTest, missing
 from tests.sandbox_runtime.suite import Ending, Executing, Finding, Keeping, Starting
 
 
-@pytest.fixture(params=GROUNDS)
-async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
+@pytest.fixture(params=BACKENDS)
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[BackendUnderTest]:
     missing_controllers = missing(request.param)
     if missing_controllers is not None:
         pytest.skip(missing_controllers)
-    async with GROUNDS[request.param]() as ground:
-        yield ground
+    async with BACKENDS[request.param]() as backend:
+        yield backend
 
 
 class TestStarting(Starting):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
-from tests.sandbox_runtime.hostile.ground import PROGRAM as ATTEMPTS
+from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 

@@ -1,4 +1,4 @@
-"""A bubblewrap runtime whose records are a test's own; skipped where there is no bubblewrap that works."""
+"""A bubblewrap runtime whose records are a test's own; skipped if bubblewrap does not work here."""
 
 import os
 import shutil

@@ -43,8 +43,8 @@ async def started(runtime: Runtime, **changes: Any) -> Sandbox:
     return await runtime.start(await spec_of(runtime, **changes))
 
 
-async def said(sandbox: Sandbox, script: str) -> str:
-    """What a script writes that ends well."""
+async def shell_output(sandbox: Sandbox, script: str) -> str:
+    """Return the output of a script, which must succeed."""
     done = await sandbox.exec(shell(script))
     assert done.status == 0, done
     return done.stdout.decode().strip()
@@ -55,11 +55,11 @@ async def result(sandbox: Sandbox, script: str, timeout_s: float = 20) -> Comman
 
 
 async def namespaces(sandbox: Sandbox) -> set[str]:
-    return set((await said(sandbox, "readlink /proc/self/ns/net /proc/self/ns/user /proc/self/ns/ipc")).split())
+    return set((await shell_output(sandbox, "readlink /proc/self/ns/net /proc/self/ns/user /proc/self/ns/ipc")).split())
 
 
 def left_of(records: SandboxRecords, sockets: Path, spaces: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
-    """Whatever there still is of any sandbox of these records."""
+    """Return everything that is left of any sandbox of these records."""
     ids = {path.name for path in sockets.iterdir()} | {record.id for record in records.all()}
     left = [f"record or sockets {id_}" for id_ in ids]
     for process in Path("/proc").glob("[0-9]*"):
@@ -77,5 +77,5 @@ def groups_of(id_: str) -> list[Path]:
 async def until(condition: Callable[[], bool], within_s: float = 20) -> None:
     end = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < end, "it never came to be"
+        assert time.monotonic() < end, "the condition never held"
         await asyncio.sleep(0.02)

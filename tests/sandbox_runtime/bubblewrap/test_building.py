@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, ContainerBuilder
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import left_of, said, spec_of
+from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of
 from tests.sandbox_runtime.bubblewrap.test_way_out import Echoing
 
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
@@ -80,6 +80,8 @@ async def test_what_was_built_is_seen_by_a_sandbox_that_cannot_change_it(
     object.__setattr__(prepared, "mounts", (*prepared.mounts, str(site)))
     object.__setattr__(prepared, "path", (str(site / "bin"),))
     sandbox = await runtime.start(spec)
-    assert await said(sandbox, "tool; echo x >> $(command -v tool) || rm -rf $(dirname $(command -v tool)); tool")
+    assert await shell_output(
+        sandbox, "tool; echo x >> $(command -v tool) || rm -rf $(dirname $(command -v tool)); tool"
+    )
     assert (site / "bin/tool").read_text() == "#!/bin/sh\necho tool"
     assert os.access(site / "bin/tool", os.X_OK)

@@ -8,12 +8,12 @@ import pytest
 from sandbox_runtime import Command
 from sandbox_runtime.api.sandbox import EXEC_BYTES, LOG_BYTES
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, python, result, said, shell, started, until
+from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, python, result, shell, shell_output, started, until
 
 
 async def test_a_command_has_its_input_its_folder_and_its_status(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
     sandbox = await started(runtime)
-    await said(sandbox, "mkdir inner")
+    await shell_output(sandbox, "mkdir inner")
     done = await sandbox.exec(shell("cat; pwd >&2; exit 5", cwd="inner", stdin=b"x" * 300_000))
     assert (done.status, done.stdout, done.stderr) == (5, b"x" * 300_000, b"/workspace/inner\n")
     file = tmp_path / "input"
@@ -68,26 +68,28 @@ async def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(runti
     assert done.timed_out
     assert done.stdout == b"begun\n"
     assert time.monotonic() - began < 5
-    beats = await said(sandbox, "wc -l < beats")
-    assert beats == await said(sandbox, "sleep 0.1; wc -l < beats")
+    beats = await shell_output(sandbox, "wc -l < beats")
+    assert beats == await shell_output(sandbox, "sleep 0.1; wc -l < beats")
 
 
 async def test_what_a_command_leaves_running_ends_with_it(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
-    await said(sandbox, "setsid sh -c 'while :; do echo . >> beats; sleep 0.02; done' >/dev/null 2>&1 & sleep 0.1")
-    beats = await said(sandbox, "wc -l < beats")
-    assert beats == await said(sandbox, "sleep 0.1; wc -l < beats")
+    await shell_output(
+        sandbox, "setsid sh -c 'while :; do echo . >> beats; sleep 0.02; done' >/dev/null 2>&1 & sleep 0.1"
+    )
+    beats = await shell_output(sandbox, "wc -l < beats")
+    assert beats == await shell_output(sandbox, "sleep 0.1; wc -l < beats")
 
 
 async def test_a_cancelled_command_is_ended(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
     running = asyncio.create_task(result(sandbox, "while :; do echo . >> beats; sleep 0.02; done"))
-    await said(sandbox, "until test -e beats; do sleep 0.02; done")
+    await shell_output(sandbox, "until test -e beats; do sleep 0.02; done")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    beats = await said(sandbox, "wc -l < beats")
-    assert beats == await said(sandbox, "sleep 0.1; wc -l < beats")
+    beats = await shell_output(sandbox, "wc -l < beats")
+    assert beats == await shell_output(sandbox, "sleep 0.1; wc -l < beats")
 
 
 async def test_commands_run_beside_each_other(runtime: BubblewrapRuntime) -> None:
@@ -114,7 +116,12 @@ async def test_no_descriptor_of_the_host_reaches_a_command(runtime: BubblewrapRu
     os.set_inheritable(held, True)
     try:
         sandbox = await started(runtime)
-        assert (await said(sandbox, "ls /proc/self/fd")).split() == ["0", "1", "2", "3"]  # the last is that of ls
+        assert (await shell_output(sandbox, "ls /proc/self/fd")).split() == [
+            "0",
+            "1",
+            "2",
+            "3",
+        ]  # the last is that of ls
     finally:
         os.close(held)
 
@@ -126,8 +133,10 @@ async def test_the_token_is_the_servers_alone(runtime: BubblewrapRuntime) -> Non
     log = await sandbox.logs()
     assert f"token {token}" in log
     assert "setup::" in log
-    assert await said(sandbox, "echo :$GEPA_TOKEN:") == "::"
-    assert token not in await said(sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true")
+    assert await shell_output(sandbox, "echo :$GEPA_TOKEN:") == "::"
+    assert token not in await shell_output(
+        sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
+    )
 
 
 async def test_what_a_server_starts_does_not_outlive_its_sandbox(runtime: BubblewrapRuntime) -> None:

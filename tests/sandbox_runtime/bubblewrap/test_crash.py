@@ -62,7 +62,7 @@ async def test_when_its_process_is_killed_everything_ends_and_a_sweep_takes_the_
     assert started_at(started["daemon"]) is None
 
 
-async def test_a_sweep_of_all_ends_one_that_is_up_and_its_owner_hears_of_it(
+async def test_a_sweep_of_all_sandboxes_ends_a_running_one_and_notifies_its_owner(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime, labels={"run": "this"})

@@ -13,7 +13,7 @@ def program(folder: Path, script: str) -> None:
     file.chmod(0o755)
 
 
-async def test_without_bubblewrap_the_runtime_says_how_to_get_it(
+async def test_without_bubblewrap_the_error_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -28,7 +28,7 @@ def test_one_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         bubblewrap(None)
 
 
-def test_one_that_cannot_make_namespaces_is_refused_with_what_it_said(
+def test_a_bubblewrap_that_cannot_create_namespaces_is_refused_with_its_own_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -12,7 +12,7 @@ import pytest
 from sandbox_runtime import Command, Recipe, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.bubblewrap.containers import left_of, namespaces, said
+from tests.sandbox_runtime.bubblewrap.containers import left_of, namespaces, shell_output
 
 TICKETS = Path(__file__).parents[3] / "examples" / "tickets"
 
@@ -48,6 +48,6 @@ async def test_a_server_forked_or_executed_serves_a_program(
                 async with session.post("http://localhost/rpc", json=call, headers=headers) as answer:
                     assert answer.status == status
                     assert status != 200 or "tickets" in await answer.text()
-        seen = await said(sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true")
+        seen = await shell_output(sandbox, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true")
         assert endpoint.token not in seen
     assert left_of(records, sockets, spaces) == []

@@ -71,7 +71,7 @@ FAILING = [
 ]
 
 
-async def test_one_that_does_not_become_ready_says_why_and_leaves_nothing(
+async def test_a_start_that_does_not_become_ready_names_the_reason_and_leaves_nothing(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     await (await started(runtime)).close()  # from here on the daemon is there, and times can be short
@@ -83,7 +83,7 @@ async def test_one_that_does_not_become_ready_says_why_and_leaves_nothing(
     assert left_of(records, sockets) == []
 
 
-async def test_of_a_long_log_a_failure_tells_the_end_and_once(runtime: BubblewrapRuntime) -> None:
+async def test_an_error_quotes_the_end_of_a_long_log_once(runtime: BubblewrapRuntime) -> None:
     with pytest.raises(SandboxNotReady) as failure:
         await started(runtime, setup=(python("print('x' * 100_000 + 'the end'); exit(3)"),))
     assert str(failure.value).count("the end") == 1
@@ -91,7 +91,7 @@ async def test_of_a_long_log_a_failure_tells_the_end_and_once(runtime: Bubblewra
     assert len(failure.value.log_tail) <= 4096
 
 
-async def test_a_sweep_goes_on_after_one_that_cannot_be_swept_and_closes_its_own(
+async def test_a_sweep_continues_after_a_failure_and_closes_its_own_sandboxes(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = await started(runtime)
@@ -113,7 +113,7 @@ async def test_a_sweep_goes_on_after_one_that_cannot_be_swept_and_closes_its_own
     assert left_of(records, sockets) == []
 
 
-async def test_one_that_cannot_be_freed_says_so_when_it_is_closed(
+async def test_close_raises_if_a_sandbox_cannot_be_freed(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox = await started(runtime)
@@ -162,7 +162,7 @@ async def test_a_cancelled_close_still_closes(
     assert left_of(records, sockets) == []
 
 
-async def test_how_one_ended_is_told(runtime: BubblewrapRuntime) -> None:
+async def test_wait_returns_how_a_sandbox_ended(runtime: BubblewrapRuntime) -> None:
     main = python("import os, time; time.sleep(0.5); os._exit(7)")
     with pytest.raises(SandboxNotReady):
         await started(runtime, main=main, ready_s=5)

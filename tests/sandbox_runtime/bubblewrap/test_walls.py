@@ -10,15 +10,23 @@ import pytest
 import rpc_server
 from sandbox_runtime import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
-from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, groups_of, python, result, said, shell, started
+from tests.sandbox_runtime.bubblewrap.containers import (
+    ANSWERING,
+    groups_of,
+    python,
+    result,
+    shell,
+    shell_output,
+    started,
+)
 
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  inside
 
 
 async def test_it_has_no_privilege_and_no_way_to_one(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime, setup=(shell("grep -E '^(Cap|NoNew)' /proc/self/status"),))
-    assert await said(sandbox, "id -u; id -g; id -G") == "1000\n1000\n1000"
-    status = await said(sandbox, "cat /proc/self/status")
+    assert await shell_output(sandbox, "id -u; id -g; id -G") == "1000\n1000\n1000"
+    status = await shell_output(sandbox, "cat /proc/self/status")
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert {lines[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert lines["NoNewPrivs"] == "1"
@@ -28,11 +36,11 @@ async def test_it_has_no_privilege_and_no_way_to_one(runtime: BubblewrapRuntime)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give each sandbox a user of its own")
-async def test_started_by_root_it_is_a_user_that_nobody_else_is(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_that_root_starts_runs_as_a_user_of_its_own(runtime: BubblewrapRuntime) -> None:
     first, second = await started(runtime), await started(runtime)
     users = set()
     for sandbox in (first, second):
-        uid_map = (await said(sandbox, "cat /proc/self/uid_map")).split()
+        uid_map = (await shell_output(sandbox, "cat /proc/self/uid_map")).split()
         assert uid_map[2] == "1"
         pids = {int(pid) for group in groups_of(sandbox.id) for pid in (group / "cgroup.procs").read_text().split()}
         (user,) = {_real_user(pid) for pid in pids}
@@ -53,8 +61,10 @@ async def test_it_sees_no_file_of_the_host_and_writes_to_none(runtime: Bubblewra
     sandbox = await started(runtime)
     for path in (secret, Path.home() / ".ssh", "/etc/shadow", "/etc/machine-id", "/var/log", "/run/systemd", "/sys"):
         assert (await result(sandbox, f"cat {path} || ls {path}")).status != 0, path
-    mounted = [line.split()[1] for line in (await said(sandbox, "cat /proc/mounts")).splitlines()]
-    writable = await said(sandbox, f"for place in {' '.join(mounted)}; do test -w $place && echo $place; done; true")
+    mounted = [line.split()[1] for line in (await shell_output(sandbox, "cat /proc/mounts")).splitlines()]
+    writable = await shell_output(
+        sandbox, f"for place in {' '.join(mounted)}; do test -w $place && echo $place; done; true"
+    )
     assert {place for place in writable.split() if not place.startswith("/dev/")} == {*WRITABLE[:3]}
     for path in ("/x", "/usr/x", "/etc/x", "/dev/x", "/proc/sys/kernel/hostname", rpc_server.__path__[0]):
         assert (await result(sandbox, f"touch {path}/x || echo x > {path}")).status != 0, path
@@ -62,7 +72,7 @@ async def test_it_sees_no_file_of_the_host_and_writes_to_none(runtime: Bubblewra
 
 async def test_it_sees_no_process_but_its_own(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
-    seen = await said(sandbox, "ls /proc | grep -c '^[0-9]'")
+    seen = await shell_output(sandbox, "ls /proc | grep -c '^[0-9]'")
     assert int(seen) <= 5
     assert (await result(sandbox, f"kill -0 {os.getpid()}")).status != 0
     server = python("import os; print(sorted(int(p) for p in os.listdir('/proc') if p.isdigit()))")
@@ -71,11 +81,11 @@ async def test_it_sees_no_process_but_its_own(runtime: BubblewrapRuntime) -> Non
 
 async def test_two_sandboxes_share_nothing(runtime: BubblewrapRuntime) -> None:
     first, second = await started(runtime), await started(runtime)
-    await said(first, "echo mine > /workspace/file; echo mine > /tmp/file; echo mine > /dev/shm/file")
-    assert await said(second, "ls /workspace /tmp /dev/shm | grep file; true") == ""
+    await shell_output(first, "echo mine > /workspace/file; echo mine > /tmp/file; echo mine > /dev/shm/file")
+    assert await shell_output(second, "ls /workspace /tmp /dev/shm | grep file; true") == ""
     kinds = "net ipc uts user cgroup"  # each command has mounts and pids of its own
     spaces = [
-        set((await said(sandbox, f"for kind in {kinds}; do readlink /proc/self/ns/$kind; done")).split())
+        set((await shell_output(sandbox, f"for kind in {kinds}; do readlink /proc/self/ns/$kind; done")).split())
         for sandbox in (first, second)
     ]
     ours = _own_namespaces()
@@ -122,7 +132,7 @@ async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRun
     for place in WRITABLE:
         done = await result(sandbox, f"head -c 20000000 /dev/zero > {place}/big")
         assert b"No space left" in done.stderr, place
-        assert int(await said(sandbox, f"wc -c < {place}/big; rm {place}/big")) <= 16 * 2**20
+        assert int(await shell_output(sandbox, f"wc -c < {place}/big; rm {place}/big")) <= 16 * 2**20
 
 
 async def test_memory_is_bounded_for_one_process_and_for_all(runtime: BubblewrapRuntime) -> None:
@@ -140,7 +150,7 @@ print([hog.wait() for hog in hogs])
 """
         done = await sandbox.exec(python(together))
         assert done.status == 137 or b"-9" in done.stdout
-    assert await said(sandbox, "echo still there") == "still there"
+    assert await shell_output(sandbox, "echo still there") == "still there"
 
 
 async def test_processes_are_bounded_and_a_server_at_its_bound_leaves_room_for_commands(
@@ -162,7 +172,7 @@ print("forked", count, flush=True)
     sandbox = await started(runtime, limits=ResourceLimits(processes=20), main=python(flood + ANSWERING))
     count = int((await sandbox.logs()).split()[1])
     assert 10 < count <= 20
-    assert await said(sandbox, "(echo still there) | cat") == "still there"
+    assert await shell_output(sandbox, "(echo still there) | cat") == "still there"
     done = await sandbox.exec(python(flood))
     assert 10 < int(done.stdout.split()[1]) <= 64
 
@@ -172,7 +182,7 @@ async def test_a_sandbox_may_have_sandboxes_of_its_own(runtime: BubblewrapRuntim
         pytest.skip("bwrap is not in /usr: sandboxes see no other")
     sandbox = await started(runtime)
     nested = "bwrap --unshare-user --unshare-pid --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --disable-userns"
-    assert await said(sandbox, f"{nested} sh -c 'echo $$ > /tmp/x; cat /tmp/x'") == "2"
+    assert await shell_output(sandbox, f"{nested} sh -c 'echo $$ > /tmp/x; cat /tmp/x'") == "2"
     assert (await result(sandbox, f"{nested} touch /workspace/x")).status != 0
 
 

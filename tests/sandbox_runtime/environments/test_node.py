@@ -17,7 +17,7 @@ from tests.sandbox_runtime.environments.building import HostRun, exists, make_wh
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
 
 
-def said_by_node(folder: str) -> str:
+def node_output(folder: str) -> str:
     return subprocess.check_output(["node"], env={"PATH": folder}, text=True)
 
 
@@ -72,7 +72,7 @@ async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_s
     progress: list[str] = []
     built = await environments.ready(Recipe(node="^99"), run=run, on_progress=progress.append)
     assert progress[0] == "fetching Node ^99, which is not on this machine"
-    assert said_by_node(built.path[0]) == "v99.1.0\n"
+    assert node_output(built.path[0]) == "v99.1.0\n"
     commands = len(run.commands)
     again = await environments.ready(Recipe(node="^99", python=None, packages=()), run=run, on_progress=print)
     other = await environments.ready(Recipe(node="99.x"), run=run, on_progress=print)
@@ -80,7 +80,7 @@ async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_s
     assert len(run.commands) == commands
 
 
-async def test_a_node_that_cannot_be_had_is_told_with_what_to_do(
+async def test_a_node_that_cannot_be_installed_is_an_error_with_the_next_step(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     with pytest.raises(EnvironmentMissing, match=r"(?s)no Node 98 on this machine.*put one on PATH.*uv exited"):
@@ -122,10 +122,10 @@ async def test_a_node_in_a_home_itself_is_not_taken_as_all_of_that_would_be_seen
         ("", "1.0.0", ""),
     ],
 )
-def test_ranges_mean_what_npm_says_they_mean(wanted: str, allowed: str, refused: str) -> None:
+def test_ranges_have_the_meaning_that_npm_defines(wanted: str, allowed: str, refused: str) -> None:
     read = version_ranges(wanted)
-    assert all(any(version(said) in span for span in read) for said in allowed.split())
-    assert not any(version(said) in span for span in read for said in refused.split())
+    assert all(any(version(one) in span for span in read) for one in allowed.split())
+    assert not any(version(one) in span for span in read for one in refused.split())
 
 
 @pytest.mark.parametrize("wanted", ["newest", "20.a", ">=", "1 2 3 x y", "20.1.2.3"])

@@ -18,7 +18,7 @@ from tests.sandbox_runtime.environments.building import HostRun, exists, places
 GREETING = Recipe(files={"requirements.txt": b"greeting==1.0\n"})
 
 
-def said(python: str | None, code: str) -> str:
+def python_output(python: str | None, code: str) -> str:
     assert python is not None
     return subprocess.check_output([python, "-I", "-c", code], text=True, env={}).strip()
 
@@ -36,7 +36,7 @@ async def test_what_requirements_list_is_installed_once_and_found_the_second_tim
 ) -> None:
     progress: list[str] = []
     built = await environments.ready(GREETING, run=run, on_progress=progress.append)
-    assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
+    assert python_output(built.python, "import greeting; print(greeting.WORDS)") == "hello"
     assert built.path == (str(Path(built.python or "").parent),)
     assert built.env == {"VIRTUAL_ENV": str(Path(built.python or "").parents[1])}
     assert progress == ["installing what requirements.txt lists"]
@@ -45,11 +45,11 @@ async def test_what_requirements_list_is_installed_once_and_found_the_second_tim
     assert len(run.commands) == commands
 
 
-async def test_everything_it_lives_in_outside_usr_is_told_and_no_more(
+async def test_the_folders_of_a_python_outside_usr_are_returned_and_no_others(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:
     built = await environments.ready(GREETING, run=run, on_progress=print)
-    prefix = Path(said(built.python, "import sys; print(sys.base_prefix)"))
+    prefix = Path(python_output(built.python, "import sys; print(sys.base_prefix)"))
     outside = [] if prefix.is_relative_to("/usr") else [str(prefix)]
     assert list(built.mounts) == [str(Path(built.python or "").parents[2]), *outside]
     assert str(wheels) in run.readable[-1]
@@ -62,7 +62,7 @@ async def test_packages_come_beside_the_dependencies_of_a_pyproject(
     pyproject = b'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = []\n'
     recipe = Recipe(files={"pyproject.toml": pyproject}, packages=("greeting",))
     built = await environments.ready(recipe, run=run, on_progress=print)
-    assert said(built.python, "import greeting; print(greeting.WORDS)") == "hello"
+    assert python_output(built.python, "import greeting; print(greeting.WORDS)") == "hello"
 
 
 async def test_a_lock_is_followed_without_the_program_itself(environments: EnvironmentCache, run: HostRun) -> None:
@@ -72,25 +72,23 @@ async def test_a_lock_is_followed_without_the_program_itself(environments: Envir
     recipe = Recipe(python=">=3.8", files={"pyproject.toml": pyproject, "uv.lock": lock})
     built = await environments.ready(recipe, run=run, on_progress=print)
     assert "sync" in run.commands[-1]
-    assert said(built.python, "import importlib.util; print(importlib.util.find_spec('p'))") == "None"
+    assert python_output(built.python, "import importlib.util; print(importlib.util.find_spec('p'))") == "None"
 
 
 async def test_the_interpreter_is_one_that_the_recipe_can_do_with(environments: EnvironmentCache, run: HostRun) -> None:
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
     built = await environments.ready(Recipe(python=mine), run=run, on_progress=print)
-    assert said(built.python, "import sys; print('%d.%d' % sys.version_info[:2])") == mine
+    assert python_output(built.python, "import sys; print('%d.%d' % sys.version_info[:2])") == mine
 
 
 @pytest.mark.parametrize("python", ["/usr/bin/python3", "../python", "3.11; rm", "--help", "system"])
-async def test_only_a_version_says_which_python_is_wanted(
-    environments: EnvironmentCache, run: HostRun, python: str
-) -> None:
+async def test_only_a_version_selects_the_python(environments: EnvironmentCache, run: HostRun, python: str) -> None:
     with pytest.raises(EnvironmentMissing, match="write a version"):
         await environments.ready(Recipe(python=python), run=run, on_progress=print)
     assert run.commands == []
 
 
-async def test_a_python_that_cannot_be_had_is_told_with_what_to_do(
+async def test_a_python_that_cannot_be_installed_is_an_error_with_the_next_step(
     environments: EnvironmentCache, cache: Path, run: HostRun
 ) -> None:
     progress: list[str] = []
@@ -100,7 +98,7 @@ async def test_a_python_that_cannot_be_had_is_told_with_what_to_do(
     assert places(cache) == []
 
 
-async def test_a_build_that_fails_says_why_and_leaves_nothing(
+async def test_a_failed_build_names_the_reason_and_leaves_nothing(
     environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path
 ) -> None:
     with pytest.raises(EnvironmentMissing, match=r"(?s)cannot be built: uv exited.*farewell"):
@@ -206,7 +204,7 @@ async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(
     first = await environments.ready(GREETING, run=run, on_progress=print)
     second = await environments.ready(GREETING, run=run, on_progress=print, rebuild=True)
     assert first.python != second.python
-    assert said(first.python, "import greeting; print(greeting.WORDS)") == "hello"
+    assert python_output(first.python, "import greeting; print(greeting.WORDS)") == "hello"
     assert await environments.ready(GREETING, run=run, on_progress=print) == second
 
 

@@ -1,4 +1,4 @@
-"""The cache between processes: built once, begun again after a kill, swept when nobody asks for it."""
+"""The cache between processes: built once, built again after a kill, swept when unused."""
 
 import asyncio
 import os
@@ -46,10 +46,10 @@ def other(cache: Path, what: str = "build") -> "subprocess.Popen[str]":
 
 def test_two_processes_that_want_the_same_build_it_once(cache: Path) -> None:
     with other(cache) as first, other(cache) as second:
-        said = [process.communicate(timeout=60)[0].splitlines() for process in (first, second)]
-    lines = [line for lines in said for line in lines]
+        outputs = [process.communicate(timeout=60)[0].splitlines() for process in (first, second)]
+    lines = [line for lines in outputs for line in lines]
     assert lines.count("building") == 1
-    assert said[0][-1] == said[1][-1]
+    assert outputs[0][-1] == outputs[1][-1]
 
 
 async def test_a_build_that_was_killed_is_begun_again(cache: Path, run: HostRun) -> None:
@@ -62,7 +62,7 @@ async def test_a_build_that_was_killed_is_begun_again(cache: Path, run: HostRun)
     assert places(cache) == [Path(built.mounts[0]).parent.name]
 
 
-async def test_a_build_that_is_cancelled_leaves_nothing_and_whoever_waited_builds(cache: Path, run: HostRun) -> None:
+async def test_a_cancelled_build_leaves_nothing_and_the_waiting_caller_builds(cache: Path, run: HostRun) -> None:
     begun = asyncio.Event()
 
     class Hanging(HostRun):
@@ -84,7 +84,7 @@ async def test_a_build_that_is_cancelled_leaves_nothing_and_whoever_waited_build
     assert exists(built.python)
 
 
-async def test_what_nobody_asked_for_in_a_month_is_swept_and_what_is_used_stays(cache: Path, run: HostRun) -> None:
+async def test_an_environment_unused_for_a_month_is_swept_and_a_used_one_stays(cache: Path, run: HostRun) -> None:
     environments = EnvironmentCache(cache)
     used = await environments.ready(RECIPE, run=run, on_progress=print)
     unused = await environments.ready(Recipe(python=">=3.9"), run=run, on_progress=print)

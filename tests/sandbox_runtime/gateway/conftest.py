@@ -29,8 +29,8 @@ PRICED = {"m": (1.0, 1.0)}
 
 
 @dataclass
-class Told:
-    """What the gateway told."""
+class Recorded:
+    """The events that the gateway reported."""
 
     calls: list[ProviderCall] = field(default_factory=list)
     refusals: list[GatewayRefusal] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Told:
 
 @dataclass
 class Sandbox:
-    """One that asks: with its own token, at these addresses."""
+    """A sandbox that calls the gateway: with its own token, at these addresses."""
 
     session: SandboxGatewaySession
     models: str
@@ -73,15 +73,15 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def recorded() -> Recorded:
+    return Recorded()
 
 
 Opens = Callable[..., contextlib.AbstractAsyncContextManager[Gateway]]
 
 
 @pytest.fixture
-def opened(provider: StubProvider, told: Told) -> Opens:
+def opened(provider: StubProvider, recorded: Recorded) -> Opens:
     """Opens a gateway to the stub provider as OpenAI and as Anthropic."""
 
     def make(
@@ -90,9 +90,9 @@ def opened(provider: StubProvider, told: Told) -> Opens:
         return Gateway(
             providers=providers or (openai(KEY, f"{provider.url}/v1"), anthropic(KEY, provider.url)),
             policy=policy or GatewayPolicy(prices=PRICED),
-            on_call=told.calls.append,
-            on_refusal=told.refusals.append,
-            **{"on_cap": lambda: told.caps.append(None), **options},
+            on_call=recorded.calls.append,
+            on_refusal=recorded.refusals.append,
+            **{"on_cap": lambda: recorded.caps.append(None), **options},
         )
 
     return make
@@ -107,4 +107,4 @@ async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "s
     return Sandbox(session, *urls)
 
 
-__all__ = ["GatewayPorts", "Opens", "Sandbox", "Told", "sandbox"]
+__all__ = ["GatewayPorts", "Opens", "Sandbox", "Recorded", "sandbox"]

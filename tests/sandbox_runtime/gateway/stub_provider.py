@@ -1,4 +1,4 @@
-"""A model provider on loopback that records what it saw, and answers as it is told."""
+"""A model provider on loopback that records what it saw, and answers as the test configures it."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ class StubProvider:
         self.seen: list[Seen] = []
         self.answer: Answer = completion()
         self.left = asyncio.Event()
-        """Set once somebody hung up on an answer."""
+        """Set after a client closed the connection during an answer."""
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -57,12 +57,12 @@ class StubProvider:
             raise
 
 
-def completion(tokens_in: int = 1000, tokens_out: int = 1000, *, say: str = "hello", seconds: float = 0.0) -> Answer:
+def completion(tokens_in: int = 1000, tokens_out: int = 1000, *, text: str = "hello", seconds: float = 0.0) -> Answer:
     """A chat completion, after so long."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(seconds)
-        choice = {"index": 0, "message": {"role": "assistant", "content": say}, "finish_reason": "stop"}
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
         return web.json_response(
             {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}

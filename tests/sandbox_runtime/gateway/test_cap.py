@@ -1,4 +1,4 @@
-"""The spend cap: at most one call beyond it, held at it, and told once."""
+"""The spend cap: at most one call beyond it, held at it, and reported once."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 
 from sandbox_runtime.gateway import GatewayPolicy
 from sandbox_runtime.gateway.spend_cap import SpendCap
-from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Sandbox, Told, sandbox
+from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, Sandbox, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider, completion, replying
 
 COST = 0.01  # of a call: what it reads is free, and it writes 1,000 tokens at 10 dollars a million
@@ -28,7 +28,7 @@ async def asks(one: Sandbox, http: aiohttp.ClientSession, times: int) -> None:
 
 @pytest.mark.parametrize("cap", [0.5, 0.495])
 async def test_twenty_at_once_stop_within_one_call_of_the_cap(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told, cap: float
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded, cap: float
 ) -> None:
     provider.answer = completion(0, 1000, seconds=0.002)
     reached = asyncio.Event()
@@ -43,20 +43,20 @@ async def test_twenty_at_once_stop_within_one_call_of_the_cap(
         for program in programs:
             with pytest.raises(aiohttp.ClientError):
                 await program
-    assert len(provider.seen) == len(told.calls) == 50
-    assert sum(call.cost_usd or 0.0 for call in told.calls) == pytest.approx(0.5)
-    assert told.refusals == []
+    assert len(provider.seen) == len(recorded.calls) == 50
+    assert sum(call.cost_usd or 0.0 for call in recorded.calls) == pytest.approx(0.5)
+    assert recorded.refusals == []
 
 
-async def test_the_cap_is_told_once(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+async def test_the_cap_is_reported_once(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     provider.answer = completion(0, 1000)
     async with opened(capped(COST)) as gateway:
         await asks(await sandbox(gateway), http, 1)
         gateway.other_spend_usd = 1.0
         gateway.other_spend_usd = 2.0
-    assert len(told.caps) == 1
+    assert len(recorded.caps) == 1
 
 
 class UpstreamCall:
@@ -81,7 +81,7 @@ class UpstreamCall:
 
 
 async def settled() -> None:
-    """Everything that can go on has: nothing here waits for more than other tasks."""
+    """Run all other tasks until each waits: nothing here waits for anything but other tasks."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -100,11 +100,11 @@ async def test_calls_that_might_reach_the_cap_wait_for_those_under_way_in_order_
 
 
 async def test_a_call_whose_cost_is_not_known_counts_as_the_most_it_may_have_cost() -> None:
-    told: list[None] = []
-    spend = SpendCap(1.0, lambda: told.append(None))
+    recorded: list[None] = []
+    spend = SpendCap(1.0, lambda: recorded.append(None))
     call = UpstreamCall(spend, 1.5)
     await call.end(None)
-    assert spend.spent_usd == 1.5 and len(told) == 1
+    assert spend.spent_usd == 1.5 and len(recorded) == 1
 
 
 async def test_who_gives_up_while_held_leaves_its_room_to_others() -> None:
@@ -134,7 +134,7 @@ async def test_who_gives_up_as_its_turn_comes_gives_it_back() -> None:
     await third.end(0.0)
 
 
-async def test_what_is_spent_elsewhere_counts_and_what_is_held_goes_on_where_that_falls() -> None:
+async def test_spending_elsewhere_counts_and_a_held_call_continues_when_it_falls() -> None:
     spend = SpendCap(1.0, lambda: None)
     spend.other_spend_usd = 1.0
     call = UpstreamCall(spend, 0.1)
@@ -146,8 +146,8 @@ async def test_what_is_spent_elsewhere_counts_and_what_is_held_goes_on_where_tha
     await call.end(0.0)
 
 
-async def test_a_model_without_a_price_is_refused_under_a_cap_and_told_how_to_price_it(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+async def test_a_model_without_a_price_is_refused_under_a_cap_with_the_setting_for_its_price(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     async with opened(capped(1.0)) as gateway:
         one = await sandbox(gateway)
@@ -156,11 +156,11 @@ async def test_a_model_without_a_price_is_refused_under_a_cap_and_told_how_to_pr
             assert "price" in (await response.json())["error"]["message"]
         async with one.chat(http, {**ASKED, "service_tier": "priority"}) as response:
             assert response.status == 403
-    assert provider.seen == [] and len(told.refusals) == 2
+    assert provider.seen == [] and len(recorded.refusals) == 2
 
 
 async def test_a_call_that_might_cost_more_than_the_entire_cap_is_refused(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     async with opened(capped(1.0)) as gateway:
         one = await sandbox(gateway)
@@ -169,16 +169,16 @@ async def test_a_call_that_might_cost_more_than_the_entire_cap_is_refused(
             assert "entire" in (await response.json())["error"]["message"]
         async with one.chat(http, {**ASKED, "n": 100}) as response:
             assert response.status == 200
-    assert len(provider.seen) == len(told.refusals) == 1
+    assert len(provider.seen) == len(recorded.refusals) == 1
 
 
-async def test_without_a_cap_a_model_without_a_price_is_told_as_unpriced(
-    opened: Opens, http: aiohttp.ClientSession, told: Told
+async def test_without_a_cap_a_model_without_a_price_is_reported_as_unpriced(
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     async with opened(GatewayPolicy()) as gateway:
         one = await sandbox(gateway)
         await asks(one, http, 1)
-    (call,) = told.calls
+    (call,) = recorded.calls
     assert call.cost_usd is None and call.counted_usd == 0.0 and call.tokens is not None
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from tests.sandbox_runtime.gateway.conftest import Opens, Told, sandbox
+from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, completion, events
 
 PROGRAM = """
@@ -17,7 +17,7 @@ print("".join(part.choices[0].delta.content for part in create(**asked, stream=T
 
 
 async def test_openais_own_finds_it_and_sees_nothing_that_it_did_not_ask_for(
-    opened: Opens, provider: StubProvider, told: Told
+    opened: Opens, provider: StubProvider, recorded: Recorded
 ) -> None:
     whole, stream = (
         completion(),
@@ -35,11 +35,11 @@ async def test_openais_own_finds_it_and_sees_nothing_that_it_did_not_ask_for(
         )
         try:
             async with asyncio.timeout(90):
-                said, complained = await process.communicate()
+                stdout, stderr = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-    assert said.decode().split() == ["hello", "hello"], complained.decode()
+    assert stdout.decode().split() == ["hello", "hello"], stderr.decode()
     assert [seen.headers["Authorization"] for seen in provider.seen] == [f"Bearer {KEY}"] * 2
-    assert [call.streamed for call in told.calls] == [False, True]
+    assert [call.streamed for call in recorded.calls] == [False, True]

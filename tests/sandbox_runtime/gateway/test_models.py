@@ -11,12 +11,16 @@ from aiohttp import web
 
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, configured
-from tests.sandbox_runtime.gateway.conftest import ASKED, PRICED, Opens, Told, sandbox
+from tests.sandbox_runtime.gateway.conftest import ASKED, PRICED, Opens, Recorded, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, completion, events, replying
 
 
 async def test_the_key_is_seen_by_the_provider_alone(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told, caplog: pytest.LogCaptureFixture
+    opened: Opens,
+    provider: StubProvider,
+    http: aiohttp.ClientSession,
+    recorded: Recorded,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     provider.answer = replying(200, f'{{"your key": "{KEY}"}}'.encode(), {"X-Request-Id": f"of {KEY}", "X-Key": KEY})
@@ -26,7 +30,7 @@ async def test_the_key_is_seen_by_the_provider_alone(
             content, headers = await response.text(), str(response.headers)
         async with one.post("/openai/v1/nothing", http) as response:
             content += await response.text()
-        everything = repr((gateway, vars(gateway), one.session, told))
+        everything = repr((gateway, vars(gateway), one.session, recorded))
     assert provider.seen[0].headers["Authorization"] == f"Bearer {KEY}"
     assert content.startswith('{"your key": "[redacted]"}') and "of [redacted]" in headers
     for shown in (content, headers, everything, caplog.text):
@@ -73,7 +77,7 @@ async def test_what_the_provider_sees_is_the_gateways_and_not_the_sandboxs(
 
 
 async def test_events_arrive_one_by_one(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(0)
     usage = {"prompt_tokens": 7, "completion_tokens": 5}
@@ -88,7 +92,7 @@ async def test_events_arrive_one_by_one(
             between.release()
             assert await response.content.read() == b"data: [DONE]\n\n"
     assert provider.seen[0].body["stream_options"] == {"include_usage": True}
-    (call,) = told.calls
+    (call,) = recorded.calls
     assert call.tokens is not None and (call.tokens.input, call.tokens.output, call.streamed) == (7, 5, True)
     assert call.cost_usd == pytest.approx(12e-6) and call.status == 200
 
@@ -106,7 +110,7 @@ async def test_a_program_that_asks_for_the_usage_of_a_stream_sees_it(
 
 
 async def test_an_error_of_the_provider_passes_with_its_status_and_body(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     provider.answer = replying(529, b'{"error": "busy"}', {"Retry-After": "3", "Set-Cookie": "a=b"})
     async with opened() as gateway:
@@ -114,7 +118,7 @@ async def test_an_error_of_the_provider_passes_with_its_status_and_body(
         async with one.chat(http) as response:
             assert (response.status, await response.text()) == (529, '{"error": "busy"}')
             assert response.headers["Retry-After"] == "3" and "Set-Cookie" not in response.headers
-    assert [(call.status, call.cost_usd) for call in told.calls] == [(529, 0.0)]
+    assert [(call.status, call.cost_usd) for call in recorded.calls] == [(529, 0.0)]
 
 
 async def test_a_redirect_is_not_followed(opened: Opens, provider: StubProvider, http: aiohttp.ClientSession) -> None:
@@ -127,7 +131,7 @@ async def test_a_redirect_is_not_followed(opened: Opens, provider: StubProvider,
 
 
 async def test_usage_is_read_of_a_compressed_answer_too(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     answer = gzip.compress(b'{"usage": {"prompt_tokens": 7, "completion_tokens": 5}}')
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
@@ -137,11 +141,11 @@ async def test_usage_is_read_of_a_compressed_answer_too(
         async with one.chat(http) as response:
             assert (await response.json())["usage"]["prompt_tokens"] == 7
     assert provider.seen[0].headers["Accept-Encoding"] == "identity"
-    assert told.calls[0].tokens is not None and told.calls[0].tokens.output == 5
+    assert recorded.calls[0].tokens is not None and recorded.calls[0].tokens.output == 5
 
 
 async def test_a_provider_that_breaks_off_leaves_no_answer_that_looks_whole(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     async def breaks(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -157,11 +161,11 @@ async def test_a_provider_that_breaks_off_leaves_no_answer_that_looks_whole(
         with pytest.raises(aiohttp.ClientPayloadError):
             async with one.chat(http, {**ASKED, "stream": True}) as response:
                 await response.read()
-    assert [(call.status, call.cost_usd) for call in told.calls] == [(200, None)]
+    assert [(call.status, call.cost_usd) for call in recorded.calls] == [(200, None)]
 
 
-async def test_a_provider_that_is_not_there_costs_nothing_and_says_nothing_of_itself(
-    opened: Opens, http: aiohttp.ClientSession, told: Told
+async def test_an_unreachable_provider_costs_nothing_and_its_error_hides_its_address(
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -175,11 +179,11 @@ async def test_a_provider_that_is_not_there_costs_nothing_and_says_nothing_of_it
         headers = {"Authorization": f"Bearer {token}"}
         async with http.post(f"{url}/gone/v1/chat/completions", json=ASKED, headers=headers) as response:
             assert response.status == 502 and str(port) not in await response.text()
-    assert [(call.status, call.cost_usd) for call in told.calls] == [(None, 0.0)]
+    assert [(call.status, call.cost_usd) for call in recorded.calls] == [(None, 0.0)]
 
 
 async def test_who_hangs_up_ends_the_call_and_its_cost_is_not_known(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(1)
     provider.answer = events([chunk("a"), chunk("b")], between)
@@ -190,13 +194,13 @@ async def test_who_hangs_up_ends_the_call_and_its_cost_is_not_known(
             response.close()
         await asyncio.wait_for(provider.left.wait(), 30)
         await one.session.close()
-    (call,) = told.calls
+    (call,) = recorded.calls
     # What it may have cost counts: 1,000 tokens out, and some bytes in.
     assert call.cost_usd is None and 0.001 < call.counted_usd < 0.01
 
 
-async def test_closing_the_passage_ends_a_stream_under_way(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told
+async def test_closing_the_session_ends_a_stream_under_way(
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(1)
     provider.answer = events([chunk("a"), chunk("b")], between)
@@ -205,7 +209,7 @@ async def test_closing_the_passage_ends_a_stream_under_way(
         async with one.chat(http, {**ASKED, "stream": True}) as response:
             await response.content.readuntil(b"\n\n")
             await one.session.close()
-            assert len(told.calls) == 1
+            assert len(recorded.calls) == 1
             with pytest.raises(aiohttp.ClientError):
                 await response.content.read()
         await asyncio.wait_for(provider.left.wait(), 30)
@@ -231,7 +235,7 @@ async def test_litellm_is_kept_from_asking_a_host_that_is_refused(
     assert env.get("LITELLM_LOCAL_MODEL_COST_MAP") == variable
 
 
-async def test_a_client_that_waits_to_be_told_to_go_on_is(opened: Opens, provider: StubProvider) -> None:
+async def test_a_client_that_expects_100_continue_receives_it(opened: Opens, provider: StubProvider) -> None:
     async with opened() as gateway:
         one = await sandbox(gateway)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(one.models.rpartition(":")[2]))

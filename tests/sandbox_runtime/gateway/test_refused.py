@@ -1,4 +1,4 @@
-"""What a sandbox asks of the models and does not get: nothing of it reaches a provider, and it is told."""
+"""Model requests that the gateway refuses: it never reaches a provider, and each refusal is reported."""
 
 import asyncio
 import io
@@ -12,7 +12,7 @@ from sandbox_runtime.api.egress import Closed, Open
 from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts, GatewayRefusal
 from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import configured
-from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Told, sandbox
+from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider
 
 
@@ -27,7 +27,7 @@ from tests.sandbox_runtime.gateway.stub_provider import StubProvider
         "/openai/v1/chat/completions/",
         "/openai/v1/chat/completions;x",
         "/openai/v1/messages",
-        "/nobody/v1/chat/completions",
+        "/unknown/v1/chat/completions",
         "/openai/chat/completions",
         "//openai/v1/chat/completions",
         "http://evil.example/openai/v1/chat/completions",
@@ -35,14 +35,16 @@ from tests.sandbox_runtime.gateway.stub_provider import StubProvider
         "/",
     ],
 )
-async def test_other_paths_are_refused_here(opened: Opens, provider: StubProvider, told: Told, target: str) -> None:
+async def test_other_paths_are_refused_here(
+    opened: Opens, provider: StubProvider, recorded: Recorded, target: str
+) -> None:
     async with opened() as gateway:
         one = await sandbox(gateway)
         body = json.dumps(ASKED)
         head = f"POST {target} HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\nContent-Length: {len(body)}\r\n\r\n"
         status = await raw(one.models, head + body)
     assert status in (400, 404) and provider.seen == []
-    assert [refusal.sandbox for refusal in told.refusals] == ["sandbox-1"]
+    assert [refusal.sandbox for refusal in recorded.refusals] == ["sandbox-1"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ async def test_a_request_with_two_meanings_is_refused(opened: Opens, provider: S
 
 
 async def test_malformed_requests_are_counted_in_one_refusal_and_leave_no_traceback(
-    opened: Opens, told: Told, caplog: pytest.LogCaptureFixture
+    opened: Opens, recorded: Recorded, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened() as gateway, opened(listen=GatewayPorts()) as shared:
         one = await sandbox(gateway)
@@ -81,7 +83,7 @@ async def test_malformed_requests_are_counted_in_one_refusal_and_leave_no_traceb
             assert await raw(one.models, request) == 400
             assert await raw(elsewhere, request) in (400, 401)
     assert [record.getMessage() for record in caplog.records] == []
-    (first, repeated) = told.refusals
+    (first, repeated) = recorded.refusals
     assert (first.reason, first.times) == ("a request that is not valid HTTP", 1)
     assert repeated.times == len(broken) * 3 - 1
 
@@ -98,8 +100,8 @@ async def test_of_a_name_that_stands_twice_the_provider_sees_what_was_checked(
     assert [seen.body for seen in provider.seen] == [{"model": "m"}]
 
 
-async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_passage_closes(
-    opened: Opens, http: aiohttp.ClientSession, told: Told
+async def test_a_token_is_valid_only_on_its_own_sandboxs_socket_and_until_the_session_closes(
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     async with opened(listen=GatewayPorts()) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
@@ -110,7 +112,7 @@ async def test_a_token_counts_on_its_own_sandboxs_socket_alone_and_until_the_pas
 
         assert await status(one.models) == 401
         assert await status(one.models, Authorization=f"Bearer {two.token}") == 401
-        assert [refusal.sandbox for refusal in told.refusals] == ["sandbox-1"]
+        assert [refusal.sandbox for refusal in recorded.refusals] == ["sandbox-1"]
         assert await status(one.models, Authorization=f"Bearer {one.token}") == 200
         shared = one.session.models_url
         assert shared is not None
@@ -180,11 +182,11 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
     audio = {"type": "input_audio", "input_audio": {"data": "//uQxAAA", "format": "mp3"}}
     found = {"type": "search_result", "source": "https://a.example", "title": "Note: a", "content": "https://a.example"}
     asked_for = {"type": "local_shell_call", "action": {"command": ["curl", "https://a.example"]}, "call_id": "a:1"}
-    said = {"type": "output_text", "text": "https://a.example", "annotations": [{"url": "https://a.example"}]}
+    output = {"type": "output_text", "text": "https://a.example", "annotations": [{"url": "https://a.example"}]}
     variables = {"url": "https://a.example"}
     async with opened() as gateway:
         one = await sandbox(gateway)
-        content = [picture, audio, used, found, asked_for, said]
+        content = [picture, audio, used, found, asked_for, output]
         asked = {"tools": tools, "input": [{"content": content}], "prompt": {"variables": variables}}
         async with one.post("/openai/v1/responses", http, {"model": "m", **asked}) as response:
             assert response.status == 200
@@ -207,7 +209,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("field", FIELDS)
 async def test_a_field_that_is_not_forwarded_is_refused_by_name_also_for_a_sandbox_that_may_reach_all(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, told: Told, field: str
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded, field: str
 ) -> None:
     async with opened() as gateway:
         free = await sandbox(gateway, Open())
@@ -216,7 +218,9 @@ async def test_a_field_that_is_not_forwarded_is_refused_by_name_also_for_a_sandb
             message = (await response.json())["error"]["message"]
             assert f"the field `{field}` is not forwarded to openai/chat/completions" in message
     assert provider.seen == []
-    assert [(refusal.what, field in refusal.reason) for refusal in told.refusals] == [("openai/chat/completions", True)]
+    assert [(refusal.what, field in refusal.reason) for refusal in recorded.refusals] == [
+        ("openai/chat/completions", True)
+    ]
 
 
 async def test_a_provider_may_be_given_further_fields(
@@ -272,17 +276,19 @@ async def test_a_body_that_is_not_a_request_goes_nowhere(
 
 
 @pytest.mark.parametrize("model", ["x" * 257, "claude-x\n\x1b[2J"])
-async def test_a_model_whose_name_cannot_be_one_is_not_even_told(
-    opened: Opens, http: aiohttp.ClientSession, told: Told, model: str
+async def test_an_impossible_model_name_is_refused_without_a_report(
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded, model: str
 ) -> None:
     async with opened(GatewayPolicy(models=("gpt-*",))) as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "model": model}) as response:
             assert response.status == 400
-    assert told.refusals == [] and told.calls == []
+    assert recorded.refusals == [] and recorded.calls == []
 
 
-async def test_models_that_are_not_listed_are_refused(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
+async def test_models_that_are_not_listed_are_refused(
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
+) -> None:
     async with opened(GatewayPolicy(models=("gpt-*", "anthropic/claude-*"))) as gateway:
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "model": "gpt-x"}) as response:
@@ -291,20 +297,22 @@ async def test_models_that_are_not_listed_are_refused(opened: Opens, http: aioht
             async with one.chat(http, {**ASKED, "model": "claude-é"}) as response:
                 assert response.status == 403 and (await response.json())["type"] == "error"
         await one.session.close()
-    assert [(refusal.what, refusal.times) for refusal in told.refusals] == [
+    assert [(refusal.what, refusal.times) for refusal in recorded.refusals] == [
         ("openai/claude-\\xe9", 1),
         ("openai/claude-\\xe9", 2),
     ]
 
 
-async def test_calls_per_minute_are_over_all_sandboxes(opened: Opens, http: aiohttp.ClientSession, told: Told) -> None:
+async def test_calls_per_minute_are_over_all_sandboxes(
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
+) -> None:
     async with opened(GatewayPolicy(calls_per_minute=2, rate_wait_s=1)) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
         for who, status in ((one, 200), (two, 200), (one, 429)):
             async with who.chat(http) as response:
                 assert response.status == status
         assert 50 < int(response.headers["Retry-After"]) <= 60
-    assert len(told.calls) == 2 and len(told.refusals) == 1
+    assert len(recorded.calls) == 2 and len(recorded.refusals) == 1
 
 
 async def test_too_many_connections_of_one_sandbox_wait_and_harm_no_other(
@@ -342,15 +350,15 @@ async def test_a_connection_that_shows_no_token_is_closed_soon_and_one_that_did_
             writer.close()
 
 
-def test_whoever_is_refused_again_and_again_is_told_of_in_bounds() -> None:
-    told: list[GatewayRefusal] = []
-    refusals = RefusalLog("sandbox-1", told.append)
+def test_reports_of_repeated_refusals_are_bounded() -> None:
+    recorded: list[GatewayRefusal] = []
+    refusals = RefusalLog("sandbox-1", recorded.append)
     for number in range(1000):
         refusals.add("x" * 10_000 + "\x1b[2J", "no")
         refusals.add(f"host-{number}:443", "no")
     refusals.close()
-    assert len(told) < 210 and sum(refusal.times for refusal in told) == 2000
-    assert max(len(refusal.what) for refusal in told) <= 200
+    assert len(recorded) < 210 and sum(refusal.times for refusal in recorded) == 2000
+    assert max(len(refusal.what) for refusal in recorded) <= 200
 
 
 async def raw(url: str, request: str) -> int:

@@ -13,7 +13,7 @@ from evolverpc_common.network_addresses import is_public, parse_address
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts
 from sandbox_runtime.gateway.session import TUNNELS
-from tests.sandbox_runtime.gateway.conftest import Opens, Sandbox, Told, sandbox
+from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
 
 LOOPBACK = ("127.0.0.1/32",)
 
@@ -35,10 +35,10 @@ class Names:
 
 @dataclass
 class Echo:
-    """A host that says what it hears, and `over` once nothing more comes."""
+    """A host that echoes what it receives, and writes `over` at the end of the input."""
 
     port: int
-    heard: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def echo() -> AsyncIterator[Echo]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while chunk := await reader.read(65536):
-                made.heard.append(chunk)
+                made.received.append(chunk)
                 writer.write(chunk)
                 await writer.drain()
             writer.write(b"over")
@@ -60,7 +60,7 @@ async def echo() -> AsyncIterator[Echo]:
 
 @dataclass
 class Answered:
-    """What a proxy said, and the streams behind it."""
+    """The reply of a proxy, and the streams behind it."""
 
     status: int
     head: str
@@ -157,19 +157,19 @@ async def test_what_may_be_reached(opened: Opens, echo: Echo, egress: Egress, ho
             assert names.asked == []
 
 
-async def test_ports_beyond_those_listed_are_refused(opened: Opens, echo: Echo, told: Told) -> None:
+async def test_ports_beyond_those_listed_are_refused(opened: Opens, echo: Echo, recorded: Recorded) -> None:
     async with opened() as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         assert await status(one, f"127.0.0.1:{echo.port}") == 403
-    assert [refusal.what for refusal in told.refusals] == [f"127.0.0.1:{echo.port}"]
+    assert [refusal.what for refusal in recorded.refusals] == [f"127.0.0.1:{echo.port}"]
 
 
-async def test_a_refusal_names_the_setting_that_would_open_the_host(opened: Opens, told: Told) -> None:
+async def test_a_refusal_names_the_setting_that_would_open_the_host(opened: Opens, recorded: Recorded) -> None:
     async with opened(resolve=Names({"inside.example": [["10.0.0.1"]]})) as gateway:
         one = await sandbox(gateway, Allow(("inside.example",)), opened_by="build_hosts")
         for host in ("other.example", "inside.example"):
             await status(one, f"{host}:443")
-    assert [refusal.reason for refusal in told.refusals] == [
+    assert [refusal.reason for refusal in recorded.refusals] == [
         "not among the hosts that it may reach (build_hosts)",
         "10.0.0.1 is not a public address (build_hosts)",
     ]
@@ -196,7 +196,7 @@ def test_addresses_that_are(address: str) -> None:
     assert found is not None and is_public(found)
 
 
-async def test_refusals_say_the_same_whether_the_host_exists_or_not(opened: Opens) -> None:
+async def test_a_refusal_is_the_same_whether_the_host_exists_or_not(opened: Opens) -> None:
     names = Names({"inside.example": [["10.0.0.1"]]})
     async with opened(resolve=names) as gateway:
         one, free = await sandbox(gateway, Allow(("a.example",))), await sandbox(gateway, Open())
@@ -216,10 +216,10 @@ async def test_plain_http_is_carried_for_one_host_with_what_is_the_gateways_take
         head = f"GET http://127.0.0.1:{echo.port}/a?b HTTP/1.1\r\nHost: evil\r\nProxy-Authorization: Basic {proof}\r\n"
         writer.write(f"{head}Connection: keep-alive\r\nX-Mine: 1\r\nContent-Length: 4\r\n\r\nbody".encode())
         writer.write_eof()
-        heard = (await asyncio.wait_for(reader.read(), 30)).decode()
+        received = (await asyncio.wait_for(reader.read(), 30)).decode()
         writer.close()
     lines = ["GET /a?b HTTP/1.1", f"Host: 127.0.0.1:{echo.port}", "X-Mine: 1", "Content-Length: 4", "Connection: close"]
-    assert heard == "\r\n".join([*lines, "", "bodyover"])
+    assert received == "\r\n".join([*lines, "", "bodyover"])
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ async def test_a_token_opens_its_own_sandboxs_proxy_alone(opened: Opens, echo: E
         assert await status(through, target) == 407
 
 
-async def test_closing_the_passage_ends_a_tunnel_under_way_at_both_ends(opened: Opens, echo: Echo) -> None:
+async def test_closing_the_session_ends_a_tunnel_under_way_at_both_ends(opened: Opens, echo: Echo) -> None:
     async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         answered = await connect(one, f"127.0.0.1:{echo.port}")
@@ -313,7 +313,7 @@ async def test_a_flood_of_connections_leaves_other_sandboxes_alone(opened: Opens
         assert await status(one, f"127.0.0.1:{echo.port}") == 200
 
 
-async def test_a_host_that_does_not_listen_is_told_without_detail(opened: Opens) -> None:
+async def test_a_host_that_does_not_listen_is_an_error_without_detail(opened: Opens) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with opened(GatewayPolicy(ports=None)) as gateway:

@@ -1,4 +1,4 @@
-"""A program that tries everything gets nothing, and whoever is beside it goes on."""
+"""A hostile program gets nothing, and the sandbox beside it continues to work."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from rpc_server import worker
 from tests.sandbox_runtime.gateway.stub_provider import KEY
-from tests.sandbox_runtime.hostile.ground import PROGRAM, Ground, hostile_ground
+from tests.sandbox_runtime.hostile.setup import PROGRAM, HostileSetup, hostile_setup
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed: apt install bubblewrap"
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def attempts(*modules: str) -> list[str]:
-    """The names of what they try, in their order."""
+    """Return the names of the attempts of these modules, in their order."""
     found = []
     for module in modules:
         lines = (PROGRAM / f"{module}.py").read_text().splitlines()
@@ -33,48 +33,48 @@ OTHERS = attempts("reading", "processes", "privileges", "writing", "network", "k
 
 
 @pytest.fixture
-async def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ground]:
+async def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostileSetup]:
     monkeypatch.setenv("CANARY_SECRET", "canary of the host's environment")
-    async with hostile_ground(tmp_path) as ground:
-        yield ground
+    async with hostile_setup(tmp_path) as hostile:
+        yield hostile
 
 
-async def test_no_attempt_gets_what_is_not_its_own(ground: Ground) -> None:
+async def test_no_attempt_escapes_the_sandbox(hostile: HostileSetup) -> None:
     ours = {path: path.read_bytes() for path in Path(worker.__file__).parent.glob("*.py")}
 
-    results = await ground.evaluate(OTHERS)
+    results = await hostile.evaluate(OTHERS)
 
     assert len(OTHERS) >= 40
     kept = dict(zip(OTHERS, results, strict=True))
     out = [f"{name}: {result}" for name, result in kept.items() if result["score"] != 1.0]
-    assert not out, "these got out, or did not come to their end:\n" + "\n".join(out)
-    told = json.dumps(results)
-    assert ground.canary not in told.replace(str(ground.example["journal"]), "")
-    assert KEY not in told
+    assert not out, "these escaped, or did not finish:\n" + "\n".join(out)
+    text = json.dumps(results)
+    assert hostile.canary not in text.replace(str(hostile.example["journal"]), "")
+    assert KEY not in text
     assert {path: path.read_bytes() for path in ours} == ours
-    assert ground.journal.read_text() == ground.canary
-    git = await ground.containers[0].exec_bash("ls .git/hooks 2>/dev/null; git status --short; git fsck")
+    assert hostile.journal.read_text() == hostile.canary
+    git = await hostile.containers[0].exec_bash("ls .git/hooks 2>/dev/null; git status --short; git fsck")
     assert git.status == 0 and b"post-checkout" not in git.stdout, git
     for container in (0, 1):
-        assert [result["score"] for result in await ground.evaluate(["honest"] * 4, container)] == [1.0] * 4
-    assert any("169.254.169.254" in refusal.what for refusal in ground.refusals)
+        assert [result["score"] for result in await hostile.evaluate(["honest"] * 4, container)] == [1.0] * 4
+    assert any("169.254.169.254" in refusal.what for refusal in hostile.refusals)
 
 
 @pytest.mark.timeout(300)
-async def test_a_flood_ends_with_its_example_and_the_next_one_finds_everything_as_it_was(ground: Ground) -> None:
+async def test_a_flood_ends_with_its_example_and_does_not_affect_the_next_one(hostile: HostileSetup) -> None:
     for flood in FLOODS:
-        [result] = await ground.evaluate([flood])
+        [result] = await hostile.evaluate([flood])
 
         assert result["status"] in ("ok", "timeout", "program_error"), flood
         assert not str(result.get("output")).startswith("got"), (flood, result)
-        beside, after = await asyncio.gather(ground.evaluate(["honest"] * 4, 1), ground.evaluate(["honest"] * 4))
+        beside, after = await asyncio.gather(hostile.evaluate(["honest"] * 4, 1), hostile.evaluate(["honest"] * 4))
         assert [one["score"] for one in (*beside, *after)] == [1.0] * 8, flood
-        left = await ground.containers[0].exec_bash("ps ax | wc -l")
+        left = await hostile.containers[0].exec_bash("ps ax | wc -l")
         assert left.status == 0 and int(left.stdout) < 40, (flood, left)
 
 
-def test_the_attempts_are_what_they_say(tmp_path: Path) -> None:
-    """Outside of a sandbox they do get something: an attempt that cannot succeed would show nothing."""
+def test_the_attempts_succeed_without_a_sandbox(tmp_path: Path) -> None:
+    """An attempt that could not succeed anywhere would prove nothing."""
     sys.path.insert(0, str(PROGRAM))
     try:
         import network

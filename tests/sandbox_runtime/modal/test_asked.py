@@ -1,4 +1,4 @@
-"""What is asked of Modal: exactly what the spec says, and nothing more."""
+"""The requests to Modal: exactly the spec, and nothing more."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ class ContainerEntry:
     def env(self, models_url: str, tunnel_url: str) -> Mapping[str, str]:
         return {
             "OPENAI_BASE_URL": f"{models_url}/openai/v1",
-            "OPENAI_API_KEY": "passage-token",
+            "OPENAI_API_KEY": "session-token",
             "HTTPS_PROXY": tunnel_url,
         }
 
@@ -46,7 +46,7 @@ class ContainerEntry:
 async def gateway(
     cloud: Cloud, answer: bytes = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
 ) -> AsyncIterator[ContainerEntry]:
-    """One that sandboxes can reach; it knows nobody."""
+    """A gateway that sandboxes can reach; it knows no token."""
 
     async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
@@ -136,14 +136,14 @@ async def test_a_sandbox_reaches_the_gateway_and_one_without_a_way_out_does_not(
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "status 502"), (b"SSH-2.0-x\r\n", "SSH-2.0-x")],
 )
-async def test_a_forwarder_that_leads_elsewhere_is_told_of_before_anything_runs(
-    cloud: Cloud, runtime: ModalRuntime, answer: bytes, told: str
+async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
+    cloud: Cloud, runtime: ModalRuntime, answer: bytes, message: str
 ) -> None:
     async with gateway(cloud, answer) as way:
-        with pytest.raises(SandboxNotReady, match=rf"not reached at {way.models_url}: .*{told}") as raised:
+        with pytest.raises(SandboxNotReady, match=rf"not reached at {way.models_url}: .*{message}") as raised:
             await runtime.start(spec(cloud, gateway_session=way))
     assert raised.value.stage == "way out"
     assert cloud.running == []
@@ -163,30 +163,30 @@ async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, run
                 secrets={"API_KEY": "secret-of-the-spec"},
                 gateway_session=way,
                 setup=(Command(("true",), env={"GIT_TOKEN": "secret-of-a-command"}),),
-                env={"PLAIN": "told"},
+                env={"PLAIN": "plain"},
             )
         )
     token = (await sandbox.endpoint()).token
-    told = await sandbox.exec(Command(("sh", "-c", 'echo "$API_KEY $OPENAI_API_KEY $PLAIN $GIT_TOKEN $GEPA_TOKEN"')))
-    assert told.stdout == b"secret-of-the-spec passage-token told  \n"
+    done = await sandbox.exec(Command(("sh", "-c", 'echo "$API_KEY $OPENAI_API_KEY $PLAIN $GIT_TOKEN $GEPA_TOKEN"')))
+    assert done.stdout == b"secret-of-the-spec session-token plain  \n"
     container = cloud.box(sandbox.id)
     words = " ".join(word for argv in container.argv for word in argv)
-    for secret in ("secret-of-the-spec", "passage-token", "secret-of-a-command", token):
+    for secret in ("secret-of-the-spec", "session-token", "secret-of-a-command", token):
         assert secret not in words
         assert all(secret not in value for value in container.tags.values())
         assert secret not in repr(sandbox)
 
 
-async def test_a_server_is_told_where_to_listen_and_who_asks(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_the_server_gets_its_address_its_host_name_and_its_token(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     endpoint = await sandbox.endpoint()
-    told: dict[str, str] = {}
+    env: dict[str, str] = {}
     for source in cloud.box(sandbox.id).execs[-1].secret_sources:
-        told |= source.env.contents
-    assert told["GEPA_LISTEN"] == "0.0.0.0:8080"
-    assert endpoint.url.startswith(f"http://{told['GEPA_ALLOWED_HOSTS']}:")
-    assert told["GEPA_TOKEN"] == endpoint.token
-    assert told.keys() == {"GEPA_LISTEN", "GEPA_ALLOWED_HOSTS", "GEPA_TOKEN", "GEPA_MEMORY_MB"}
+        env |= source.env.contents
+    assert env["GEPA_LISTEN"] == "0.0.0.0:8080"
+    assert endpoint.url.startswith(f"http://{env['GEPA_ALLOWED_HOSTS']}:")
+    assert env["GEPA_TOKEN"] == endpoint.token
+    assert env.keys() == {"GEPA_LISTEN", "GEPA_ALLOWED_HOSTS", "GEPA_TOKEN", "GEPA_MEMORY_MB"}
 
 
 async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(
@@ -196,9 +196,9 @@ async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(
     assert endpoint.proxy_token is not None
     headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": endpoint.token}
     async with aiohttp.ClientSession() as session, session.post(endpoint.url, headers=headers, data=b"body") as answer:
-        heard = await answer.text()
-    assert f"X-Gepa-Token: {endpoint.token}" in heard
-    assert endpoint.proxy_token not in heard
+        received = await answer.text()
+    assert f"X-Gepa-Token: {endpoint.token}" in received
+    assert endpoint.proxy_token not in received
 
 
 async def test_every_command_runs_under_the_guard(cloud: Cloud, runtime: ModalRuntime) -> None:

@@ -1,4 +1,4 @@
-"""The same against Modal itself, where somebody has given a token: what only a run there can tell."""
+"""A smoke test against Modal itself; it runs if a token is set."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""The optimizer as a function of Modal's: what it is asked, that a restarted one goes on, and what it refuses."""
+"""The optimizer as a function of Modal: its command line, how it resumes after a restart, and what it refuses."""
 
 import contextlib
 import importlib.util
@@ -21,8 +21,8 @@ from tests.support.modal_cloud import Cloud
 SOURCE = Path(__file__).parents[3] / "deploy" / "modal_app.py"
 CLIENT = """#!{python}
 import json, os, sys
-with open({told!r}, "a") as told:
-    told.write(json.dumps(sys.argv[1:]) + chr(10))
+with open({calls!r}, "a") as calls:
+    calls.write(json.dumps(sys.argv[1:]) + chr(10))
 if sys.argv[1] == "runs":
     print(open({stored!r}).read(), end="")
 sys.exit(int(os.environ.get("STATUS", "0")) if sys.argv[1] in ("optimize", "resume") else 0)
@@ -46,11 +46,11 @@ class Container:
     """Where the function runs: `gepa-client` is a script that notes what it is asked, `stored` the runs it lists."""
 
     def __init__(self, deployed: ModuleType, folder: Path) -> None:
-        self.stored, self._told = folder / "stored", folder / "told"
+        self.stored, self._calls = folder / "stored", folder / "calls"
         self.stored.touch()
-        self._told.touch()
+        self._calls.touch()
         client = folder / "gepa-client"
-        client.write_text(CLIENT.format(python=sys.executable, told=str(self._told), stored=str(self.stored)))
+        client.write_text(CLIENT.format(python=sys.executable, calls=str(self._calls), stored=str(self.stored)))
         client.chmod(0o755)
         self._optimize = deployed.begin_or_go_on
 
@@ -58,8 +58,8 @@ class Container:
         return self._optimize("run-1", arguments, files or {})
 
     @property
-    def told(self) -> list[list[str]]:
-        return [json.loads(line) for line in self._told.read_text().splitlines()]
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in self._calls.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -82,17 +82,17 @@ def container(deployed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_run_is_begun_in_sandboxes_that_reach_the_gateway_by_its_tunnel(container: Container) -> None:
     assert container.optimize(["--repo", "https://x.example/y"], {"rows/train.jsonl": b"{}"}) == 0
-    asked = container.told[-1]
+    asked = container.calls[-1]
     assert asked[:3] == ["optimize", "--repo", "https://x.example/y"]
     assert " ".join(asked).endswith("--sandbox modal --gateway-port 8765 --gateway-url https://tunnel.example")
     assert asked[asked.index("--name") + 1] == "run-1"
 
 
-def test_a_restarted_function_goes_on_with_its_run_and_ends_what_the_first_left(container: Container) -> None:
+def test_a_restarted_function_resumes_its_run_and_ends_the_sandboxes_of_the_first(container: Container) -> None:
     runs = [{"id": "r-other", "name": "other", "status": "paused"}, {"id": "r-7", "name": "run-1", "status": "running"}]
     container.stored.write_text("".join(json.dumps(run) + "\n" for run in runs))
     assert container.optimize(["--repo", "https://x.example/y"]) == 0
-    listed, swept, resumed = container.told
+    listed, swept, resumed = container.calls
     assert listed == ["runs", "--json"]
     assert swept == ["sandboxes", "--sandbox", "modal", "--run", "r-7", "--sweep"]
     assert resumed[:2] == ["resume", "r-7"]
@@ -109,16 +109,16 @@ def test_a_paused_run_is_tried_again_and_a_failed_one_is_not(
     assert container.optimize([]) == 1
 
 
-def test_a_git_token_is_given_by_a_file_that_nobody_else_reads(
+def test_a_git_token_is_passed_in_a_file_that_only_its_owner_reads(
     container: Container, deployed: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TOKEN", "ghs-secret")
     assert container.optimize([]) == 0
-    asked = container.told[-1]
+    asked = container.calls[-1]
     file = Path(asked[asked.index("--git-token-file") + 1])
     assert file.read_text() == "ghs-secret"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert "ghs-secret" not in str(container.told)
+    assert "ghs-secret" not in str(container.calls)
     assert "GIT_TOKEN" not in os.environ
 
 
@@ -187,7 +187,7 @@ def test_what_comes_from_outside_reaches_the_gateway_on_loopback(deployed: Modul
         socket.create_connection(("127.0.0.1", port), timeout=10)
 
 
-def test_an_optimizer_whose_machine_is_taken_away_is_told_and_waited_for(deployed: ModuleType, tmp_path: Path) -> None:
+def test_an_optimizer_whose_machine_is_preempted_is_signalled_and_awaited(deployed: ModuleType, tmp_path: Path) -> None:
     script = "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(0 if open('kept', 'w') else 1))\n"
     script += "open('up', 'w').close()\nsignal.pause()"
     code = (

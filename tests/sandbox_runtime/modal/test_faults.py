@@ -1,4 +1,4 @@
-"""Each fault of Modal's ends in a correct result or a clear error, and never in a sandbox that nobody ends."""
+"""Each fault of Modal ends in a correct result or a clear error, and never leaves a sandbox running."""
 
 import asyncio
 import sys
@@ -56,21 +56,21 @@ async def test_what_passes_by_is_tried_again(cloud: Cloud, runtime: ModalRuntime
     assert (await sandbox.exec(Command(("echo", "well")))).stdout == b"well\n"
     await sandbox.close()
     assert (await sandbox.wait()).kind == "terminated"
-    assert cloud.faults.told.total() == 9
+    assert cloud.faults.seen.total() == 9
     assert len(cloud.boxes) == 1
 
 
-async def test_throttling_is_told_with_when_to_come_again(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_throttling_is_an_error_with_the_seconds_until_a_retry(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED)
     with pytest.raises(RuntimeThrottled) as caught:
         await runtime.start(spec(cloud))
     assert caught.value.retry_after_s > 0
     cloud.faults.fail("SandboxCreateV2", Status.RESOURCE_EXHAUSTED, retry_after_s=0.2)
-    await runtime.start(spec(cloud))  # where Modal says when, its SDK waits
+    await runtime.start(spec(cloud))  # if Modal sends a delay, its SDK waits
     assert len(cloud.boxes) == 1
 
 
-async def test_a_refused_token_says_how_to_get_one(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_refused_token_is_an_error_with_the_command_for_a_new_one(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED)
     with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await runtime.start(spec(cloud))
@@ -85,14 +85,16 @@ async def test_a_wrong_token_is_refused_before_anything_is_started(
         await ModalRuntime().__aenter__()
 
 
-async def test_missing_credentials_say_how_to_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_credentials_are_an_error_with_the_command_that_creates_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"):
         monkeypatch.setenv(name, "")
     with pytest.raises(RuntimeUnavailable, match="modal token new"):
         await ModalRuntime().__aenter__()
 
 
-async def test_a_server_that_nobody_can_reach_is_not_ready_and_gone(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_an_unreachable_server_is_not_ready_and_its_sandbox_is_ended(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.never_listens = True
     with pytest.raises(SandboxNotReady, match="502") as caught:
         await runtime.start(spec(cloud, ready_s=1.5))
@@ -114,7 +116,7 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
     await sandbox.close()
 
 
-async def test_somebody_else_may_end_it(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_sandbox_that_another_client_ends_is_terminated(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_TERMINATED)
     assert (await asyncio.wait_for(sandbox.wait(), 10)).kind == "terminated"
@@ -131,15 +133,15 @@ async def test_when_main_exits_the_sandbox_has_and_is_not_left_to_sleep(cloud: C
     await asyncio.wait_for(cloud.box(sandbox.id).ended, 10)
 
 
-async def test_a_command_whose_end_is_never_told_ends_for_us(
+async def test_a_command_whose_end_modal_never_reports_times_out_here(
     cloud: Cloud, runtime: ModalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "GRACE_S", 0.3)
     sandbox = await runtime.start(spec(cloud))
     cloud.faults.exec_never_ends = True
-    done = await asyncio.wait_for(sandbox.exec(Command(("echo", "said"), timeout_s=0.2)), 5)
+    done = await asyncio.wait_for(sandbox.exec(Command(("echo", "done"), timeout_s=0.2)), 5)
     assert done.timed_out
-    assert done.stdout == b"said\n"
+    assert done.stdout == b"done\n"
 
 
 async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud, runtime: ModalRuntime) -> None:
@@ -157,7 +159,7 @@ async def test_an_expired_connect_token_is_replaced_by_asking_again(cloud: Cloud
     assert (before.url, before.token) == (after.url, after.token)
 
 
-async def test_a_close_that_modal_refuses_says_so_and_can_be_repeated(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)
     with pytest.raises(SandboxError, match=f"{sandbox.id} may be left at Modal"):
@@ -178,7 +180,7 @@ async def test_what_could_not_be_closed_is_tried_again_when_the_runtime_is_left(
     assert cloud.running == []
 
 
-async def test_leaving_the_runtime_tells_how_many_could_not_be_freed(cloud: Cloud) -> None:
+async def test_leaving_the_runtime_reports_how_many_sandboxes_could_not_be_freed(cloud: Cloud) -> None:
     with pytest.raises(SandboxError, match=r"1 of 2 .* may be left at Modal"):
         async with ModalRuntime() as runtime:
             for _ in range(2):
@@ -203,7 +205,7 @@ async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: C
     assert (await asyncio.wait_for(mine.wait(), 5)).kind == "terminated"
 
 
-async def test_a_sandbox_of_somebody_elses_in_the_same_app_is_left_alone(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_another_owners_sandbox_in_the_same_app_is_left_alone(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud, main=MAIN))
     cloud.box(sandbox.id).tags = {"purpose": "unknown"}
     assert await runtime.found() == []

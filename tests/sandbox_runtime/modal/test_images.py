@@ -1,4 +1,4 @@
-"""Images: published once for each recipe, found by name, and never built where somebody waits."""
+"""Images: published once for each recipe, found by name, and never built during a start."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,9 @@ from tests.support.modal_cloud import Cloud
 RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==25.1.0\n"}, packages=("idna",))
 
 
-async def test_a_recipe_that_is_not_published_says_how_to_publish_it(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_an_unpublished_recipe_is_an_error_with_the_command_that_publishes_it(
+    cloud: Cloud, runtime: ModalRuntime
+) -> None:
     with pytest.raises(EnvironmentMissing, match="gepa-client sandboxes --publish"):
         await runtime.prepare(RECIPE, on_progress=lambda _: None)
     assert cloud.count("ImageGetOrCreate") == 0
@@ -34,15 +36,15 @@ async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None
 
 
 async def test_what_is_published_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
-    said: list[str] = []
-    made = await runtime.publish(RECIPE, on_progress=said.append)
+    progress: list[str] = []
+    made = await runtime.publish(RECIPE, on_progress=progress.append)
     built = cloud.count("ImageGetOrCreate")
-    found = await runtime.prepare(RECIPE, on_progress=said.append)
+    found = await runtime.prepare(RECIPE, on_progress=progress.append)
     assert found == made
     assert found.image in cloud.control.images
     assert cloud.count("ImageGetOrCreate") == built
     assert cloud.control.published == {images.name_of(RECIPE): found.image}
-    assert any(images.name_of(RECIPE) in line for line in said)
+    assert any(images.name_of(RECIPE) in line for line in progress)
     has_our_own_code_the_recipe_and_what_installs_it(cloud)
 
 
@@ -94,13 +96,13 @@ def test_a_recipe_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_recipe(tmp_path) == RECIPE
 
 
-def test_an_installed_recipe_is_where_prepared_says(tmp_path: Path) -> None:
+def test_a_recipe_is_installed_at_the_paths_of_the_prepared_environment(tmp_path: Path) -> None:
     recipe = Recipe(python=">=3.11")
     write_recipe(recipe, tmp_path)
     program = tmp_path / "program"
     asyncio.run(install(tmp_path, program))
-    told = image_setup.prepared(recipe, "im-any")
-    assert told.python == "/opt/program/venv/bin/python"
+    prepared = image_setup.prepared(recipe, "im-any")
+    assert prepared.python == "/opt/program/venv/bin/python"
     assert (program / "venv" / "bin" / "python").exists()
     assert (program / "path" / "0").resolve() == (program / "venv" / "bin").resolve()
 

@@ -1,4 +1,4 @@
-"""Nobody pays for Modal who did not choose it, and what runs in an image needs none of it."""
+"""The modal package is imported only if its backend is chosen, and never inside an image."""
 
 import subprocess
 import sys
@@ -8,11 +8,13 @@ import pytest
 from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 
-TOLD = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+PRINT_IMPORTED = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
 
 def imported(code: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-I", "-c", f"{code}\n{TOLD}"], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"{code}\n{PRINT_IMPORTED}"], check=True, capture_output=True, text=True
+    )
     return set(done.stdout.split())
 
 
@@ -26,6 +28,6 @@ def test_the_guard_is_alone_with_the_standard_library() -> None:
     assert imported(source) <= {"__main__", *sys.stdlib_module_names, "sitecustomize", "_virtualenv"} | imported("pass")
 
 
-async def test_a_runtime_that_was_not_entered_says_so() -> None:
+async def test_a_runtime_that_was_not_entered_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="enter"):
         await ModalRuntime().found()

@@ -21,13 +21,13 @@ async def asked(endpoint: ServerEndpoint, token: str) -> tuple[int, dict[str, An
         return answer.status, await answer.json()
 
 
-async def test_it_answers_whoever_has_both_tokens(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_the_real_server_answers_a_client_with_both_tokens(cloud: Cloud, runtime: ModalRuntime) -> None:
     server = published(cloud).server
     sandbox = await runtime.start(spec(cloud, main=Command((*server, "--conformance"))))
     endpoint = await sandbox.endpoint()
-    status, told = await asked(endpoint, endpoint.token)
+    status, reply = await asked(endpoint, endpoint.token)
     assert status == 200
-    assert told["result"]["program"]["name"] == "conformance"
-    status, told = await asked(endpoint, "another")
+    assert reply["result"]["program"]["name"] == "conformance"
+    status, reply = await asked(endpoint, "another")
     assert status == 401
-    assert "result" not in told
+    assert "result" not in reply

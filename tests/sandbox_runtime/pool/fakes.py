@@ -1,4 +1,4 @@
-"""Sandboxes that are only said to be there, and what a test needs to watch a pool of them."""
+"""Fake sandboxes, and a recorder of the events of a pool of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ LIMIT_S = 10.0
 
 
 class FakeSandbox:
-    """Up until somebody closes it or a test has it die."""
+    """A running sandbox, until it is closed or a test ends it."""
 
     def __init__(self, name: str) -> None:
         self.id = name
@@ -50,7 +50,7 @@ class FakeSandbox:
 
 
 class Yard:
-    """Starts them, as a test says: `before` runs at each start and may raise or wait."""
+    """Start fake sandboxes; `before` runs at each start and may raise or wait."""
 
     def __init__(self, before: Callable[[int], Any] | None = None) -> None:
         self.before = before
@@ -62,9 +62,9 @@ class Yard:
         self.begun += 1
         try:
             if self.before is not None:
-                told = self.before(self.begun)
-                if told is not None:
-                    await told
+                waiting = self.before(self.begun)
+                if waiting is not None:
+                    await waiting
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -77,7 +77,7 @@ class Yard:
 
 
 class Watched:
-    """What a pool told, and a way to wait for it."""
+    """The events of a pool, and a way to wait for one."""
 
     def __init__(self) -> None:
         self.events: list[PoolEvent] = []
@@ -119,7 +119,7 @@ def modes(folder: Path) -> list[int]:
 
 
 async def until(met: Callable[[], bool]) -> None:
-    """For what a pool does without telling of it."""
+    """Wait for a change that a pool does not report."""
     async with asyncio.timeout(LIMIT_S):
-        while not met():  # noqa: ASYNC110  nothing is told that could be waited for
+        while not met():  # noqa: ASYNC110  no event is reported that could be awaited
             await asyncio.sleep(0)

@@ -112,7 +112,9 @@ async def test_where_none_comes_up_it_gives_up_with_the_first_error(tmp_path: Pa
     [(EgressNotEnforced("no such thing"), 1), (not_ready("main"), 2)],
     ids=["unenforceable", "broken"],
 )
-async def test_what_no_further_start_can_mend_is_told_soon(tmp_path: Path, error: SandboxError, starts: int) -> None:
+async def test_an_error_that_no_further_start_can_fix_is_raised_early(
+    tmp_path: Path, error: SandboxError, starts: int
+) -> None:
     def fail(_: int) -> None:
         raise error
 
@@ -153,7 +155,7 @@ async def test_failures_while_others_are_up_are_waited_out(tmp_path: Path) -> No
         await watched.until(lambda: pool.ready == 2)
 
 
-async def test_a_runtime_that_takes_no_more_is_left_alone_for_as_long_as_it_says(tmp_path: Path) -> None:
+async def test_no_start_is_tried_until_the_delay_of_a_throttled_runtime_is_over(tmp_path: Path) -> None:
     loop, times = asyncio.get_running_loop(), []
 
     def throttle(begun: int) -> None:
@@ -234,7 +236,7 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
         assert token.read_text() == f"token 2 of {yard.made[0].id}\n"
         assert (tmp_path / "fleet").read_text() == line
         assert yard.made[0].tokens == 2
-        pool.refused(url)  # soon after: it is heeded all the same, a little later
+        pool.refused(url)  # soon after: it takes effect all the same, a little later
         await until(lambda: proxy.read_text() == "proxy 3\n")
 
 
@@ -274,7 +276,7 @@ async def test_a_cancelled_user_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [sandbox.closed for sandbox in yard.made] == [1, 1, 1]
 
 
-async def test_one_whose_endpoint_cannot_be_told_is_freed_again(tmp_path: Path) -> None:
+async def test_a_sandbox_without_an_endpoint_is_freed(tmp_path: Path) -> None:
     class Mute(FakeSandbox):
         async def endpoint(self) -> ServerEndpoint:
             raise SandboxError("no endpoint")
@@ -293,7 +295,7 @@ async def test_one_whose_endpoint_cannot_be_told_is_freed_again(tmp_path: Path) 
     assert [sandbox.closed for sandbox in mute] == [1, 1, 1]
 
 
-async def test_one_that_cannot_be_freed_is_told_and_its_place_filled_again(tmp_path: Path) -> None:
+async def test_a_sandbox_that_cannot_be_freed_is_reported_and_replaced(tmp_path: Path) -> None:
     class Sticky(FakeSandbox):
         async def close(self) -> None:
             await super().close()
@@ -311,14 +313,14 @@ async def test_one_that_cannot_be_freed_is_told_and_its_place_filled_again(tmp_p
         await watched.until(lambda: pool.ready == 2)
         made[0].die()
         await watched.until(lambda: pool.ready == 2 and len(made) == 3)
-        (told,) = [event for event in watched.events if event.kind == "not_freed"]
-        assert (told.id, told.detail) == (made[0].id, "a process stays")
+        (event,) = [one for one in watched.events if one.kind == "not_freed"]
+        assert (event.id, event.detail) == (made[0].id, "a process stays")
         assert made[2].url in listed(tmp_path)
     assert watched.kinds().count("not_freed") == 3
     assert "gave_up" not in watched.kinds()
 
 
-async def test_an_endpoint_that_cannot_be_told_anew_is_no_failed_start(tmp_path: Path) -> None:
+async def test_an_endpoint_that_cannot_be_renewed_is_not_a_failed_start(tmp_path: Path) -> None:
     class Forgetful(FakeSandbox):
         async def endpoint(self) -> ServerEndpoint:
             if self.tokens:

@@ -27,61 +27,65 @@ from sandbox_runtime.backends.lifecycle import reached_by
 from sandbox_runtime.backends.process.commands import run_build
 from sandbox_runtime.backends.process.runtime import NO_ISOLATION_WARNING, ProcessRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.ground import Ground, process_ground
-from tests.sandbox_runtime.stand_in import SOURCE
+from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
+from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import another_process, line_of, until, up
 
 
 @pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
-    async with process_ground() as ground:
-        yield ground
+async def backend() -> AsyncIterator[BackendUnderTest]:
+    async with process_backend() as backend:
+        yield backend
 
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-async def test_it_says_loudly_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        async with process_ground():
+        async with process_backend():
             assert [record.getMessage() for record in caplog.records] == [NO_ISOLATION_WARNING]
 
 
-async def test_any_bound_on_what_is_reached_is_refused_with_what_to_use_instead(ground: Ground) -> None:
+async def test_any_bound_on_what_is_reached_is_refused_with_what_to_use_instead(backend: BackendUnderTest) -> None:
     for egress in (Closed(), Allow(domains=("example.com",))):
         with pytest.raises(EgressNotEnforced, match="bubblewrap or modal"):
-            await ground.runtime.start(ground.spec(egress=egress))
+            await backend.runtime.start(backend.spec(egress=egress))
 
 
-async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(ground: Ground) -> None:
+async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(backend: BackendUnderTest) -> None:
     hidden = "import ctypes, subprocess; ctypes.CDLL(None).prctl(4, 0)\n"  # PR_SET_DUMPABLE
     child = "subprocess.Popen(['sleep', '60'], env={}, start_new_session=True)\n"
-    async with up(ground, main=ground.python(hidden + child + SOURCE.decode())) as sandbox:
+    async with up(backend, main=backend.python(hidden + child + SOURCE.decode())) as sandbox:
         server = (await sandbox.endpoint()).pid  # type: ignore[attr-defined]
         (below,) = children(server)
     assert started_at(server) is None
     assert started_at(below) is None
-    assert await ground.left() == []
+    assert await backend.left() == []
 
 
 @pytest.mark.parametrize("pause", ["0.001", "0"])
-async def test_one_that_forks_and_ends_without_pause_is_caught(ground: Ground, tmp_path: Path, pause: str) -> None:
+async def test_one_that_forks_and_ends_without_pause_is_caught(
+    backend: BackendUnderTest, tmp_path: Path, pause: str
+) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # at its end when nobody can write to it any more
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # at its end when no process can write to it any more
     try:
-        async with up(ground) as sandbox:
+        async with up(backend) as sandbox:
             hop = "import os, sys, time\nheld = open(sys.argv[1], 'wb')\nwhile True:\n if os.fork(): os._exit(0)\n "
-            told = await sandbox.exec(ground.python(f"{hop}time.sleep({pause})", str(pipe), env={"HOP": ground.run}))
-            assert told.status == 0
+            result = await sandbox.exec(
+                backend.python(f"{hop}time.sleep({pause})", str(pipe), env={"HOP": backend.run})
+            )
+            assert result.status == 0
             assert os.read(held, 1) == b""
-            assert ground.processes("HOP") == []
+            assert backend.processes("HOP") == []
     finally:
         os.close(held)
 
 
-async def test_commands_of_a_killed_process_end_without_anybody(tmp_path: Path) -> None:
+async def test_commands_of_a_killed_process_end_by_themselves(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -92,14 +96,16 @@ async def test_commands_of_a_killed_process_end_without_anybody(tmp_path: Path) 
     )
     try:
         with subprocess.Popen([sys.executable, "-c", build, str(pipe)]) as other:  # noqa: ASYNC220  it is killed
-            await until(lambda: said(held))
+            await until(lambda: has_output(held))
             other.kill()
         await until(lambda: at_its_end(held))
     finally:
         os.close(held)
 
 
-async def test_a_sweep_ends_a_server_that_forks_and_ends_without_pause(ground: Ground, tmp_path: Path) -> None:
+async def test_a_sweep_ends_a_server_that_forks_and_ends_without_pause(
+    backend: BackendUnderTest, tmp_path: Path
+) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -108,18 +114,18 @@ async def test_a_sweep_ends_a_server_that_forks_and_ends_without_pause(ground: G
             f"import os\nif not os.fork():\n held = open({str(pipe)!r}, 'wb')\n"
             " while True:\n  if os.fork(): os._exit(0)\n"
         )
-        with another_process(ground, main=ground.python(hop + SOURCE.decode())) as other:
+        with another_process(backend, main=backend.python(hop + SOURCE.decode())) as other:
             id_ = await line_of(other)
             other.kill()
             other.wait()
-        assert await ground.runtime.sweep() == [id_]
+        assert await backend.runtime.sweep() == [id_]
         assert await at_its_end(held)
-        assert await ground.left() == []
+        assert await backend.left() == []
     finally:
         os.close(held)
 
 
-async def said(pipe: int) -> bool:
+async def has_output(pipe: int) -> bool:
     try:
         return os.read(pipe, 1) == b"\n"
     except BlockingIOError:
@@ -133,20 +139,20 @@ async def at_its_end(pipe: int) -> bool:
         return False
 
 
-async def test_memory_and_files_of_a_process_are_bounded(ground: Ground) -> None:
-    async with up(ground, limits=ResourceLimits(memory_mb=256, workspace_mb=8)) as sandbox:
-        greedy = await sandbox.exec(ground.python("b = bytearray(400 << 20)"))
+async def test_memory_and_files_of_a_process_are_bounded(backend: BackendUnderTest) -> None:
+    async with up(backend, limits=ResourceLimits(memory_mb=256, workspace_mb=8)) as sandbox:
+        greedy = await sandbox.exec(backend.python("b = bytearray(400 << 20)"))
         assert b"MemoryError" in greedy.stderr
-        assert (await sandbox.exec(ground.python("b = bytearray(100 << 20)"))).status == 0
-        too_long = await sandbox.exec(ground.shell("head -c 20000000 /dev/zero > file"))
+        assert (await sandbox.exec(backend.python("b = bytearray(100 << 20)"))).status == 0
+        too_long = await sandbox.exec(backend.shell("head -c 20000000 /dev/zero > file"))
         assert too_long.status == 128 + 25  # SIGXFSZ
         assert (await sandbox.exec(Command(("stat", "-c", "%s", "file")))).stdout == b"%d\n" % (8 << 20)
 
 
-async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_read(ground: Ground) -> None:
-    state, sockets, workspaces = ground.folders
+async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_read(backend: BackendUnderTest) -> None:
+    state, sockets, workspaces = backend.folders
     records = SandboxRecords("process", state=state.parent.parent, sockets=sockets)
-    with another_process(ground) as other:
+    with another_process(backend) as other:
         id_ = await line_of(other)
         other.kill()
         other.wait()
@@ -154,17 +160,17 @@ async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_re
     outside = ProcessRuntime(records=records, workspaces=workspaces)
     assert [found.orphan for found in await outside.found()] == [True]
     assert await outside.sweep() == [id_]
-    assert await ground.left() == []
+    assert await backend.left() == []
 
 
-async def test_what_a_later_version_started_is_never_swept(ground: Ground) -> None:
-    records = SandboxRecords("process", state=ground.folders[0].parent.parent, sockets=ground.folders[1])
+async def test_what_a_later_version_started_is_never_swept(backend: BackendUnderTest) -> None:
+    records = SandboxRecords("process", state=backend.folders[0].parent.parent, sockets=backend.folders[1])
     record = records.add({})
     (record.folder / "record.json").write_text('{"version": 1000}')
-    assert [found.orphan for found in await ground.runtime.found()] == [False]
-    assert await ground.runtime.sweep() == []
+    assert [found.orphan for found in await backend.runtime.found()] == [False]
+    assert await backend.runtime.sweep() == []
     with pytest.raises(SandboxError, match="later version"):
-        await ground.runtime.sweep(orphans_only=False)
+        await backend.runtime.sweep(orphans_only=False)
     assert [found.id for found in records.all()] == [record.id]
     records.remove(record)
 
@@ -177,26 +183,28 @@ async def test_a_command_that_cannot_be_started_to_build_is_not_prepared(
         await run_build(("true",), tmp_path, {}, 10, ())
 
 
-async def test_a_sweep_of_orphans_leaves_our_own_whatever_became_of_the_record(ground: Ground) -> None:
-    async with up(ground) as sandbox:
-        (ground.folders[0] / sandbox.id / "record.json").write_text("{")
-        assert await ground.runtime.sweep() == []
+async def test_a_sweep_of_orphans_leaves_our_own_sandboxes_even_without_a_record(backend: BackendUnderTest) -> None:
+    async with up(backend) as sandbox:
+        (backend.folders[0] / sandbox.id / "record.json").write_text("{")
+        assert await backend.runtime.sweep() == []
         assert (await sandbox.exec(Command(("true",)))).status == 0
-    assert await ground.left() == []
+    assert await backend.left() == []
 
 
-async def test_nothing_is_started_where_the_environment_is_gone_or_the_block_was_left(ground: Ground) -> None:
-    spec = ground.spec()
+async def test_nothing_is_started_where_the_environment_is_gone_or_the_block_was_left(
+    backend: BackendUnderTest,
+) -> None:
+    spec = backend.spec()
     with pytest.raises(EnvironmentMissing, match="/no/where"):
-        await ground.runtime.start(replace(spec, prepared=replace(spec.prepared, mounts=("/no/where",))))
+        await backend.runtime.start(replace(spec, prepared=replace(spec.prepared, mounts=("/no/where",))))
     with pytest.raises(RuntimeUnavailable, match="async with"):
-        await ProcessRuntime(records=SandboxRecords("process", state=ground.folders[1])).start(spec)
-    assert await ground.left() == []
+        await ProcessRuntime(records=SandboxRecords("process", state=backend.folders[1])).start(spec)
+    assert await backend.left() == []
 
 
-async def test_gepa_server_answers_there(ground: Ground) -> None:
-    main = Command((*ground.prepared.server, "--conformance"))
-    async with up(ground, main=main) as sandbox:
+async def test_gepa_server_answers_there(backend: BackendUnderTest) -> None:
+    main = Command((*backend.prepared.server, "--conformance"))
+    async with up(backend, main=main) as sandbox:
         endpoint = await sandbox.endpoint()
         connector, url = reached_by(endpoint.url)
         headers = {"Authorization": f"Bearer {endpoint.token}"}
@@ -208,8 +216,10 @@ async def test_gepa_server_answers_there(ground: Ground) -> None:
             assert "program" in (await answer.json())["result"]
 
 
-async def test_building_runs_with_its_own_environment_and_leaves_nothing_behind(ground: Ground, tmp_path: Path) -> None:
-    env = {"PATH": "/usr/bin:/bin", "SUITE_RUN": ground.run}
+async def test_building_runs_with_its_own_environment_and_leaves_nothing_behind(
+    backend: BackendUnderTest, tmp_path: Path
+) -> None:
+    env = {"PATH": "/usr/bin:/bin", "SUITE_RUN": backend.run}
     status, output = await run_build(
         ("sh", "-c", "(setsid sleep 60 &); pwd; echo err >&2; exit 3"), tmp_path, env, 10, ()
     )
@@ -220,4 +230,4 @@ async def test_building_runs_with_its_own_environment_and_leaves_nothing_behind(
         (sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"), tmp_path, env, 10, ()
     )
     assert json.loads(output).keys() - {"LC_CTYPE", "PWD"} == {*env, "EVOLVERPC_SANDBOX"}
-    assert ground.processes() == []
+    assert backend.processes() == []

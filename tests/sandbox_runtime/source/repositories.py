@@ -1,4 +1,4 @@
-"""Small git repositories, and a server that gives one to whoever has its password."""
+"""Small git repositories, and a server that requires a password."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commit(folder: Path, files: Mapping[str, str]) -> str:
-    """Commit these files, in a repository that is made where there is none; the commit's id."""
+    """Commit these files, in a repository that is created if missing; return the id."""
     if not (folder / ".git").exists():
         folder.mkdir(parents=True, exist_ok=True)
         git(folder, "init", "--quiet", "--initial-branch=trunk")
@@ -57,7 +57,7 @@ class GitHost:
 
 @asynccontextmanager
 async def git_host(root: Path, password: str, redirect_to: str | None = None) -> AsyncIterator[GitHost]:
-    """Serves the repositories in `root` by `git http-backend`; `redirect_to`: says that they are there instead."""
+    """Serves the repositories in `root` by `git http-backend`; `redirect_to`: redirect to this address instead."""
     host = GitHost(0, password)
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -118,5 +118,5 @@ def _who_has(secret: str) -> set[tuple[str, str]]:
                 (name, where) for where in ("environ", "cmdline") if secret.encode() in (process / where).read_bytes()
             }
         except OSError:
-            continue  # it has ended, or is somebody else's
+            continue  # it has ended, or belongs to another user
     return found

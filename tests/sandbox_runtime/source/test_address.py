@@ -20,7 +20,7 @@ from sandbox_runtime.source.repository_address import LocalRepository, RemoteRep
         (".", LocalRepository(Path())),
     ],
 )
-def test_paths_and_urls_are_told_apart(text: str, meant: LocalRepository | RemoteRepository) -> None:
+def test_paths_and_urls_are_distinguished(text: str, meant: LocalRepository | RemoteRepository) -> None:
     assert address(text) == meant
 
 

@@ -25,9 +25,9 @@ while True:
         asked = connection.recv(65536).split(b" ")[1].decode()
         if asked == "/end":
             os._exit(7)
-        said = "well" if asked == "/health" else str(shutil.which(asked[1:]))
-        head = f"HTTP/1.1 200 OK\\r\\nContent-Length: {len(said)}\\r\\nConnection: close\\r\\n\\r\\n"
-        connection.sendall((head + said).encode())
+        shell_output = "well" if asked == "/health" else str(shutil.which(asked[1:]))
+        head = f"HTTP/1.1 200 OK\\r\\nContent-Length: {len(shell_output)}\\r\\nConnection: close\\r\\n\\r\\n"
+        connection.sendall((head + shell_output).encode())
 """
 FILES = {"app/serve.py": SERVER, "app/requirements.txt": "greeting==1.0\n", "top.txt": "top"}
 SETTINGS = ClientSettings(main=(sys.executable, "serve.py"), egress=Open(), ready_s=30.0, labels={"client": "one"})
@@ -73,14 +73,14 @@ async def make(runtime: ProcessRuntime, repository: Path, tmp_path: Path) -> Asy
         await sandbox.close()
 
 
-async def said(sandbox: ClientSandbox, script: str, env: Mapping[str, str] | None = None) -> str:
+async def shell_output(sandbox: ClientSandbox, script: str, env: Mapping[str, str] | None = None) -> str:
     done = await sandbox.exec_bash(script, 30, env)
     assert (done.status, done.stderr) == (0, b"")
     return done.stdout.decode().strip()
 
 
 async def asked(sandbox: ClientSandbox, path: str) -> str:
-    """What the program's server says."""
+    """Return the answer of the program's server."""
     socket = unquote((await sandbox.endpoint()).url.removeprefix("http+unix://"))
     reader, writer = await asyncio.open_unix_connection(socket)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -96,16 +96,16 @@ async def test_its_program_is_there_at_its_commit_with_its_environment(make: Mak
     endpoint = await sandbox.start()
     assert await asked(sandbox, "/health") == "well"
     assert await sandbox.endpoint() == endpoint
-    assert await said(sandbox, "basename $PWD; cat ../top.txt") == "app\ntop"
-    assert await said(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 1.0"
-    assert await said(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
-    assert await said(sandbox, "git status --porcelain; git remote") == ""
+    assert await shell_output(sandbox, "basename $PWD; cat ../top.txt") == "app\ntop"
+    assert await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 1.0"
+    assert await shell_output(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
+    assert await shell_output(sandbox, "git status --porcelain; git remote") == ""
 
 
 async def test_scripts_have_a_deadline_and_variables_of_their_own(make: Make) -> None:
     sandbox = make()
     await sandbox.start()
-    assert await said(sandbox, 'echo "$MINE"; [[ 1 == 1 ]]', {"MINE": "yes"}) == "yes"
+    assert await shell_output(sandbox, 'echo "$MINE"; [[ 1 == 1 ]]', {"MINE": "yes"}) == "yes"
     late = await sandbox.exec_bash("echo begun; sleep 60", 0.5)
     assert (late.timed_out, late.stdout) == (True, b"begun\n")
     assert (await sandbox.exec_bash("exit 3")).status == 3
@@ -118,7 +118,7 @@ async def test_a_prebuilt_command_is_found_by_scripts_and_by_the_server_also_aft
     await sandbox.add_command("late", b"#!/bin/sh\necho late\n")
     await sandbox.add_command("git", b"#!/bin/sh\necho ours goes first\n")
     for _ in range(2):
-        assert await said(sandbox, "early one; before; late; git") == "early one\nbefore\nlate\nours goes first"
+        assert await shell_output(sandbox, "early one; before; late; git") == "early one\nbefore\nlate\nours goes first"
         for command in ("early", "before", "late"):
             assert (await asked(sandbox, f"/{command}")).endswith(f"/bin/{command}")
         await sandbox.stop()
@@ -134,7 +134,7 @@ async def test_a_command_has_a_name_for_a_command(make: Make, name: str) -> None
 async def test_a_stopped_one_starts_again_from_the_commit(make: Make) -> None:
     sandbox = make()
     await sandbox.start()
-    await said(sandbox, "echo changed > ../top.txt")
+    await shell_output(sandbox, "echo changed > ../top.txt")
     await sandbox.stop()
     with pytest.raises(SandboxGone):
         await sandbox.exec_bash("true")
@@ -142,7 +142,7 @@ async def test_a_stopped_one_starts_again_from_the_commit(make: Make) -> None:
         await sandbox.endpoint()
     assert (await sandbox.wait()).kind == "terminated"
     await sandbox.start()
-    assert await said(sandbox, "cat ../top.txt") == "top"
+    assert await shell_output(sandbox, "cat ../top.txt") == "top"
 
 
 async def test_one_that_ended_by_itself_is_started_anew(make: Make) -> None:
@@ -159,24 +159,27 @@ async def test_one_that_ended_by_itself_is_started_anew(make: Make) -> None:
 async def test_dependencies_are_installed_again_from_what_the_workspace_lists_now(make: Make, repository: Path) -> None:
     sandbox = make()
     await sandbox.start()
-    await said(
+    await shell_output(
         sandbox, "echo greeting==2.0 > requirements.txt; echo new > new.txt; rm ../top.txt; head -c 99 /dev/zero > z"
     )
     await sandbox.reinstall_deps()
     assert await asked(sandbox, "/health") == "well"
-    assert await said(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 2.0"
-    assert await said(sandbox, "ls ..; cat new.txt; wc -c < z") == "app\nnew\n99"
-    assert await said(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
+    assert await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 2.0"
+    assert await shell_output(sandbox, "ls ..; cat new.txt; wc -c < z") == "app\nnew\n99"
+    assert await shell_output(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
     await sandbox.stop()
     await sandbox.start()
-    assert await said(sandbox, "python -c 'import greeting; print(greeting.WORDS)'; cat new.txt") == "hello 2.0\nnew"
+    assert (
+        await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'; cat new.txt")
+        == "hello 2.0\nnew"
+    )
 
 
 async def test_an_environment_that_cannot_be_made_leaves_the_old_one_up(make: Make) -> None:
     sandbox = make()
     await sandbox.start()
     first = sandbox.id
-    await said(sandbox, "echo greeting==3.0 > requirements.txt")
+    await shell_output(sandbox, "echo greeting==3.0 > requirements.txt")
     with pytest.raises(EnvironmentMissing, match="greeting"):
         await sandbox.reinstall_deps()
     assert sandbox.id == first
@@ -188,14 +191,14 @@ async def test_what_was_prepared_is_not_prepared_again_by_a_start(make: Make, ru
     first, second = make(on_progress=progress.append), make(on_progress=progress.append)
     prepared = await first.prepare()
     assert isinstance(prepared.recipe, Recipe)
-    said_by_then = list(progress)
+    earlier = list(progress)
     await asyncio.gather(first.start(), second.start())
-    assert progress == said_by_then
+    assert progress == earlier
     found = await runtime.found({"client": "one"})
     assert {one.id for one in found} == {first.id, second.id}
 
 
-async def test_one_that_does_not_start_leaves_nothing_and_says_why(make: Make, runtime: ProcessRuntime) -> None:
+async def test_a_failed_start_names_the_reason_and_leaves_nothing(make: Make, runtime: ProcessRuntime) -> None:
     sandbox = make(replace(SETTINGS, main=("sh", "-c", "echo out of paper >&2; exit 3")))
     with pytest.raises(SandboxNotReady) as failed:
         await sandbox.start()
@@ -214,7 +217,7 @@ async def test_a_closed_one_stays_closed(make: Make) -> None:
 
 
 class ContainerEntry:
-    """A passage that notes what becomes of it."""
+    """A session that records what is done with it."""
 
     models_url = tunnel_url = "http://127.0.0.1:9"
 
@@ -240,7 +243,7 @@ async def test_each_start_has_a_way_out_of_its_own_which_ends_with_it(make: Make
 
     sandbox = make(name="first", gateway_session=gateway_session)
     await sandbox.start()
-    assert await said(sandbox, 'echo "$THE_WAY"') == "first http://127.0.0.1:9"
+    assert await shell_output(sandbox, 'echo "$THE_WAY"') == "first http://127.0.0.1:9"
     await sandbox.stop()
     await sandbox.start()
     assert [way.closed for way in ways] == [True, False]
@@ -259,12 +262,12 @@ async def test_node_packages_of_the_environment_are_linked_to_the_program(
     commit(repository, {"app/package.json": '{"name": "p", "type": "module"}', "app/requirements.txt": ""})
     sandbox = make(replace(SETTINGS, ready_s=60.0))
     await sandbox.start()
-    modules = await said(sandbox, "readlink -f node_modules")
+    modules = await shell_output(sandbox, "readlink -f node_modules")
     assert modules.startswith(str(shared / "environments"))
-    assert await said(sandbox, "git status --porcelain") == ""
+    assert await shell_output(sandbox, "git status --porcelain") == ""
 
 
-async def test_a_source_that_cannot_be_had_is_told_by_start(runtime: ProcessRuntime, tmp_path: Path) -> None:
+async def test_start_raises_if_the_source_is_missing(runtime: ProcessRuntime, tmp_path: Path) -> None:
     async with ClientSandbox(runtime, Source(str(tmp_path / "missing"), cache=tmp_path / "c"), SETTINGS) as sandbox:
         with pytest.raises(SandboxError, match="no folder"):
             await sandbox.start()

@@ -1,4 +1,4 @@
-"""Credentials of git: told to one server by one command, and found nowhere else."""
+"""Credentials of git: sent to one server by one command, and stored nowhere else."""
 
 import logging
 import secrets
@@ -53,7 +53,7 @@ async def test_a_token_reaches_git_and_its_server_and_no_file_log_argument_or_ot
     assert token not in caplog.text + repr(progress) + repr(checkout) + repr(GitToken(token))
 
 
-async def test_a_refused_token_is_not_repeated_in_what_is_said(root: Path, tmp_path: Path, stored: Path) -> None:
+async def test_the_error_for_a_refused_token_does_not_contain_it(root: Path, tmp_path: Path, stored: Path) -> None:
     token = secrets.token_hex(20)
     async with git_host(root, "another") as host:
         source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
@@ -63,7 +63,7 @@ async def test_a_refused_token_is_not_repeated_in_what_is_said(root: Path, tmp_p
     assert files_with(tmp_path, token) == []
 
 
-async def test_where_there_is_no_token_nobody_is_asked_for_one(root: Path, tmp_path: Path, stored: Path) -> None:
+async def test_git_never_prompts_for_a_missing_token(root: Path, tmp_path: Path, stored: Path) -> None:
     async with git_host(root, "secret") as host:
         with pytest.raises(GitFailed, match="give a token or a GitHub App"):
             await Source(host.url("r"), cache=tmp_path / "cache").ready(on_progress=print)

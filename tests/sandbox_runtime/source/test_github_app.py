@@ -57,8 +57,8 @@ class GitHub:
         if request.method == "GET":
             return web.json_response({"id": 42})
         until = datetime.fromtimestamp(time.time() + self.lives_s, UTC)
-        told = {"token": f"{self.token}-{len(self.asked)}", "expires_at": until.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        return web.json_response(told, status=201)
+        reply = {"token": f"{self.token}-{len(self.asked)}", "expires_at": until.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        return web.json_response(reply, status=201)
 
 
 @pytest.fixture
@@ -122,21 +122,21 @@ async def test_a_token_is_kept_for_its_repository_until_it_is_about_to_end(
     assert await late.for_url("https://github.com/o/r") != await late.for_url("https://github.com/o/r")
 
 
-async def test_other_hosts_are_told_nothing(github: GitHub, app: GitHubAppSettings) -> None:
+async def test_other_hosts_get_no_token(github: GitHub, app: GitHubAppSettings) -> None:
     for url in ("https://gitlab.com/o/r", "http://github.com/o/r", "ssh://git@github.com/o/r"):
         assert await GitHubApp(app).for_url(url) is None
     assert github.asked == []
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [(401, "clock"), (403, "Contents: read"), (404, "install it"), (422, "installation"), (500, "500")],
 )
 async def test_a_refusal_names_app_and_repository_and_what_to_do(
-    github: GitHub, app: GitHubAppSettings, status: int, said: str
+    github: GitHub, app: GitHubAppSettings, status: int, message: str
 ) -> None:
     github.status = status
-    with pytest.raises(CredentialsFailed, match=said) as refused:
+    with pytest.raises(CredentialsFailed, match=message) as refused:
         await GitHubApp(app).for_url("https://github.com/owner/name")
     assert CLIENT_ID in str(refused.value)
     assert "owner/name" in str(refused.value)
@@ -156,12 +156,12 @@ async def test_a_foreign_key_is_refused_and_one_that_is_none_never_sent(github: 
 async def test_a_password_that_the_user_keeps_for_the_host_is_not_taken_for_ours(
     github: GitHub, app: GitHubAppSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password else\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     assert await GitHubApp(app).for_url("https://github.com/owner/name") is not None
 
 
-async def test_an_api_that_is_not_there_is_told(app: GitHubAppSettings) -> None:
+async def test_an_unreachable_api_is_an_error(app: GitHubAppSettings) -> None:
     with pytest.raises(CredentialsFailed, match="cannot be asked"):
         await GitHubApp(replace(app, api="http://127.0.0.1:1")).for_url("https://github.com/owner/name")
 

@@ -60,7 +60,7 @@ async def test_what_requirements_take_in_comes_along_wherever_it_is() -> None:
         ({"requirements.txt": ""}, None),
     ],
 )
-async def test_the_version_of_python_is_what_the_project_says(files: dict[str, str], python: str | None) -> None:
+async def test_the_version_of_python_is_read_from_the_project(files: dict[str, str], python: str | None) -> None:
     assert (await needs(files)).recipe.python == python
 
 
@@ -75,17 +75,17 @@ async def test_the_version_of_python_is_what_the_project_says(files: dict[str, s
         ({"package.json": '{"engines": []}'}, None),
     ],
 )
-async def test_the_version_of_node_is_what_the_project_says(files: dict[str, str], node: str | None) -> None:
+async def test_the_version_of_node_is_read_from_the_project(files: dict[str, str], node: str | None) -> None:
     assert (await needs(files)).recipe.node == node
 
 
 @pytest.mark.parametrize("files", [{"pyproject.toml": "no ["}, {"package.json": "{"}])
-async def test_a_manifest_that_cannot_be_read_is_told_by_its_name(files: dict[str, str]) -> None:
+async def test_an_unreadable_manifest_is_an_error_with_its_name(files: dict[str, str]) -> None:
     with pytest.raises(SandboxError, match=f"{next(iter(files))} cannot be read"):
         await needs(files)
 
 
-async def test_settings_go_before_what_the_manifests_say() -> None:
+async def test_settings_override_the_manifests() -> None:
     found = await needs({".python-version": "3.11", "requirements.txt": "x\n"})
     assert ClientSettings(python="3.12", packages=("y",)).recipe(found) == Recipe(
         python="3.12", files={"requirements.txt": b"x\n"}, packages=("y",)

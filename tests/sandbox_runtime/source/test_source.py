@@ -104,7 +104,7 @@ async def test_a_ref_may_be_a_branch_a_tag_or_a_commit(repository: Path, cache: 
     assert checkout.branch == ("topic" if ref == "topic" else "main")
 
 
-async def test_what_is_uncommitted_is_left_out_and_told(repository: Path, cache: Path, tmp_path: Path) -> None:
+async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, cache: Path, tmp_path: Path) -> None:
     (repository / "app" / "program.py").write_text("changed")
     (repository / "app" / "new.py").write_text("new")
     progress: list[str] = []
@@ -116,17 +116,19 @@ async def test_what_is_uncommitted_is_left_out_and_told(repository: Path, cache:
 
 
 @pytest.mark.parametrize(
-    ("ref", "folder", "said"),
+    ("ref", "folder", "message"),
     [("nowhere", "", "no commit"), ("--all", "", "not the name"), ("HEAD", "missing", "no folder")],
 )
-async def test_what_is_not_there_is_told(repository: Path, cache: Path, ref: str, folder: str, said: str) -> None:
-    with pytest.raises(SandboxError, match=said):
+async def test_a_missing_ref_or_folder_is_an_error(
+    repository: Path, cache: Path, ref: str, folder: str, message: str
+) -> None:
+    with pytest.raises(SandboxError, match=message):
         await ready(str(repository / folder), cache, ref)
-    with pytest.raises(SandboxError, match=said.replace("no commit", "no branch and no tag")):
+    with pytest.raises(SandboxError, match=message.replace("no commit", "no branch and no tag")):
         await ready(f"file://{repository}#{folder}", cache, ref)
 
 
-async def test_a_folder_that_is_in_no_repository_is_told_with_what_to_do(tmp_path: Path, cache: Path) -> None:
+async def test_a_folder_outside_any_repository_is_an_error_with_the_next_step(tmp_path: Path, cache: Path) -> None:
     with pytest.raises(SandboxError, match="git init, git add, git commit"):
         await ready(str(tmp_path), cache)
 
@@ -157,7 +159,7 @@ async def test_branches_tags_and_whole_ids_are_looked_up_elsewhere(repository: P
     assert checkout.branch == ("topic" if ref == "topic" else "main")
 
 
-async def test_a_sweep_leaves_a_mirror_that_somebody_works_in_and_cannot_fail_a_start(
+async def test_a_sweep_leaves_a_mirror_in_use_and_cannot_fail_a_start(
     repository: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -187,12 +189,12 @@ async def test_a_source_that_another_process_works_with_is_waited_for_in_words(r
     waiting = asyncio.Event()
     source = Source(f"file://{repository}#app", cache=cache)
 
-    def tell(words: str) -> None:
+    def report(words: str) -> None:
         progress.append(words)
         waiting.set()
 
     with lock_if_free(cache / "locks" / mirror.name):
-        starting = asyncio.create_task(source.ready(on_progress=tell))
+        starting = asyncio.create_task(source.ready(on_progress=report))
         await asyncio.wait_for(waiting.wait(), 10)
     await starting
     assert progress == [f"waiting for another process that works with file://{repository}#app"]
@@ -243,7 +245,7 @@ async def test_no_command_that_a_repositorys_own_configuration_names_is_run(repo
         "core.repositoryFormatVersion": "1",
     }.items():
         git(repository, "config", name, value)
-    (repository / "top.txt").write_text("SAME")  # only the content says that it has changed
+    (repository / "top.txt").write_text("SAME")  # only the content shows the change
     os.utime(repository / "top.txt", (1, 1))
     progress: list[str] = []
     await ready(str(repository), cache, progress=progress)

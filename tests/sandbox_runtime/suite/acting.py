@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 from sandbox_runtime import Command, Sandbox
-from tests.sandbox_runtime.ground import Ground
+from tests.sandbox_runtime.backend import BackendUnderTest
 
 SOON_S = 15.0
 """How long anything is waited for that is to come soon."""
 
 
 @contextlib.asynccontextmanager
-async def up(ground: Ground, **changes: object) -> AsyncIterator[Sandbox]:
-    sandbox = await ground.runtime.start(ground.spec(**changes))
+async def up(backend: BackendUnderTest, **changes: object) -> AsyncIterator[Sandbox]:
+    sandbox = await backend.runtime.start(backend.spec(**changes))
     try:
         yield sandbox
     finally:
@@ -32,19 +32,19 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def some(ground: Ground, name: str) -> bool:
-    return bool(ground.processes(name))
+async def some(backend: BackendUnderTest, name: str) -> bool:
+    return bool(backend.processes(name))
 
 
 async def output(sandbox: Sandbox, argv: tuple[str, ...]) -> str:
-    told = await sandbox.exec(Command(argv))
-    assert told.status == 0, told.stderr
-    return told.stdout.decode()
+    result = await sandbox.exec(Command(argv))
+    assert result.status == 0, result.stderr
+    return result.stdout.decode()
 
 
 async def environment_of(sandbox: Sandbox, command: Command) -> dict[str, str]:
-    told: dict[str, str] = json.loads((await sandbox.exec(command)).stdout)
-    return told
+    result: dict[str, str] = json.loads((await sandbox.exec(command)).stdout)
+    return result
 
 
 def command_lines() -> list[str]:
@@ -55,19 +55,19 @@ def command_lines() -> list[str]:
     return lines
 
 
-def records_of(ground: Ground) -> list[str]:
-    records = [path for folder in ground.folders for path in folder.glob("*/record.json")]
-    assert bool(records) == bool(ground.folders), "there is a record to look at"
+def records_of(backend: BackendUnderTest) -> list[str]:
+    records = [path for folder in backend.folders for path in folder.glob("*/record.json")]
+    assert bool(records) == bool(backend.folders), "there is a record to look at"
     return [path.read_text() for path in records]
 
 
 @contextlib.contextmanager
-def another_process(ground: Ground, **changes: object) -> "Iterator[subprocess.Popen[str]]":
-    """One that starts a sandbox, says its id, and then how it ended."""
-    spec = base64.b64encode(pickle.dumps(ground.spec(**changes))).decode()
+def another_process(backend: BackendUnderTest, **changes: object) -> "Iterator[subprocess.Popen[str]]":
+    """A process that starts a sandbox, prints its id, and later how it ended."""
+    spec = base64.b64encode(pickle.dumps(backend.spec(**changes))).decode()
     code = f"""
 import asyncio, base64, pickle
-{ground.another}
+{backend.another}
 async def main():
     async with runtime:
         sandbox = await runtime.start(pickle.loads(base64.b64decode({spec!r})))
@@ -85,6 +85,6 @@ asyncio.run(main())
 
 
 async def line_of(process: "subprocess.Popen[str]") -> str:
-    """The next it says."""
+    """Return the next line it prints."""
     assert process.stdout is not None
     return (await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), SOON_S)).strip()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.sandbox_runtime.ground import NAMES_OF_ANY_SHELL, Ground, local, parse_request
+from tests.sandbox_runtime.backend import NAMES_OF_ANY_SHELL, BackendUnderTest, local, parse_request
 from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, some, until, up
 from tests.sandbox_runtime.suite.session import Answering
 
@@ -12,14 +12,14 @@ ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
 class Keeping:
-    async def test_the_environment_is_what_the_spec_says_and_nothing_of_the_hosts(
-        self, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    async def test_the_environment_is_that_of_the_spec_and_not_the_hosts(
+        self, backend: BackendUnderTest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("HOST_API_KEY", "host-secret")
-        async with up(ground, env={"PLAIN": "a b"}, secrets={"SECRET": "s3"}) as sandbox:
-            allowed = NAMES_OF_ANY_SHELL | ground.own_names | set(ground.prepared.env)
-            given = {"SUITE_RUN": ground.run, "PLAIN": "a b", "SECRET": "s3"}
-            command = await environment_of(sandbox, ground.python(ENVIRONMENT, env={"OWN": "o"}))
+        async with up(backend, env={"PLAIN": "a b"}, secrets={"SECRET": "s3"}) as sandbox:
+            allowed = NAMES_OF_ANY_SHELL | backend.own_names | set(backend.prepared.env)
+            given = {"SUITE_RUN": backend.run, "PLAIN": "a b", "SECRET": "s3"}
+            command = await environment_of(sandbox, backend.python(ENVIRONMENT, env={"OWN": "o"}))
             server = (await parse_request(await sandbox.endpoint()))[1]["env"]
             assert {name: command[name] for name in command.keys() - allowed} == {**given, "OWN": "o"}
             assert server.keys() - allowed == {*given, "GEPA_LISTEN", "GEPA_TOKEN", "GEPA_MEMORY_MB"}
@@ -28,18 +28,18 @@ class Keeping:
             own = [command["PATH"].split(":")[0], command["HOME"], command["TMPDIR"]]
             assert own == [f"{workspace}/{name}" for name in ("bin", "home", "tmp")]
 
-    async def test_secrets_are_shown_nowhere(self, ground: Ground) -> None:
-        secret = f"secret-{ground.run}"
-        spec = ground.spec(
-            secrets={"KEY": secret}, setup=(ground.shell("exit 0", env={"OTHER": secret}, stdin=secret.encode()),)
+    async def test_secrets_are_shown_nowhere(self, backend: BackendUnderTest) -> None:
+        secret = f"secret-{backend.run}"
+        spec = backend.spec(
+            secrets={"KEY": secret}, setup=(backend.shell("exit 0", env={"OTHER": secret}, stdin=secret.encode()),)
         )
         assert secret not in repr(spec)
-        sandbox = await ground.runtime.start(spec)
+        sandbox = await backend.runtime.start(spec)
         try:
             token = (await sandbox.endpoint()).token
-            running = asyncio.create_task(sandbox.exec(ground.shell("sleep 60", env={"BUSY": ground.run})))
-            await until(lambda: some(ground, "BUSY"))
-            shown = [repr(spec), repr(sandbox), repr(await sandbox.endpoint()), *command_lines(), *records_of(ground)]
+            running = asyncio.create_task(sandbox.exec(backend.shell("sleep 60", env={"BUSY": backend.run})))
+            await until(lambda: some(backend, "BUSY"))
+            shown = [repr(spec), repr(sandbox), repr(await sandbox.endpoint()), *command_lines(), *records_of(backend)]
             assert not [text for text in shown if secret in text or token in text]
             running.cancel()
             await asyncio.wait([running])
@@ -47,12 +47,12 @@ class Keeping:
             await sandbox.close()
 
     @local
-    async def test_a_way_out_answers_where_its_variables_say(self, ground: Ground) -> None:
+    async def test_a_gateway_session_answers_at_the_address_of_its_variables(self, backend: BackendUnderTest) -> None:
         session = Answering()
         try:
-            async with up(ground, gateway_session=session) as sandbox:
+            async with up(backend, gateway_session=session) as sandbox:
                 code = "import os, urllib.request as u; print(u.urlopen(os.environ['OPENAI_BASE_URL']).read().decode())"
-                told = await sandbox.exec(ground.python(code))
-                assert (told.stdout, told.stderr) == (b"from outside\n", b"")
+                result = await sandbox.exec(backend.python(code))
+                assert (result.stdout, result.stderr) == (b"from outside\n", b"")
         finally:
             await session.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class Answering:
-    """A passage that answers everything alike, on the sandbox's own sockets."""
+    """A gateway session that gives every request the same answer, on the sandbox's own sockets."""
 
     models_url = None
     tunnel_url = None

@@ -24,7 +24,7 @@ class Box:
 
     def __init__(self, asked: api_pb2.SandboxCreateV2Request) -> None:
         number = uuid.uuid4().hex
-        self.id = f"sb-{number}"  # longer than a version 1 sandbox's, as the SDK tells them apart
+        self.id = f"sb-{number}"  # longer than a version 1 sandbox's, as the SDK distinguishes them by length
         self.task_id = f"ta-{number}V"
         self.asked = asked
         self.definition = asked.definition

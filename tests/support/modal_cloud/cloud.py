@@ -105,7 +105,7 @@ class Cloud:
             status_details_codec=custom_detail_codec,
         )
         await server.start("127.0.0.1", 0)
-        port = server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]  # grpclib tells it nowhere else
+        port = server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]  # grpclib has no public way to it
         self._control.url = f"http://127.0.0.1:{port}"
         self.env = {
             "MODAL_SERVER_URL": self._control.url,

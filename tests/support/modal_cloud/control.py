@@ -24,7 +24,7 @@ Metadata = Mapping[str, str]
 
 
 def jwt(lifetime_s: float = 1200.0) -> str:
-    """A token that says when it ends, signed by nobody."""
+    """An unsigned token with an expiry time."""
     claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + lifetime_s}).encode()).decode().rstrip("=")
     return f"e30.{claims}.loopback"
 
@@ -32,7 +32,7 @@ def jwt(lifetime_s: float = 1200.0) -> str:
 class Control(Deploying):
     """What the cloud holds, and the methods of `ModalClient` on it.
 
-    `has_every_image`: whatever is looked for by name is found, as if somebody had published it.
+    `has_every_image`: every image that is looked up by name is found, as if it had been published.
     """
 
     def __init__(self, faults: Faults) -> None:

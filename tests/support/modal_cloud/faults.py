@@ -1,4 +1,4 @@
-"""What the loopback Modal is told to do wrong."""
+"""The faults of the loopback Modal."""
 
 import asyncio
 from collections import Counter
@@ -13,14 +13,14 @@ class Faults:
     """Set by tests at any time.
 
     `create_hangs`: a sandbox is made and its creation never answered; `created` is set when that has happened.
-    `never_listens`: the connect proxy answers 502 to everything. `exec_never_ends`: no end of a command is ever told.
+    `never_listens`: the connect proxy answers 502 to everything. `exec_never_ends`: no end of a command is reported.
     """
 
     create_hangs: bool = False
     never_listens: bool = False
     exec_never_ends: bool = False
     created: asyncio.Event = field(default_factory=asyncio.Event)
-    told: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
     _failing: dict[tuple[str, bool], list[GRPCError]] = field(default_factory=dict)
     _always: dict[tuple[str, bool], GRPCError] = field(default_factory=dict)
 
@@ -29,7 +29,7 @@ class Faults:
     ) -> None:
         """The next `times` calls of this RPC are answered with this status; None: every one until `heal`.
 
-        `done`: what was asked is done all the same. `retry_after_s`: what the client is told to wait, where it is.
+        `done`: what was asked is done all the same. `retry_after_s`: the delay that the client is asked for, if any.
         """
         details = [api_pb2.RPCRetryPolicy(retry_after_secs=retry_after_s)] if retry_after_s else None
         error = GRPCError(status, f"injected: {status.name}", details)
@@ -48,5 +48,5 @@ class Faults:
         waiting = self._failing.get((method, done))
         error = waiting.pop(0) if waiting else self._always.get((method, done))
         if error is not None:
-            self.told[method] += 1
+            self.seen[method] += 1
             raise error

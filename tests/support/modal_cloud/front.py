@@ -77,9 +77,9 @@ class Front:
         headers = CIMultiDict(answer.headers)
         for name in _OF_ONE_HOP:
             headers.popall(name, None)
-        told = web.StreamResponse(status=answer.status, headers=headers)
-        await told.prepare(request)
+        reply = web.StreamResponse(status=answer.status, headers=headers)
+        await reply.prepare(request)
         async for data in answer.content.iter_any():
-            await told.write(data)
-        await told.write_eof()
-        return told
+            await reply.write(data)
+        await reply.write_eof()
+        return reply

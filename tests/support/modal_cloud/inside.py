@@ -37,7 +37,7 @@ def main() -> None:
         if orders.fileno() in ready:
             data, descriptors, _, _ = socket.recv_fds(orders, MESSAGE_BYTES, 3)
             if not data:
-                return  # whoever gives orders is gone, and the sandbox with it
+                return  # the controlling process is gone, and the sandbox with it
             answer, sent = obey(json.loads(data), descriptors, running)
             socket.send_fds(orders, [json.dumps(answer).encode()], sent)
             for descriptor in (*descriptors, *sent):

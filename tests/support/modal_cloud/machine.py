@@ -159,12 +159,12 @@ class Machine:
         answer = self._answers[number] = self._loop.create_future()
         try:
             socket.send_fds(self._orders, [json.dumps({"id": number, **order}).encode()], descriptors)
-            told, received = await answer
+            reply, received = await answer
         finally:
             del self._answers[number]
-        if "error" in told:
-            raise OSError(told["error"])
-        return told, received
+        if "error" in reply:
+            raise OSError(reply["error"])
+        return reply, received
 
     def _hear(self) -> None:
         try:
@@ -176,15 +176,15 @@ class Machine:
         if not data:
             self._over()
             return
-        told = json.loads(data)
-        if "ended" in told:
-            command = self._commands.pop(told["ended"], None)
+        reply = json.loads(data)
+        if "ended" in reply:
+            command = self._commands.pop(reply["ended"], None)
             if command is None:  # it ended before the answer to its start was taken
-                self._early[told["ended"]] = told["status"]
+                self._early[reply["ended"]] = reply["status"]
             else:
-                command.end(told["status"])
+                command.end(reply["status"])
         else:
-            self._answers[told["id"]].set_result((told, list(descriptors)))
+            self._answers[reply["id"]].set_result((reply, list(descriptors)))
 
     def _over(self) -> None:
         self._loop.remove_reader(self._orders)

@@ -26,8 +26,8 @@ def chat(headers=None, **fields):
     return ask("POST", base + "/chat/completions", headers, json.dumps(body).encode())
 
 
-def seen(example, told):
-    return told if example["key"] in told else None
+def seen(example, text):
+    return text if example["key"] in text else None
 
 
 @attempt
@@ -48,16 +48,16 @@ def key_in_an_error(example):
 @attempt
 def key_by_other_methods(example):
     base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"]).path
-    told = ""
+    text = ""
     for method in ("TRACE", "OPTIONS", "PUT", "DELETE", "HEAD", "GET"):
         with contextlib.suppress(OSError, http.client.HTTPException):
-            told += ask(method, base + "/chat/completions")
-    return seen(example, told)
+            text += ask(method, base + "/chat/completions")
+    return seen(example, text)
 
 
 @attempt
 def key_by_other_paths(example):
-    told = ""
+    text = ""
     for path in (
         "/",
         "/openai/",
@@ -68,8 +68,8 @@ def key_by_other_paths(example):
         "http://127.0.0.1:%d/" % example["port"],
     ):
         with contextlib.suppress(OSError, http.client.HTTPException):
-            told += ask("GET", path)
-    return seen(example, told) or (told if example["canary"] in told else None)
+            text += ask("GET", path)
+    return seen(example, text) or (text if example["canary"] in text else None)
 
 
 @attempt
@@ -87,11 +87,11 @@ def key_by_smuggling(example):
         head %= (base.path, os.environ["OPENAI_API_KEY"])
         smuggled = "GET /debug HTTP/1.1\r\nHost: x\r\n\r\n"
         sock.sendall((head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled).encode())
-        told = b""
+        text = b""
         with contextlib.suppress(OSError):
             while part := sock.recv(65536):
-                told += part
-    return seen(example, told.decode("latin-1"))
+                text += part
+    return seen(example, text.decode("latin-1"))
 
 
 @attempt

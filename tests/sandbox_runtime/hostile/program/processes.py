@@ -19,7 +19,7 @@ def others():
 
 @attempt
 def find_other_programs(example):
-    """Whoever else is to be seen: the server, another sandbox, the optimizer."""
+    """List other processes that are visible: the server, another sandbox, the optimizer."""
     found = []
     for pid in others():
         with contextlib.suppress(OSError):
@@ -33,19 +33,19 @@ def find_other_programs(example):
 def read_environments(example):
     for pid in [*others(), os.getpid()]:
         with contextlib.suppress(OSError):
-            told = Path("/proc/%d/environ" % pid).read_bytes()
+            text = Path("/proc/%d/environ" % pid).read_bytes()
             for secret in (example["canary"], example["key"]):
-                if secret.encode() in told:
+                if secret.encode() in text:
                     return "%d: %s" % (pid, secret)
-            if b"GEPA_TOKEN" in told:
+            if b"GEPA_TOKEN" in text:
                 return "%d: the server's token" % pid
     return None
 
 
 @attempt
 def read_own_environment(example):
-    told = json.dumps(dict(os.environ))
-    return next((secret for secret in (example["canary"], example["key"], "GEPA_TOKEN") if secret in told), None)
+    text = json.dumps(dict(os.environ))
+    return next((secret for secret in (example["canary"], example["key"], "GEPA_TOKEN") if secret in text), None)
 
 
 @attempt
@@ -58,7 +58,7 @@ def read_server_memory(example):
 
 
 def is_mine(pid):
-    """Whether it is the warm parent this process was forked from, or came of it, or is the jail around it, or ended."""
+    """Whether it is the warm parent of this process, a descendant of that parent, the jail around it, or has ended."""
     while pid > 0:
         try:
             line = Path("/proc/%d/cmdline" % pid).read_bytes()
@@ -130,7 +130,7 @@ def shared_memory(example):
 
 @attempt
 def shared_keyring(example):
-    """Keys that whoever came of the same process would find."""
+    """Keys that any descendant of the same process would find."""
     libc = ctypes.CDLL(None, use_errno=True)
     key = libc.syscall(248, b"user", b"mine", b"hidden", 6, -3)
     return "key %d" % key if key > 0 else None

@@ -1,6 +1,6 @@
 """A program that tries to get out. Each example names an attempt; what it got is its output: `got: ...` or `kept: ...`.
 
-`canary` in the example is what only the host has; whoever shows it has been where it must not be.
+`canary` in the example is a text that only the host has; an attempt that returns it has escaped.
 """
 
 import floods  # noqa: F401

@@ -1,4 +1,4 @@
-"""What a hostile program is to be kept from, and two sandboxes that serve it."""
+"""The canaries that a hostile program must not reach, and two sandboxes that serve it."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ SETTINGS = 'program = "program.py"\nexample_timeout_s = 10\nworkers = 2\n'
 
 
 @dataclass
-class Ground:
-    """`canary`: a text that only the host has. `example`: what every attempt is told of where to look."""
+class HostileSetup:
+    """`canary`: a text that only the host has. `example`: the data of every example, with the places to look."""
 
     canary: str
     example: dict[str, Any]
@@ -48,8 +48,8 @@ class Ground:
 
 
 @contextlib.asynccontextmanager
-async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
-    """Two sandboxes of the hostile program, each with a way out, and canaries wherever it may look."""
+async def hostile_setup(folder: Path) -> AsyncIterator[HostileSetup]:
+    """Two sandboxes of the hostile program, each with a gateway session, and canaries in every place it may read."""
     canary = f"canary-{secrets.token_hex(8)}"
     repository = folder / "repository"
     shutil.copytree(PROGRAM, repository, ignore=shutil.ignore_patterns("__pycache__"))
@@ -70,16 +70,16 @@ async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
     }
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(shared.unlink)
-        example["port"] = await _tell_canary(stack, canary)
+        example["port"] = await _serve_canary(stack, canary)
         provider = await stack.enter_async_context(StubProvider())
         provider.answer = _careless
-        ground = Ground(canary, example, journal, [], provider)
+        hostile = HostileSetup(canary, example, journal, [], provider)
         gateway = await stack.enter_async_context(
             Gateway(
                 providers=(openai(KEY, f"{provider.url}/v1"),),
                 policy=GatewayPolicy(ports=None),
-                on_call=ground.calls.append,
-                on_refusal=ground.refusals.append,
+                on_call=hostile.calls.append,
+                on_refusal=hostile.refusals.append,
                 on_cap=lambda: None,
                 resolve=_rebound,
             )
@@ -95,9 +95,9 @@ async def hostile_ground(folder: Path) -> AsyncIterator[Ground]:
                 name=name,
                 gateway_session=lambda name: gateway.open_session(name, egress),
             )
-            ground.containers.append(await stack.enter_async_context(container))
-        await asyncio.gather(*(container.start() for container in ground.containers))
-        yield ground
+            hostile.containers.append(await stack.enter_async_context(container))
+        await asyncio.gather(*(container.start() for container in hostile.containers))
+        yield hostile
 
 
 async def _rebound(host: str, port: int) -> Sequence[str]:
@@ -107,7 +107,7 @@ async def _rebound(host: str, port: int) -> Sequence[str]:
 
 
 async def _careless(request: web.Request) -> web.StreamResponse:
-    """A provider that shows whoever asks what it was sent."""
+    """A provider that returns to the caller everything it was sent."""
     headers = {f"X-Seen-{name}": value for name, value in request.headers.items()}
     sent = str(dict(request.headers))
     asked = await request.json() if request.can_read_body else {}
@@ -122,8 +122,8 @@ async def _careless(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _tell_canary(stack: contextlib.AsyncExitStack, canary: str) -> int:
-    """Services of the host that give it to whoever connects: on loopback, and on an abstract socket; the port."""
+async def _serve_canary(stack: contextlib.AsyncExitStack, canary: str) -> int:
+    """Send the canary to every client on loopback and on an abstract socket of the host; return the loopback port."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.0 200 OK\r\n\r\n{canary}".encode())

@@ -33,19 +33,19 @@ from sandbox_runtime import (
 )
 from sandbox_runtime.backends.lifecycle import reached_by
 from sandbox_runtime.backends.records import SandboxRecords
-from tests.sandbox_runtime.stand_in import SOURCE
+from tests.sandbox_runtime.stub_server import SOURCE
 
 NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}
 
 
 @dataclass
-class Ground:
+class BackendUnderTest:
     """`egress`: what is asked for where a test is not about it. `refused`: what the backend cannot enforce.
 
     `folders`: everything the backend keeps on this machine is in them. `own_names`: further variables that the backend
     itself sets. `another`: Python that makes the same runtime in another process. `short_s`: a time in which the
     stand-in is surely ready, and that is short to wait for. `settle_s`: how long processes may take to end where
-    they are another machine's, which is told to end them.
+    another machine runs them and must end them first.
     """
 
     runtime: Runtime
@@ -116,14 +116,14 @@ async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **as
 
 
 @contextlib.asynccontextmanager
-async def process_ground() -> AsyncIterator[Ground]:
+async def process_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.process.runtime import ProcessRuntime
 
     with _short_folder() as base:
         folders = _Folders(base)
         made = ProcessRuntime(records=folders.records("process"), workspaces=folders.workspaces)
         async with made as runtime:
-            yield Ground(
+            yield BackendUnderTest(
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Open(),
@@ -140,14 +140,14 @@ async def process_ground() -> AsyncIterator[Ground]:
 
 
 @contextlib.asynccontextmanager
-async def bubblewrap_ground() -> AsyncIterator[Ground]:
+async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 
     with _short_folder() as base:
         folders = _Folders(base)
         made = BubblewrapRuntime(records=folders.records("bubblewrap"), warm=False)
         async with made as runtime:
-            yield Ground(
+            yield BackendUnderTest(
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Closed(),
@@ -168,13 +168,13 @@ async def bubblewrap_ground() -> AsyncIterator[Ground]:
 
 
 @contextlib.asynccontextmanager
-async def modal_ground() -> AsyncIterator[Ground]:
+async def modal_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.modal.runtime import ModalRuntime
     from tests.sandbox_runtime.modal.served import published
     from tests.support.modal_cloud import loopback_modal
 
     async with loopback_modal() as cloud, ModalRuntime() as runtime:
-        yield Ground(
+        yield BackendUnderTest(
             runtime=runtime,
             prepared=published(cloud),
             egress=Closed(),
@@ -186,14 +186,14 @@ async def modal_ground() -> AsyncIterator[Ground]:
         assert cloud.running == []
 
 
-GROUNDS: dict[str, Callable[[], AbstractAsyncContextManager[Ground]]] = {
-    "process": process_ground,
-    "bubblewrap": bubblewrap_ground,
-    "modal": modal_ground,
+BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[BackendUnderTest]]] = {
+    "process": process_backend,
+    "bubblewrap": bubblewrap_backend,
+    "modal": modal_backend,
 }
 
 
-local = pytest.mark.parametrize("ground", ["process", "bubblewrap"], indirect=True)
+local = pytest.mark.parametrize("backend", ["process", "bubblewrap"], indirect=True)
 """For tests of what backends of this machine alone can do."""
 
 
