@@ -17,7 +17,7 @@ from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of, git
 from protocol.errors import CallNotFound, InternalError, InvalidParams, MutationRejected, Overloaded, ProgramFailed
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
-from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 LONG = {"max_metric_calls": 400, "seed": 5, "reflection_minibatch_size": 6, "use_merge": True}

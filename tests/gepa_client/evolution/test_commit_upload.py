@@ -12,7 +12,7 @@ from protocol.code import GIT_BRANCH, commit_of, git_branch
 from protocol.errors import LimitExceeded
 from tests.gepa_client.code_server import CODE, SEED, CodeServer
 from tests.gepa_client.evolution.in_process_run import optimize
-from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.sample_runs import RUN
 
 
 def chain(server, count):

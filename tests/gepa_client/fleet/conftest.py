@@ -80,7 +80,7 @@ def cluster(host: Host) -> Cluster:
 
 
 class Watch:
-    """What a fleet told."""
+    """Record the events of a fleet."""
 
     def __init__(self) -> None:
         self.events: list[FleetEvent] = []
@@ -126,7 +126,7 @@ class Ledger:
         self.count = 1 if earlier else 0
         self.sent_to: list[tuple[str, str | None, bool]] = []
         self.outcomes: list[str] = []
-        self.told: list[dict[str, Any]] = []
+        self.details: list[dict[str, Any]] = []
 
     def unfinished(self) -> tuple[str, str | None] | None:
         return self.earlier
@@ -138,7 +138,7 @@ class Ledger:
 
     def finish(self, outcome: str, **more: Any) -> None:
         self.outcomes.append(outcome)
-        self.told.append(more)
+        self.details.append(more)
 
 
 Script = Callable[[RpcClient, str | None], Awaitable[Reply[Any]]]

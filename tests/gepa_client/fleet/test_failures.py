@@ -329,7 +329,7 @@ async def test_every_endpoint_is_tried_before_a_program_that_fails_ends_the_run(
 # --- no endpoint left ------------------------------------------------------------------------------------------------
 
 
-async def test_without_an_endpoint_calls_wait_and_go_on_when_one_returns(cluster, opened, watch):
+async def test_without_an_endpoint_calls_wait_and_resume_when_one_returns(cluster, opened, watch):
     servers = [cluster.start(held=True), cluster.start(held=True)]
     async with opened(*servers) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(6)]
@@ -373,7 +373,7 @@ async def test_an_outage_counts_only_while_a_call_waits(cluster, opened, watch):
         await results(begin(fleet, "b"))
 
 
-async def test_an_outage_that_nobody_noticed_still_ends_the_wait_of_a_later_call(cluster, opened, watch):
+async def test_an_outage_that_began_before_a_call_still_ends_its_wait(cluster, opened, watch):
     server = cluster.start(held=True)
     async with opened(server, max_outage_s=0.3) as fleet:
         task = begin(fleet, "a")
@@ -386,7 +386,7 @@ async def test_an_outage_that_nobody_noticed_still_ends_the_wait_of_a_later_call
             await asyncio.wait_for(begin(fleet, "b"), 10)
 
 
-async def test_where_all_come_back_changed_the_run_says_why_and_pauses(cluster, opened, watch):
+async def test_if_all_endpoints_come_back_changed_the_run_pauses_with_the_reason(cluster, opened, watch):
     servers = [cluster.start(held=True), cluster.start(held=True)]
     for server in servers:
         server.version = "1"
@@ -429,7 +429,7 @@ async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish
         await until(lambda: server._running == 2)
         waiting = [begin(fleet, f"late {number}") for number in range(3)]
         await asyncio.sleep(0)
-        thread = threading.Thread(target=fleet.interrupt, args=[Interrupted("cancelled", "somebody wished it so")])
+        thread = threading.Thread(target=fleet.interrupt, args=[Interrupted("cancelled", "cancelled by the user")])
         thread.start()
         ended = await asyncio.wait_for(asyncio.gather(backing_off, *waiting, return_exceptions=True), 10)
         thread.join()
@@ -437,7 +437,7 @@ async def test_an_interruption_ends_every_wait_and_lets_what_is_in_flight_finish
         assert not any(task.done() for task in flying)
         cluster.let_go(server)
         assert [result["status"] for result in await results(*flying)] == ["ok", "ok"]
-        with pytest.raises(Interrupted, match="wished"):
+        with pytest.raises(Interrupted, match="by the user"):
             await begin(fleet, "later")
 
 
@@ -455,7 +455,7 @@ async def test_an_attempt_that_may_yet_be_collected_stays_open_when_interrupted(
         assert ledger.outcomes == []
 
 
-async def test_a_closed_fleet_leaves_nobody_waiting(cluster, opened):
+async def test_closing_a_fleet_ends_every_wait(cluster, opened):
     server = cluster.start(1, held=True)
     async with opened(server) as fleet:
         flying = begin(fleet, "flying")
@@ -508,10 +508,10 @@ async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
 
         assert await ask(fleet, "x", send, ledger) == "value"
     more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1}
-    assert (ledger.outcomes, ledger.told) == (["program_error"], [more])
+    assert (ledger.outcomes, ledger.details) == (["program_error"], [more])
 
 
-async def test_a_restart_that_lost_its_traces_is_told_as_a_restart(cluster, opened, watch):
+async def test_a_restart_that_lost_its_traces_is_reported_as_a_restart(cluster, opened, watch):
     server = cluster.start()
     expired = {
         "candidate": SEED,
@@ -524,10 +524,10 @@ async def test_a_restart_that_lost_its_traces_is_told_as_a_restart(cluster, open
     async with opened(server) as fleet:
         with pytest.raises(TrajectoryExpired):
             await ask(fleet, "records", send, Ledger())
-        assert not watch.of("resting")  # nobody was replaced: the server only let its traces go
+        assert not watch.of("resting")  # the server is the same process: it only dropped its traces
         server.forget("another")
         with pytest.raises(TrajectoryExpired):
             await ask(fleet, "records", send, Ledger())
         await until(lambda: watch.of("back"))
-        told = [event.detail for event in watch.of("resting")]
-        assert told == ["another process answers there now; its traces are gone"]
+        reasons = [event.detail for event in watch.of("resting")]
+        assert reasons == ["another process answers there now; its traces are gone"]

@@ -12,7 +12,7 @@ def url_of(server):
     return server.url.removesuffix("/rpc")
 
 
-NOBODY = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
+UNUSED = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
 
 
 # --- at the start ----------------------------------------------------------------------------------------------------
@@ -21,12 +21,12 @@ NOBODY = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
 async def test_the_first_given_that_answers_leads(cluster, opened, watch):
     first, second = cluster.start(), cluster.start()
     first.capabilities.remove("finalize")
-    async with opened(Address(NOBODY), first, second) as fleet:
+    async with opened(Address(UNUSED), first, second) as fleet:
         assert fleet.discovery.server.instance_id == first.instance_id
         assert "finalize" not in fleet.discovery.capabilities
         assert [client.instance_id for client in fleet.clients] == [first.instance_id, second.instance_id, None]
         assert [event.url for event in watch.of("joined")] == [url_of(first), url_of(second)]
-        assert [event.url for event in watch.of("warning")] == [NOBODY]
+        assert [event.url for event in watch.of("warning")] == [UNUSED]
         assert "connection refused" in watch.of("warning")[0].detail
 
 
@@ -40,12 +40,12 @@ async def test_one_that_did_not_answer_at_the_start_joins_later(cluster, opened,
         assert [endpoint.slots for endpoint in fleet.endpoints if endpoint.up] == [8, 3]
 
 
-async def test_where_none_answers_the_start_is_an_error(opened):
+async def test_a_start_that_no_endpoint_answers_is_an_error(opened):
     with pytest.raises(ConnectionLost, match="cannot connect"):
-        async with opened(Address(NOBODY)):
+        async with opened(Address(UNUSED)):
             pass
     with pytest.raises(ConnectionLost, match="none of the 2 endpoints answers"):
-        async with opened(Address(NOBODY), Address("http://127.0.0.1:19")):
+        async with opened(Address(UNUSED), Address("http://127.0.0.1:19")):
             pass
     with pytest.raises(Refused, match="no endpoint"):
         async with opened():
@@ -67,9 +67,9 @@ async def test_endpoints_that_disagree_at_the_start_are_refused_with_all_differe
     third.rows = {}
     with pytest.raises(Refused) as caught:
         await fleet.open([Address(server.url) for server in (leader, other, third)])
-    told = str(caught.value)
-    assert f"{url_of(other)}: program version: 2 instead of 1" in told
-    assert f"{url_of(third)}: components: system instead of style, system; split val: it has none" in told
+    message = str(caught.value)
+    assert f"{url_of(other)}: program version: 2 instead of 1" in message
+    assert f"{url_of(third)}: components: system instead of style, system; split val: it has none" in message
 
 
 async def test_an_address_given_twice_is_one_endpoint(cluster, opened):
@@ -241,7 +241,7 @@ async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, 
     path.write_text(f"{leader.url}\n", encoding="utf-8")
     async with opened(*read_endpoints_file(path)) as fleet:
         fleet.follow(path)
-        path.write_text("# nobody today\n", encoding="utf-8")
+        path.write_text("# none today\n", encoding="utf-8")
         await until(lambda: watch.of("left"))
         task = begin(fleet, "a")
         await until(lambda: watch.of("waiting"))
@@ -250,7 +250,7 @@ async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, 
         await results(task)
 
 
-async def test_an_endpoint_given_by_hand_stays_whatever_the_file_says(cluster, opened, watch, tmp_path):
+async def test_an_endpoint_given_on_the_command_line_stays_when_the_file_changes(cluster, opened, watch, tmp_path):
     leader, listed = cluster.start(), cluster.start()
     path = tmp_path / "fleet"
     path.write_text(f"{listed.url}\n", encoding="utf-8")
@@ -262,7 +262,7 @@ async def test_an_endpoint_given_by_hand_stays_whatever_the_file_says(cluster, o
         assert [endpoint.url for endpoint in fleet.endpoints] == [url_of(leader)]
 
 
-async def test_interrupting_while_nobody_is_left_ends_the_wait(cluster, opened, watch, tmp_path):
+async def test_an_interrupt_while_no_endpoint_is_left_ends_the_wait(cluster, opened, watch, tmp_path):
     leader = cluster.start()
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n", encoding="utf-8")

@@ -22,7 +22,7 @@ async def test_an_endpoint_whose_token_file_is_gone_is_warned_about_and_joins_wh
         await until(lambda: len(watch.of("joined")) == 2)
 
 
-async def test_where_no_token_can_be_read_the_start_is_an_error(cluster, opened, tmp_path):
+async def test_a_start_without_a_readable_token_is_an_error(cluster, opened, tmp_path):
     servers = [cluster.start(), cluster.start()]
     gone = [Address(server.url, token_file=tmp_path / "gone") for server in servers]
     with pytest.raises(Refused, match="gone: no such file"):
@@ -76,14 +76,14 @@ async def test_a_token_file_that_stays_away_pauses_the_run_in_the_end(cluster, o
         assert caught.value.status == "paused"
 
 
-async def test_every_token_is_told_before_it_is_used(cluster, opened, tmp_path):
+async def test_every_token_is_reported_before_it_is_used(cluster, opened, tmp_path):
     server = cluster.start()
     path = tmp_path / "token"
     path.write_text(server.token, encoding="utf-8")
-    told: list[str] = []
-    async with opened(Address(server.url, token_file=path), on_token=told.append) as fleet:
+    tokens: list[str] = []
+    async with opened(Address(server.url, token_file=path), on_token=tokens.append) as fleet:
         first = server.token
         server.token = "after the restart"
         path.write_text(server.token, encoding="utf-8")
         await results(begin(fleet, "a"))
-    assert list(dict.fromkeys(told)) == [first, "after the restart"]
+    assert list(dict.fromkeys(tokens)) == [first, "after the restart"]

@@ -1,4 +1,4 @@
-"""Passes requests on to a server; when told so, cuts the line after one was done and before its answer is told."""
+"""Forward requests to a server; on request, close the connection after one was executed and before its response."""
 
 import contextlib
 import socket

@@ -21,7 +21,7 @@ class MongoProcess:
         self._data = "memory" if in_memory else str(folder / "data")
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
-        for _ in range(TRIES):  # somebody else may take the port first
+        for _ in range(TRIES):  # another process may take the port first
             self.port = _free_port()
             if self.start():
                 return

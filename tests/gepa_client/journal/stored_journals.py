@@ -12,7 +12,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RequestKey, SpendingTotals, request_key
 from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.transport.event_loop import CancelToken
-from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, run
+from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, run
 
 
 class Watched(SqliteStore):
@@ -64,5 +64,5 @@ def replaying(store: SqliteStore, until: int | None = None) -> Journal:
 
 
 def asking(*words: str) -> list[RequestKey]:
-    """A request for each."""
-    return [request_key("completion", f"say {word}", word) for word in words]
+    """Return a request key for each word."""
+    return [request_key("completion", f"word {word}", word) for word in words]

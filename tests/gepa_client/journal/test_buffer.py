@@ -11,7 +11,7 @@ from gepa_client.errors import Interrupted, JournalError, StoreUnavailable
 from gepa_client.journal.buffer import GROUP_ROWS, GROUP_S, PAGE, JournalBuffer
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.transport.event_loop import CancelToken
-from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, entry, sent
+from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry, sent
 from tests.gepa_client.journal.stored_journals import Watched, asking, recording, watched
 
 LONG_S = 5.0
@@ -37,7 +37,7 @@ def test_a_wait_commits_at_once_and_everything_before_it(tmp_path: Path, monkeyp
         buffer.close()
 
 
-def test_rows_nobody_waits_for_share_a_commit_within_20_ms(tmp_path: Path) -> None:
+def test_rows_without_a_waiter_share_a_commit_within_20_ms(tmp_path: Path) -> None:
     assert GROUP_S == 0.02
     committed = threading.Event()
     with watched(tmp_path) as store:
@@ -68,12 +68,12 @@ def test_256_rows_are_committed_without_waiting_for_the_time(tmp_path: Path, mon
         assert store.commits == [256]
 
 
-def test_those_who_wait_while_a_commit_is_made_share_the_next_one(tmp_path: Path) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_rows_that_arrive_during_a_commit_share_the_next_one(tmp_path: Path) -> None:
+    begun, proceed = threading.Event(), threading.Event()
 
     def slowly(_: object) -> None:
         begun.set()
-        until(go_on)
+        until(proceed)
 
     with watched(tmp_path) as store:
         buffer = taped(store, CancelToken())
@@ -85,7 +85,7 @@ def test_those_who_wait_while_a_commit_is_made_share_the_next_one(tmp_path: Path
             buffer.write(entry(number))
             waiting.append(buffer.written())
         assert not any(future.done() for future in waiting)
-        go_on.set()
+        proceed.set()
         for future in waiting:
             future.result(LONG_S)
         assert store.commits == [1, 19]

@@ -1,4 +1,4 @@
-"""A journal answers GEPA as it did before, and stops where GEPA asks for something else."""
+"""A journal replays the recorded answers, and stops if GEPA asks for something else."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from gepa_client.journal.journal import Journal, JournaledAttempts
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed
-from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN
+from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN
 from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 
-def say(journal: Journal, *words: str) -> None:
+def record(journal: Journal, *words: str) -> None:
     """Ask for words and record each as its own answer."""
     slots = journal.ask(asking(*words))
     journal.record(*((slot, word) for slot, word in zip(slots, words, strict=True)))
@@ -37,7 +37,7 @@ def entries(store: Store) -> list[Entry]:
     return store.entries(RUN.id, SEARCH)
 
 
-def test_numbers_are_given_in_the_order_asked_whatever_is_answered_first(tmp_path: Path) -> None:
+def test_numbers_follow_the_order_of_requests_not_of_answers(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             first, second, third = journal.ask(asking("a", "b", "c"))
@@ -47,9 +47,9 @@ def test_numbers_are_given_in_the_order_asked_whatever_is_answered_first(tmp_pat
             assert [slot.number for slot in journal.ask(asking("d", "e"))] == [3, 4]
         found = entries(store)
     assert [(entry.number, entry.about, orjson.loads(entry.answer)) for entry in found] == [
-        (0, "say a", "A"),
-        (1, "say b", "B"),
-        (2, "say c", "C"),
+        (0, "word a", "A"),
+        (1, "word b", "B"),
+        (2, "word c", "C"),
     ]
 
 
@@ -67,7 +67,7 @@ def test_an_answer_is_the_same_live_and_replayed_with_its_keys_in_their_own_orde
     assert list(live) == ["z", "a", "m", "k"]
 
 
-def test_what_json_cannot_say_reaches_gepa_as_the_record_will_say_it(tmp_path: Path) -> None:
+def test_values_that_json_cannot_express_reach_gepa_as_they_are_recorded(tmp_path: Path) -> None:
     with watched(tmp_path) as store, recording(store) as journal:
         [slot] = journal.ask(asking("x"))
         [seen] = journal.record((slot, {"score": float("nan"), "pair": (1, 2)}))
@@ -77,14 +77,14 @@ def test_what_json_cannot_say_reaches_gepa_as_the_record_will_say_it(tmp_path: P
 def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "red", "green")
+            record(journal, "red", "green")
         with recording(store) as journal:
             journal.ask(asking("red"))
             with pytest.raises(Interrupted) as caught:
                 journal.ask(asking("blue"))
     assert caught.value.status == "failed"
     assert isinstance(caught.value.__cause__, JournalMismatch)
-    for named in ("at 1 ", "say blue", "say green", f"gepa-client fork {RUN.id} --at 1"):
+    for named in ("at 1 ", "word blue", "word green", f"gepa-client fork {RUN.id} --at 1"):
         assert named in caught.value.reason
 
 
@@ -95,10 +95,10 @@ def test_words_alone_make_no_other_request_and_the_order_of_keys_none_either() -
     assert untraced.digest == evaluate_key("c" * 8, "e", "8", False).digest
 
 
-def test_a_run_that_goes_on_asks_for_new_things_only_behind_its_record(tmp_path: Path) -> None:
+def test_a_resumed_run_makes_new_requests_only_after_its_record(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "a", "b")
+            record(journal, "a", "b")
         with recording(store) as journal:
             assert journal.replaying
             slots = journal.ask(asking("a", "b", "c"))
@@ -129,7 +129,7 @@ def test_a_failure_is_written_only_once_gepa_asks_on(tmp_path: Path) -> None:
     assert slot.failure.message == "no such column"
 
 
-def test_a_failure_that_is_no_servers_is_told_again_by_name(tmp_path: Path) -> None:
+def test_a_failure_outside_the_servers_is_replayed_by_name(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             [slot] = journal.ask(asking("a"))
@@ -143,13 +143,13 @@ def test_a_failure_that_is_no_servers_is_told_again_by_name(tmp_path: Path) -> N
 def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "a")
+            record(journal, "a")
             interrupt(journal, "b")
         assert [(entry.number, entry.kind) for entry in entries(store)] == [(0, "completion"), (1, STOP)]
-        told = replaying(store)
-        told.ask(asking("a"))
+        replay = replaying(store)
+        replay.ask(asking("a"))
         with pytest.raises(Interrupted) as caught:
-            told.ask(asking("b"))
+            replay.ask(asking("b"))
     assert (caught.value.status, caught.value.reason) == ("completed", "enough")
 
 
@@ -166,34 +166,34 @@ def test_a_stop_in_the_middle_of_a_batch_stands_at_the_first_that_has_no_answer(
 def test_a_graceful_stop_is_found_between_iterations(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "a")
+            record(journal, "a")
             assert journal.recorded_stop() is None
             journal.stop(Interrupted("completed", "a file is there"), gracefully=True)
-        told = replaying(store)
-        assert told.recorded_stop() is None
-        told.ask(asking("a"))
-        stop = told.recorded_stop()
+        replay = replaying(store)
+        assert replay.recorded_stop() is None
+        replay.ask(asking("a"))
+        stop = replay.recorded_stop()
     assert stop is not None
     assert stop.gracefully
     assert stop.interrupted.reason == "a file is there"
 
 
-def test_failures_that_gepa_went_on_from_are_in_the_record_before_a_graceful_stop(tmp_path: Path) -> None:
+def test_failures_that_gepa_survived_are_recorded_before_a_graceful_stop(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             [slot] = journal.ask(asking("a"))
             journal.fail(slot, ValueError("no proposal"))
             journal.stop(Interrupted("completed", "nothing better for 3 iterations"), gracefully=True)
-        told = replaying(store)
-        [slot] = told.ask(asking("a"))
+        replay = replaying(store)
+        [slot] = replay.ask(asking("a"))
         assert str(slot.failure) == "ValueError: no proposal"
-        assert told.recorded_stop() is not None
+        assert replay.recorded_stop() is not None
 
 
 def test_what_waits_for_a_run_to_go_live_is_called_once_before_anything_is_done(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "a")
+            record(journal, "a")
         with recording(store) as journal:
             began: list[int] = []
             journal.on_first_write(lambda: began.append(journal.next_number))
@@ -209,7 +209,7 @@ def test_what_waits_for_a_run_to_go_live_is_called_once_before_anything_is_done(
             assert began == [2]
 
 
-def test_a_stop_that_is_dropped_lets_the_run_go_on_and_the_rest_of_its_batch_stays(tmp_path: Path) -> None:
+def test_a_run_resumes_after_a_dropped_stop_and_keeps_the_rest_of_its_batch(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             interrupt(journal, "a", "b", answered=(1,))
@@ -221,16 +221,16 @@ def test_a_stop_that_is_dropped_lets_the_run_go_on_and_the_rest_of_its_batch_sta
 def test_a_replay_goes_only_as_far_as_was_asked_or_as_the_record_goes(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "a", "b")
-        told = replaying(store, until=1)
-        told.ask(asking("a"))
+            record(journal, "a", "b")
+        replay = replaying(store, until=1)
+        replay.ask(asking("a"))
         with pytest.raises(Interrupted, match="replayed up to 1"):
-            told.ask(asking("b"))
-        told = replaying(store)
-        slots = told.ask(asking("a", "b", "c"))
-        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught, told.executing(slots):
+            replay.ask(asking("b"))
+        replay = replaying(store)
+        slots = replay.ask(asking("a", "b", "c"))
+        with pytest.raises(Interrupted, match="the record ends here, at 2") as caught, replay.executing(slots):
             pytest.fail("nothing may be done")
-        told.add_candidate(KEPT)
+        replay.add_candidate(KEPT)
         assert store.candidates(RUN.id) == []
     assert caught.value.status == "paused"
 
@@ -238,8 +238,8 @@ def test_a_replay_goes_only_as_far_as_was_asked_or_as_the_record_goes(tmp_path: 
 def test_every_part_has_numbers_of_its_own(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
-            say(journal, "a")
-            say(journal.stream("test-3"), "b", "c")
+            record(journal, "a")
+            record(journal.stream("test-3"), "b", "c")
             assert journal.stream("test-3").name(1) == f"{RUN.id}/test-3/1"
             assert journal.name(1) == f"{RUN.id}/1"
         assert store.parts(RUN.id) == {SEARCH: 1, "test-3": 2}
@@ -262,7 +262,7 @@ async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tm
         assert (spent.calls, spent.cost_usd, spent.unreported) == (2, 0.25, 1)
 
 
-async def test_a_later_process_is_told_of_the_attempt_that_nobody_saw_end_and_counts_on(tmp_path: Path) -> None:
+async def test_a_later_process_gets_the_unfinished_attempt_and_continues_its_count(tmp_path: Path) -> None:
     def open_again(journal: Journal) -> JournaledAttempts:
         [slot] = journal.ask(asking("a"))
         with journal.executing([slot]):
@@ -287,7 +287,7 @@ async def test_a_later_process_is_told_of_the_attempt_that_nobody_saw_end_and_co
     assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok")]
 
 
-def test_after_a_halt_nothing_more_is_asked_for_and_no_attempt_begins(tmp_path: Path) -> None:
+def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -> None:
     with watched(tmp_path) as store, recording(store) as journal:
         [slot] = journal.ask(asking("a"))
         attempts = journal.attempts(slot, "completion")
@@ -317,7 +317,7 @@ def test_candidates_are_written_as_often_as_they_are_found_and_stay_one(tmp_path
 
 def test_a_journal_without_a_store_keeps_nothing_and_works_all_the_same() -> None:
     journal = Journal("free")
-    say(journal, "a", "b")
+    record(journal, "a", "b")
     [slot] = journal.ask(asking("c"))
     attempts = journal.attempts(slot, "completion")
     assert attempts.unfinished() is None

@@ -1,4 +1,4 @@
-"""One driver a run: the living keep it, the dead lose it, and no clock of the wall has a say."""
+"""One driver a run: a live driver keeps it, a dead one loses it, and the wall clock does not matter."""
 
 import threading
 import time
@@ -11,8 +11,8 @@ import pytest
 from gepa_client.errors import ClaimLost, JournalError, RunBusy, StoreUnavailable
 from gepa_client.journal import Store
 from gepa_client.journal.lease import LeaseHeartbeat, take
-from tests.gepa_client.journal.driving import line, start
-from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, driven
+from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven
+from tests.gepa_client.journal.store_process import line, start
 
 LEASE_S = 0.4
 LIVING_S = 2.0  # a beat of a living driver may be this late
@@ -26,11 +26,11 @@ def taken(store: Store, owner: str = "another", lease_s: float = LEASE_S) -> lis
     return waited
 
 
-def never(*said: object) -> None:
-    raise AssertionError(said)
+def never(*arguments: object) -> None:
+    raise AssertionError(arguments)
 
 
-def test_a_run_that_nobody_drives_is_taken_at_once(store: Store) -> None:
+def test_a_run_without_a_driver_is_taken_at_once(store: Store) -> None:
     store.create(RUN)
     assert taken(store, lease_s=3600) == []
     assert store.run(RUN.id).claim.owner == "another"
@@ -101,7 +101,7 @@ def test_a_run_is_kept_from_another_process_and_taken_over_when_that_is_killed(s
     assert store.run(RUN.id).claim.owner == "another"
 
 
-def test_a_driver_in_another_process_hears_of_arrivals_and_of_its_loss(store: Store, store_url: str) -> None:
+def test_a_driver_in_another_process_receives_requested_actions_and_its_loss(store: Store, store_url: str) -> None:
     store.create(RUN)
     with start("drive", store_url, RUN.id, LIVING_S) as process:
         assert line(process.stdout) == "driving"
@@ -143,7 +143,7 @@ def test_signs_of_life_bring_what_changed(store: Store) -> None:
     assert store.run(RUN.id).counters["iteration"] >= 2
 
 
-def test_each_wish_is_received_once(store: Store) -> None:
+def test_each_requested_action_is_received_once(store: Store) -> None:
     driven(store)
     received: list[str] = []
     beats = threading.Semaphore(0)
@@ -181,23 +181,23 @@ class Silent:
 
 
 def lost(store: Any, lease_s: float = LEASE_S) -> tuple[JournalError, float]:
-    """What a driver hears of its loss, and after how many seconds."""
+    """Return the error with which a driver loses its run, and the seconds until then."""
     received: list[JournalError] = []
-    told = threading.Event()
+    loss = threading.Event()
 
-    def hear(error: JournalError) -> None:
+    def on_lost(error: JournalError) -> None:
         received.append(error)
-        told.set()
+        loss.set()
 
     begun = time.monotonic()
-    with LeaseHeartbeat(store, RUN.id, OWNER, lease_s, dict, never, hear):
-        assert told.wait(WAIT_S)
+    with LeaseHeartbeat(store, RUN.id, OWNER, lease_s, dict, never, on_lost):
+        assert loss.wait(WAIT_S)
         took = time.monotonic() - begun
     assert len(received) == 1
     return received[0], took
 
 
-def test_a_driver_that_cannot_show_life_for_the_lease_is_told_to_stop() -> None:
+def test_a_driver_without_a_heartbeat_for_its_lease_loses_the_run() -> None:
     store = Silent()
     error, took = lost(store)
     assert isinstance(error, StoreUnavailable)
@@ -206,7 +206,7 @@ def test_a_driver_that_cannot_show_life_for_the_lease_is_told_to_stop() -> None:
     assert store.beats >= 2, "it tried again"
 
 
-def test_a_driver_whose_store_hangs_is_told_in_time_too() -> None:
+def test_a_driver_whose_store_hangs_loses_the_run_in_time_too() -> None:
     hangs = threading.Event()
     error, took = lost(Silent(hangs))
     hangs.set()
@@ -214,7 +214,7 @@ def test_a_driver_whose_store_hangs_is_told_in_time_too() -> None:
     assert LEASE_S <= took < WAIT_S / 2
 
 
-def test_a_driver_whose_run_was_taken_is_told_at_once(store: Store) -> None:
+def test_a_driver_whose_run_was_taken_stops_at_once(store: Store) -> None:
     driven(store, owner="another")
     error, took = lost(store, lease_s=3600)
     assert isinstance(error, ClaimLost)

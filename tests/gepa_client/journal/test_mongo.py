@@ -19,10 +19,10 @@ from gepa_client.journal.mongo_server import without_secrets
 from gepa_client.journal.soundness import damage
 from tests.gepa_client.journal.cutting_proxy import cutting
 from tests.gepa_client.journal.mongo_process import MongoProcess
-from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, run, sent
+from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, run, sent
 
 WAIT_S = 40.0
-NOBODY = "127.0.0.1:1"  # a port where nothing listens
+UNUSED = "127.0.0.1:1"  # a port where nothing listens
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
     assert without_secrets(url) == shown
 
 
-def test_nobody_there_is_said_soon_and_without_the_password() -> None:
+def test_an_unreachable_server_is_reported_soon_and_without_the_password() -> None:
     begun = time.monotonic()
-    with pytest.raises(StoreUnavailable, match=NOBODY) as caught:
-        MongoStore(f"mongodb://me:secret@{NOBODY}/runs")
+    with pytest.raises(StoreUnavailable, match=UNUSED) as caught:
+        MongoStore(f"mongodb://me:secret@{UNUSED}/runs")
     assert time.monotonic() - begun < 15
     assert "secret" not in str(caught.value)
 
@@ -71,9 +71,9 @@ def test_a_url_that_will_not_do_is_an_error_without_the_password(rest: str) -> N
     assert caught.value.__cause__ is None
 
 
-def test_an_option_nobody_knows_is_named() -> None:
+def test_an_unknown_option_is_named() -> None:
     with pytest.raises(JournalError, match=r"h/d is not a usable MongoDB URL: .*replicaset"):
-        MongoStore("mongodb://somebody:secret@h/d?replicasett=r0")
+        MongoStore("mongodb://user:secret@h/d?replicasett=r0")
 
 
 def test_a_newer_store_is_refused(mongo_url: str) -> None:
@@ -104,7 +104,7 @@ def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoPr
                 store.write(RUN.id, OWNER, [sent(number), ended(number), entry(number), KEPT])
                 store.beat(RUN.id, OWNER, {"counters": {"iteration": number}})
                 written.release()
-        except BaseException as error:  # told by the test
+        except BaseException as error:  # the test reports it
             failures.append(error)
             raise
 
@@ -123,7 +123,7 @@ def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoPr
     store.close()
 
 
-def test_a_server_that_stays_away_is_said_and_the_write_can_be_repeated(process: MongoProcess) -> None:
+def test_an_absent_server_is_an_error_and_the_write_can_be_repeated(process: MongoProcess) -> None:
     store = MongoStore(f"{process.url}/runs", patience_s=0.5)
     driven(store)
     process.kill()
@@ -136,7 +136,7 @@ def test_a_server_that_stays_away_is_said_and_the_write_can_be_repeated(process:
 
 
 @pytest.mark.parametrize("lost", [b"attempts", b"chunks", b"entries", b"candidates"])
-def test_a_write_whose_reply_was_lost_is_told_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
+def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
     with cutting(process.port) as proxy:
         store = MongoStore(f"mongodb://127.0.0.1:{proxy.port}/runs")
         driven(store)
@@ -185,7 +185,7 @@ def test_a_claim_or_a_run_whose_reply_was_lost_is_ours_all_the_same(process: Mon
         store.close()
 
 
-def test_the_package_loads_without_pymongo_and_says_how_to_get_it() -> None:
+def test_the_package_loads_without_pymongo_and_names_how_to_install_it() -> None:
     code = (
         "import sys; sys.modules['pymongo'] = None; sys.modules['bson'] = None\n"
         "from gepa_client.journal import open_store\n"

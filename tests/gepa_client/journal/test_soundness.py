@@ -12,7 +12,7 @@ from gepa_client.errors import StoreDamaged
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.soundness import check_sound, damage
-from tests.gepa_client.journal.rows_of_runs import DRIVER, OWNER, RUN, driven, entry, run
+from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven, entry, run
 
 Change = Callable[[str, str], None]
 """Runs SQL, and for MongoDB does the same to the documents of entries."""

@@ -9,8 +9,8 @@ import pytest
 from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.sqlite import SqliteStore
-from tests.gepa_client.journal.driving import line, start
-from tests.gepa_client.journal.rows_of_runs import OWNER, RUN, driven, ended, entry, sent
+from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
+from tests.gepa_client.journal.store_process import line, start
 
 WAIT_S = 30.0
 FULL = 600_000
@@ -77,7 +77,7 @@ def test_a_file_locked_for_long_is_named_and_the_write_can_be_repeated(tmp_path:
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match=r"store\.db is locked"):
         store.write(RUN.id, OWNER, [sent(0), entry(0)])
-    assert store.entries(RUN.id, SEARCH) == [], "reading goes on"
+    assert store.entries(RUN.id, SEARCH) == [], "reads continue"
     other.execute("ROLLBACK")
     other.close()
     store.write(RUN.id, OWNER, [sent(0), entry(0)])
@@ -105,8 +105,8 @@ def test_a_lock_that_is_let_go_in_time_goes_unnoticed(tmp_path: Path) -> None:
 def test_a_full_disk_loses_nothing_and_the_write_can_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with start("fill", path, RUN.id, FULL) as process:
-        said, _ = process.communicate(timeout=WAIT_S)
-    message, during, after = said.splitlines()
+        stdout, _ = process.communicate(timeout=WAIT_S)
+    message, during, after = stdout.splitlines()
     assert str(path) in message
     assert (during, after) == ("0", "2"), "the failed write left nothing of itself"
 
@@ -122,7 +122,7 @@ def test_several_processes_open_and_write_one_new_file(tmp_path: Path) -> None:
     store.close()
 
 
-def test_whoever_opens_a_file_while_another_makes_it_sees_a_store(tmp_path: Path) -> None:
+def test_opening_a_file_while_another_thread_creates_it_gives_a_store(tmp_path: Path) -> None:
     together = threading.Barrier(6)
     opened = []
 
@@ -145,8 +145,8 @@ def test_whoever_opens_a_file_while_another_makes_it_sees_a_store(tmp_path: Path
 def test_what_was_written_outlives_a_killed_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
-    driven(store, owner="nobody any more")
-    store.release(RUN.id, "nobody any more")
+    driven(store, owner="an earlier driver")
+    store.release(RUN.id, "an earlier driver")
     with start("drive", path, RUN.id, 5) as process:
         assert line(process.stdout) == "driving"
         process.kill()
@@ -154,18 +154,18 @@ def test_what_was_written_outlives_a_killed_process(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(("number", "part", "said"), [(2**63, SEARCH, "a number"), (0, "\ud800", "a text")])
-def test_what_no_file_holds_is_said_and_undone(tmp_path: Path, number: int, part: str, said: str) -> None:
+@pytest.mark.parametrize(("number", "part", "kind"), [(2**63, SEARCH, "a number"), (0, "\ud800", "a text")])
+def test_a_value_outside_sqlites_range_is_rolled_back(tmp_path: Path, number: int, part: str, kind: str) -> None:
     store = SqliteStore(tmp_path / "store.db")
     driven(store)
-    with pytest.raises(JournalError, match=f"cannot hold {said}"):
+    with pytest.raises(JournalError, match=f"cannot hold {kind}"):
         store.write(RUN.id, OWNER, [entry(0), entry(number, part=part)])
     assert store.parts(RUN.id) == {}
     store.close()
 
 
 @pytest.mark.parametrize("amount", [10**400, 1e308, float("inf"), float("nan")])
-def test_what_nobody_can_spend_is_left_out_of_the_sums(tmp_path: Path, amount: float) -> None:
+def test_an_impossible_amount_is_left_out_of_the_sums(tmp_path: Path, amount: float) -> None:
     store = SqliteStore(tmp_path / "store.db")
     driven(store)
     usage = {"cost_usd": amount, "input_tokens": amount, "output_tokens": 3}

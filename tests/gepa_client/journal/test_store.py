@@ -11,7 +11,7 @@ import pytest
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RunExists
 from gepa_client.journal import CandidateRecord, Claim, Spending, Store
 from gepa_client.journal.entries import SEARCH, Row
-from tests.gepa_client.journal.rows_of_runs import DRIVER, KEPT, OWNER, RUN, driven, ended, entry, run, sent
+from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, RUN, driven, ended, entry, run, sent
 
 WAIT_S = 30.0
 
@@ -53,7 +53,7 @@ def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -
         lambda store: list(store.rows("x")),
     ],
 )
-def test_whoever_names_a_run_that_is_not_there_is_told(store: Store, act: Callable[[Store], object]) -> None:
+def test_an_unknown_run_id_is_an_error(store: Store, act: Callable[[Store], object]) -> None:
     with pytest.raises(NoSuchRun, match="x"):
         act(store)
 
@@ -99,7 +99,7 @@ def test_only_the_driver_may_change_what_is_the_drivers(store: Store) -> None:
     assert store.entries(RUN.id, SEARCH) == []
 
 
-def test_nobodys_run_is_written_by_nobody(store: Store) -> None:
+def test_a_run_without_a_driver_takes_rows_of_no_driver(store: Store) -> None:
     store.create(RUN)
     store.write(RUN.id, "", [entry(0)])
     assert store.entries(RUN.id, SEARCH) == [entry(0)]
@@ -119,7 +119,7 @@ def test_a_claim_is_taken_only_as_it_was_seen(store: Store) -> None:
     assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
 
 
-def test_a_claim_let_go_is_never_again_what_somebody_saw(store: Store) -> None:
+def test_a_released_claim_never_returns(store: Store) -> None:
     seen = driven(store).claim
     store.release(RUN.id, "another")
     assert store.run(RUN.id).claim == seen
@@ -145,7 +145,7 @@ def test_of_many_who_claim_at_once_one_gets_the_run(store: Store, another: Calla
     assert store.run(RUN.id).claim.owner == f"owner {got.index(True)}"
 
 
-def test_a_sign_of_life_brings_changes_and_takes_wishes(store: Store) -> None:
+def test_a_heartbeat_writes_changes_and_takes_requested_actions(store: Store) -> None:
     claim = driven(store).claim
     assert store.beat(RUN.id, OWNER, {"counters": {"iteration": 7}}) is None
     store.update(RUN.id, {"requested_action": "cancel"})
@@ -172,7 +172,7 @@ def test_answers_come_back_byte_by_byte(store: Store, answer: bytes) -> None:
     assert store.entries(RUN.id, SEARCH) == [entry(0, answer)]
 
 
-def test_words_that_utf_8_cannot_say_do_not_stop_a_run(store: Store) -> None:
+def test_text_that_utf_8_cannot_encode_does_not_stop_a_run(store: Store) -> None:
     driven(store)
     store.write(RUN.id, OWNER, [entry(0, about="row \udcff\x00")])
     assert store.entries(RUN.id, SEARCH)[0].about == "row \\udcff\x00"
@@ -262,7 +262,7 @@ def test_an_end_without_a_beginning_is_an_error(store: Store) -> None:
         store.write(RUN.id, OWNER, [ended(0), ended(5)])
 
 
-def test_spending_adds_up_what_was_said(store: Store) -> None:
+def test_spending_adds_up_the_reported_usage(store: Store) -> None:
     driven(store)
     usage = {"cost_usd": 0.25, "input_tokens": 10, "output_tokens": 2, "calls": 1}
     many = int(float(f"{2**70:.14g}"))
@@ -303,7 +303,7 @@ def test_attempts_that_may_have_failed_examples_are_listed_with_the_entries_at_t
     assert store.entries_at(RUN.id, "test-0", [0]) == []
 
 
-def test_spending_of_one_kind_is_told_by_endpoint(store: Store) -> None:
+def test_spending_of_one_kind_is_reported_by_endpoint(store: Store) -> None:
     driven(store)
     calls: dict[str, Any] = {"part": "gateway", "kind": "model_call"}
     rows: list[Row] = [
@@ -370,7 +370,7 @@ def test_several_threads_write_and_read_one_store(store: Store, another: Callabl
     assert [found.number for found in store.entries(RUN.id, SEARCH)] == list(range(160))
 
 
-def test_a_closed_store_says_so(store: Store) -> None:
+def test_a_closed_store_raises_an_error(store: Store) -> None:
     store.create(RUN)
     store.close()
     store.close()

@@ -17,7 +17,7 @@ from gepa_client.run.imported_settings import MACHINE_SETTINGS
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.transfer import export_run, import_run
 from gepa_client.settings.run_config import RunConfig
-from tests.gepa_client.journal.rows_of_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
+from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 from tests.gepa_client.stored_run import DISCOVERY, IDENTITY
 
 OUTPUTS = [
@@ -127,7 +127,7 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("format",), "gepa", 'its "format" should be "evolverpc-run"'),
         (("version",), 2, "version 2, this evolverpc reads 1"),
@@ -179,11 +179,11 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
         (("candidates", 0, "texts"), None, r"candidates\.0\.texts"),
     ],
 )
-def test_what_is_wrong_with_a_document_is_said_and_nothing_of_it_stays(
-    store: Store, target: Store, path: tuple[str | int, ...], value: object, said: str
+def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
+    store: Store, target: Store, path: tuple[str | int, ...], value: object, message: str
 ) -> None:
     document = broken(exported(target), *path, value=value)
-    with pytest.raises(JournalError, match=said):
+    with pytest.raises(JournalError, match=message):
         import_run(store, document)
     assert store.runs() == []
     with pytest.raises(NoSuchRun):
@@ -215,14 +215,14 @@ def test_an_answer_is_what_its_kind_is_answered_with(
 ) -> None:
     document = exported(target)
     document["entries"] = []
-    told = {"part": part, "number": number, "kind": kind, "digest": "", "about": "", "answer": bad}
+    entry = {"part": part, "number": number, "kind": kind, "digest": "", "about": "", "answer": bad}
     with pytest.raises(JournalError, match=f"entries.0: no answer to `{kind}`"):
-        import_run(store, {**document, "entries": [told]})
-    import_run(store, {**document, "entries": [{**told, "answer": good}]})
+        import_run(store, {**document, "entries": [entry]})
+    import_run(store, {**document, "entries": [{**entry, "answer": good}]})
     assert [orjson.loads(found.answer) for found in store.entries(RUN.id, part)] == [good]
 
 
-def test_whoever_wrote_an_export_chooses_nobody_that_is_called_and_no_file(store: Store, target: Store) -> None:
+def test_an_import_calls_no_address_and_opens_no_file_of_its_configuration(store: Store, target: Store) -> None:
     config = RunConfig(
         url=("http://evil.example",),
         fleet=Path("/etc/fleet"),

@@ -27,7 +27,7 @@ from gepa_client.run.stop_conditions import HeldCallAbandoner
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.journal.rows_of_runs import RUN
+from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer

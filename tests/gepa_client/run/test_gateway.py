@@ -16,7 +16,7 @@ from gepa_client.run import gateway_record as module
 from gepa_client.run.control_messages import CapMessage, ModelCallMessage, RefusalMessage, StopMessage, parse_message
 from gepa_client.run.gateway_record import GatewayRecord, record_late_calls, recorded_gateway_events
 from gepa_client.run.transfer import export_run, import_run
-from tests.gepa_client.journal.rows_of_runs import OWNER, RUN
+from tests.gepa_client.journal.sample_runs import OWNER, RUN
 from tests.gepa_client.journal.stored_journals import Watched, recording, watched
 
 

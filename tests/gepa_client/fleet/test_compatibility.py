@@ -1,0 +1,84 @@
+from typing import Any
+
+import pytest
+
+from gepa_client.fleet.handshake import differences, digests_differ
+from protocol import DiscoverResult
+
+
+def described(**changed: Any) -> DiscoverResult:
+    names = changed.get("components", ["a", "b"])
+    program = {
+        "name": changed.get("name", "p"),
+        "version": changed.get("version"),
+        "digest": changed.get("digest"),
+        "components": [{"name": name} for name in names],
+        "seed_candidate": dict.fromkeys(names, "text"),
+    }
+    limits = {"max_concurrency": changed.get("slots", 1), "max_batch_size": 1, "max_request_bytes": 1}
+    return DiscoverResult.model_validate(
+        {
+            "protocol_versions": ["1"],
+            "server": {"name": "s", "version": "0", "instance_id": "i", "language": "python"}
+            | changed.get("server", {}),
+            "program": program,
+            "datasets": changed.get("datasets", {}),
+            "limits": limits | {"whole_batches": changed.get("whole_batches", False)},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("leader", "other"),
+    [
+        ({}, {"slots": 9}),
+        ({}, {"components": ["b", "a"]}),
+        ({"version": "1"}, {}),
+        ({}, {"digest": "x"}),
+        ({"datasets": {"unused": {"size": 1, "digest": "x"}}}, {}),
+        ({}, {"datasets": {"val": {"size": 1, "digest": "x"}}}),
+    ],
+)
+def test_what_does_not_change_a_score_may_differ(leader, other):
+    assert differences(described(**leader), described(**other), ["val"]) == []
+
+
+@pytest.mark.parametrize(
+    ("leader", "other", "difference"),
+    [
+        ({}, {"components": ["a"]}, "components: a instead of a, b"),
+        ({"version": "1"}, {"version": "2"}, "program version: 2 instead of 1"),
+        ({}, {"name": "q"}, "program: q instead of p (--allow-mixed-programs accepts other names)"),
+        ({}, {"whole_batches": True}, "batches: it wants whole batches, the leader takes single examples"),
+        ({"datasets": {"val": {"size": 1, "digest": "x"}}}, {}, "split val: it has none"),
+        (
+            {"datasets": {"val": {"size": 1, "digest": "x"}}},
+            {"datasets": {"val": {"size": 1, "digest": "y"}}},
+            "split val: other rows (digest y instead of x)",
+        ),
+    ],
+)
+def test_what_could_change_a_score_is_a_difference(leader, other, difference):
+    assert differences(described(**leader), described(**other), ["val"]) == [difference]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "doubtful"), [("x", "y", True), ("x", "x", False), (None, "y", False)])
+def test_another_digest_of_the_program_is_a_doubt_and_no_difference(ours, theirs, doubtful):
+    leader, other = described(digest=ours), described(digest=theirs)
+    assert digests_differ(leader, other) is doubtful
+    assert differences(leader, other, []) == []
+
+
+@pytest.mark.parametrize("server", [{"language": "typescript"}, {"name": "another"}])
+def test_digests_that_other_servers_made_otherwise_are_no_doubt(server):
+    assert not digests_differ(described(digest="x"), described(digest="y", server=server))
+    assert digests_differ(described(digest="x"), described(digest="y", server={"version": "1"}))
+
+
+def test_all_differences_are_reported_together():
+    leader, other = described(version="1"), described(version="2", components=["c"], whole_batches=True)
+    assert len(differences(leader, other, [])) == 3
+
+
+def test_programs_of_different_names_are_compatible_if_that_is_allowed():
+    assert differences(described(), described(name="q"), [], allow_mixed_programs=True) == []

@@ -1,0 +1,123 @@
+"""Endpoints that are taken from the fleet file while they work."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from gepa_client.fleet import Address, endpoint
+from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, until
+from tests.gepa_client.fleet.test_fleet_with_gepa_server import PROGRAM, evaluating
+from tests.gepa_client.scripted_server import TOKEN
+
+A_MOMENT_S = 5.0
+"""Far below any time-out of a call."""
+
+
+@contextmanager
+def serving(folder: Path, name: str) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
+    """A gepa-server on a socket that was made for it: its URL, its process, what it ran."""
+    path, ran = folder / name, folder / f"ran-{name}"
+    ran.touch()
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(64)
+        command = [sys.executable, "-m", "rpc_server", "--root", str(folder), "--python", sys.executable]
+        command += ["--program", str(folder / "program.py"), "--workers", "2", "--max-concurrency", "10"]
+        process = subprocess.Popen(
+            [*command, "--env", f"COUNT_FILE={ran}"],
+            env=os.environ | {"GEPA_TOKEN": TOKEN, "GEPA_LISTEN": f"fd:{listener.fileno()}"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    try:
+        yield f"http+unix://{quote(str(path), safe='')}", process, ran
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("s")  # a socket's path is short
+
+
+async def test_calls_of_a_sandbox_that_died_are_answered_elsewhere_at_once(folder, opened, watch, monkeypatch):
+    listed = folder / "fleet"
+    with serving(folder, "doomed") as (url, process, ran), serving(folder, "other") as (other, _, _):
+        listed.write_text(f"{url}\n{other}\n", encoding="utf-8")
+        async with opened(Address(url, listed=True), Address(other, listed=True)) as fleet:
+            fleet.follow(listed)
+            ledgers = [Ledger(f"run/{number}") for number in range(20)]
+            calls = [
+                asyncio.create_task(ask(fleet, f"example {number}", evaluating(number, 0.2), ledger))
+                for number, ledger in enumerate(ledgers)
+            ]
+            await until(lambda: len(ran.read_text(encoding="utf-8").split()) >= 2)
+            os.killpg(process.pid, signal.SIGKILL)
+            died = time.monotonic()
+            listed.write_text(f"{other}\n", encoding="utf-8")
+            assert await results(*calls) == [number / 100 for number in range(20)]
+            assert time.monotonic() - died < A_MOMENT_S
+            lost = [ledger for ledger in ledgers if "lost" in ledger.outcomes]
+            assert 2 <= len(lost) <= 10
+            assert all(ledger.count == 2 and ledger.sent_to[-1][0] == other for ledger in lost)
+            assert [endpoint.url for endpoint in fleet.endpoints] == [other]
+
+
+async def test_an_endpoint_that_left_finishes_what_it_has(cluster, opened, watch, tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint, "DRAIN_POLL_S", 0.01)
+    leader, leaver = cluster.start(), cluster.start(held=True)
+    (tmp_path / "fleet").write_text(leaver.url, encoding="utf-8")
+    async with opened(leader) as fleet:
+        cluster.hold(leader)
+        fleet.follow(tmp_path / "fleet")
+        await until(lambda: len(watch.of("joined")) == 2)
+        ledgers = [Ledger(f"{number}") for number in range(16)]
+        calls = [begin(fleet, f"{number}", ledger) for number, ledger in enumerate(ledgers)]
+        await until(lambda: leaver._running == 8)
+        asked = len(leaver.called("discover"))
+        (tmp_path / "fleet").write_text("", encoding="utf-8")
+        await until(lambda: len(leaver.called("discover")) > asked + 2 * endpoint.DRAIN_SILENT_POLLS)
+        cluster.let_go(leader)
+        cluster.let_go(leaver)
+        await results(*calls)
+        assert all(ledger.outcomes == ["ok"] for ledger in ledgers)
+        assert watch.kinds("left") == ["left"]
+
+
+async def test_calls_of_one_that_left_and_whose_connection_stays_open_go_elsewhere(
+    cluster, opened, watch, tmp_path, monkeypatch
+):
+    """The connection stays open behind a proxy, or because another process holds the socket."""
+    monkeypatch.setattr(endpoint, "DRAIN_POLL_S", 0.01)
+    monkeypatch.setattr(endpoint, "DRAIN_TIMEOUT_S", 0.1)
+    leader, leaver = cluster.start(), cluster.start(held=True)
+    (tmp_path / "fleet").write_text(leaver.url, encoding="utf-8")
+    async with opened(leader) as fleet:
+        cluster.hold(leader)
+        fleet.follow(tmp_path / "fleet")
+        await until(lambda: len(watch.of("joined")) == 2)
+        ledgers = [Ledger(f"{number}") for number in range(16)]
+        calls = [begin(fleet, f"{number}", ledger) for number, ledger in enumerate(ledgers)]
+        await until(lambda: leaver._running == 8)
+        leaver.replies["discover"] = lambda _: asyncio.sleep(60)
+        (tmp_path / "fleet").write_text("", encoding="utf-8")
+        await until(lambda: len(fleet.endpoints) == 1)
+        assert not watch.of("left"), "it still has calls"
+        cluster.let_go(leader)
+        await results(*calls)
+        assert len(watch.of("left")) == 1
+        assert [ledger.outcomes for ledger in ledgers].count(["lost", "ok"]) == 8

@@ -1,0 +1,247 @@
+"""A run that is interrupted again and again, and resumed each time, ends as an undisturbed one."""
+
+import random
+import threading
+from collections import Counter
+
+import gepa
+import pytest
+from gepa.strategies.proposal_sampling import PxNSampling
+
+from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client.gepa.litellm_model import Completion
+from gepa_client.journal.entries import SEARCH
+from protocol.errors import ProgramFailed, TrajectoryExpired
+from tests.gepa_client.journal.sample_runs import RUN
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
+
+WORDS = ("red", "green", "blue", "pink", "grey", "teal")
+BUDGET = 150
+
+
+def rows(count, first=0):
+    return [Row(str(number), {"n": number}) for number in range(first, first + count)]
+
+
+def scripted(host, *, whole_batches=False, keeps_state=False):
+    """A program that learns words, fails on one row in some texts and now and then at reflecting."""
+    server = ScriptedServer()
+    server.seed_candidate = {"rules": "red", "style": "plain"}
+    server.limits |= {"max_concurrency": 5, "whole_batches": whole_batches}
+    server.evaluated = Counter()
+    server.state = []
+    if keeps_state:
+        server.capabilities.append("adapter_state")
+
+    def one(candidate, example, traced):
+        number = example.data["n"]
+        server.evaluated[(candidate["rules"], candidate["style"], example.id, traced)] += 1
+        if number % 11 == 10 and "pink" in candidate["rules"]:
+            return failed()
+        found = WORDS[number % len(WORDS)] in candidate["rules"].split()
+        return ok(0.75 + number / 1000 if found else 0.25, output=[number, found])
+
+    def records(params):
+        refs = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if "trajectory_ref" in result]
+        if gone := [ref for ref in refs if ref not in server.traces]:
+            raise TrajectoryExpired(refs=gone)
+        if "grey" in params["candidate"]["rules"] and "teal" not in params["candidate"]["rules"]:
+            raise ProgramFailed("no records for grey ones", stage="run")
+        shown = [{"Feedback": f"{result['output']}"} for result in params["eval_batch"]["results"]]
+        if not keeps_state:
+            return {"dataset": dict.fromkeys(params["components_to_update"], shown)}
+        server.state[:] = [*params.get("adapter_state", server.state), len(shown)]
+        remembered = [*shown, {"Feedback": "x" * (len(server.state) % 4)}]
+        return {
+            "dataset": dict.fromkeys(params["components_to_update"], remembered),
+            "adapter_state": list(server.state),
+        }
+
+    def proposed(params):
+        texts = params["candidate"]
+        records = str(params["reflective_dataset"])
+        if len(records) % 7 == 3:
+            raise ProgramFailed("no idea")
+        word = WORDS[len(records + texts["rules"]) % len(WORDS)]
+        return {"texts": {name: f"{texts[name]} {word}" for name in params["components_to_update"]}}
+
+    server.evaluate_one = one
+    server.replies |= {"make_reflective_dataset": records, "propose_new_texts": proposed}
+    server.url = host.serve(server.handle)
+    return server
+
+
+def optimize(adapter, reflection=ProgramReflection):
+    adapter.propose_new_texts = None  # the reflection strategy proposes
+    result = gepa.optimize(
+        seed_candidate=adapter.seed_candidate,
+        adapter=adapter,
+        trainset=rows(20),
+        valset=rows(8, 20),
+        reflection_strategy=reflection(adapter),
+        sampling_strategy=PxNSampling(p=2, n=2),
+        use_merge=True,
+        skip_perfect_score=False,
+        max_metric_calls=BUDGET,
+        logger=Silent(),
+        callbacks=adapter.callbacks,
+        seed=5,
+    )
+    adapter.journal.commit_failures()
+    return result.candidates, result.parents, result.val_subscores, result.total_metric_calls
+
+
+class Silent:
+    def log(self, message):
+        pass
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one server", "a new server each time"])
+@pytest.mark.parametrize("keeps_state", [False, True], ids=["stateless", "with a state"])
+@pytest.mark.parametrize("whole_batches", [False, True], ids=["examples", "whole batches"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
+    host, tmp_path, seed, whole_batches, keeps_state, restarts
+):
+    undisturbed = scripted(host, whole_batches=whole_batches, keeps_state=keeps_state)
+    with RemoteAdapter(undisturbed.url) as adapter:
+        wanted = optimize(adapter)
+    assert len(wanted[0]) > 2
+    server = scripted(host, whole_batches=whole_batches, keeps_state=keeps_state)
+    chance = random.Random(seed)  # noqa: S311 - reproducible cuts
+    cuts = 0
+    with watched(tmp_path) as store:
+        while True:
+            left = [chance.randint(3, 40)]
+            with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+
+                def cut(left=left, journal=journal):
+                    left[0] -= 1
+                    if left[0] == 0:
+                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
+
+                journal.spending.watch(cut)
+                try:
+                    found = optimize(adapter)
+                except Interrupted as interrupted:
+                    assert interrupted.reason == "cut"
+                    cuts += 1
+                    if restarts:
+                        server.forget(f"instance {cuts}")
+                        server.state.clear()
+                    continue
+            break
+        assert found == wanted
+        assert cuts > 3
+        never_ran = ("lost", "refused")
+        kinds = Counter(made.kind for made in store.attempts(RUN.id, SEARCH) if made.outcome not in never_ran)
+        examples = sum(entry.kind == "evaluate" for entry in store.entries(RUN.id, SEARCH, limit=10_000))
+        if not whole_batches:
+            assert kinds["evaluate"] == examples
+        if not restarts:
+            assert kinds["retrace"] == 0
+            assert server.evaluated == undisturbed.evaluated
+        else:
+            extra = server.evaluated - undisturbed.evaluated
+            assert all(traced for *_, traced in extra)  # only what had to be traced anew
+            assert not undisturbed.evaluated - server.evaluated
+        discovery = _discovery(server)
+        with RemoteAdapter(journal=replaying(store), recorded=discovery) as adapter:
+            assert optimize(adapter) == wanted
+
+
+def _discovery(server):
+    with RemoteAdapter(server.url) as adapter:
+        return adapter.discovery
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp_path, seed, monkeypatch):
+    undisturbed = scripted(host)
+    with RemoteAdapter(undisturbed.url) as adapter:
+        wanted = optimize(adapter)
+    server = scripted(host)
+    chance = random.Random(seed)  # noqa: S311 - reproducible cuts
+    deaths = 0
+    with watched(tmp_path) as store:
+        while True:
+            left = [chance.randint(5, 40)]
+
+            def dies(_rows, left=left):
+                left[0] -= 1
+                if left[0] <= 0:
+                    raise Died  # nothing of this commit, and of no later one, is in the store
+
+            store.before_write = dies
+            try:
+                with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+                    found = optimize(adapter)
+            except Interrupted as interrupted:
+                assert "Died" in interrupted.reason
+                deaths += 1
+                store.before_write = lambda _: None
+                continue
+            break
+        assert found == wanted
+        assert deaths > 2
+        assert server.evaluated == undisturbed.evaluated  # what was finished and not recorded was collected
+        attempts = store.attempts(RUN.id, SEARCH)
+        assert all(made.outcome is not None for made in attempts)
+
+
+class Model:
+    """Adds a word to what it is shown; now and then it does not answer. Counts what it was asked."""
+
+    def __init__(self):
+        self.asked = Counter()
+        self.lock = threading.Lock()
+
+    def __call__(self, adapter):
+        return ConcurrentReflection(self, failures=adapter.failures, journal=adapter.journal)
+
+    def complete(self, prompt):
+        with self.lock:
+            self.asked[prompt] += 1
+        if len(prompt) % 7 == 3:
+            raise ConnectionError("no answer")
+        text = prompt.split("```")[1].strip()
+        return Completion(f"```\n{text} {WORDS[len(prompt) % len(WORDS)]}\n```", 0.5, 1, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_answer_of_a_model_is_paid_for_twice(host, tmp_path, seed):
+    undisturbed, asked = scripted(host), Model()
+    with RemoteAdapter(undisturbed.url) as adapter:
+        wanted = optimize(adapter, asked)
+    assert len(wanted[0]) > 2
+    server, model = scripted(host), Model()
+    chance = random.Random(seed)  # noqa: S311 - reproducible cuts
+    cuts = 0
+    with watched(tmp_path) as store:
+        while True:
+            left = [chance.randint(2, 25)]
+            with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+
+                def cut(left=left, journal=journal):
+                    left[0] -= 1
+                    if left[0] == 0:
+                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
+
+                journal.spending.watch(cut)
+                try:
+                    found = optimize(adapter, model)
+                except Interrupted:
+                    cuts += 1
+                    continue
+                spent = journal.spending["completion"].cost_usd
+            break
+        assert cuts > 3
+        assert found == wanted
+        answered = {prompt: count for prompt, count in model.asked.items() if len(prompt) % 7 != 3}
+        assert answered == {prompt: count for prompt, count in asked.asked.items() if len(prompt) % 7 != 3}
+        assert spent == 0.5 * sum(answered.values())
+
+
+class Died(Exception):
+    pass

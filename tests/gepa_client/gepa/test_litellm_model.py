@@ -1,0 +1,195 @@
+"""Against a loopback server that speaks the part of OpenAI's interface litellm uses; in processes of its own."""
+
+import json
+import os
+import textwrap
+import time
+from collections import Counter, deque
+from email.utils import formatdate
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+
+
+class ModelServer:
+    """Answers with the last message in capitals, after the statuses in `refusals`; a model may be named for one."""
+
+    def __init__(self, fork_server):
+        self.fork_server = fork_server
+        self.refusals = deque()
+        self.retry_after = None
+        self.requests = []
+        self.arrivals = []
+        self.url = ""
+
+    async def handle(self, request):
+        asked = orjson.loads(await request.read())
+        self.requests.append(asked)
+        self.arrivals.append(time.monotonic())
+        status = int(asked["model"][-3:]) if asked["model"].startswith("refuse-") else 200
+        if self.refusals:
+            status = self.refusals.popleft()
+        if status != 200:
+            return web.json_response(
+                {"error": {"message": "not now", "type": "x", "code": None}},
+                status=status,
+                headers={"Retry-After": self.retry_after()} if self.retry_after else None,
+            )
+        text = asked["messages"][-1]["content"].upper()
+        message = {"role": "assistant", "content": text}
+        return web.json_response(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": asked["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500},
+            }
+        )
+
+
+@pytest.fixture
+def model_server(host, fork_server):
+    made = ModelServer(fork_server)
+    made.url = host.serve(made.handle, "/v1/chat/completions").removesuffix("/chat/completions")
+    return made
+
+
+def run(model_server, code):
+    """Run code that has `model(name)` in another interpreter; its last line of output is JSON."""
+    setting = f"""
+        import json, logging, os, sys
+        from gepa_client import LiteLLMModel
+        logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+        def model(name, **options):
+            return LiteLLMModel(name, api_base={model_server.url!r}, api_key="x", pause_s=0.01, **options)
+        def totals(lm):
+            return [lm.total_cost, lm.total_tokens_in, lm.total_tokens_out, lm.unpriced_calls]
+    """
+    clean = {name: value for name, value in os.environ.items() if name != "LITELLM_LOCAL_MODEL_COST_MAP"}
+    script = textwrap.dedent(setting) + textwrap.dedent(code)
+    status, stdout, stderr = model_server.fork_server.run_script(script, folder=Path.cwd(), environment=clean)
+    assert status == 0, stderr.decode()
+    return json.loads(stdout), stderr.decode()
+
+
+def test_it_retries_what_may_pass_raises_what_is_permanent_and_counts_what_answers_cost(model_server):
+    model_server.refusals += [429, 500, 503]
+    found, stderr = run(
+        model_server,
+        """
+        lm = model("openai/gpt-4o-mini", temperature=0.5)
+        prompt = lm("hello")
+        messages = lm([{"role": "system", "content": "x"}, {"role": "user", "content": "there"}])
+        unpriced = model("openai/no-such-model-at-all")
+        unpriced("x"), unpriced("y")
+        errors = []
+        for name, attempts in (("openai/refuse-401", 5), ("openai/refuse-500", 3)):
+            try:
+                model(name, max_attempts=attempts)("hello")
+            except Exception as error:
+                errors.append(type(error).__name__)
+        local_map = os.environ["LITELLM_LOCAL_MODEL_COST_MAP"]
+        print(json.dumps([prompt, messages, totals(lm), totals(unpriced), errors, local_map]))
+        """,
+    )
+    prompt, messages, (cost, tokens_in, tokens_out, unpriced_calls), unpriced, errors, local_map = found
+    assert (prompt, messages) == ("HELLO", "THERE")
+    assert cost > 0
+    assert (tokens_in, tokens_out, unpriced_calls) == (2000, 1000, 0)
+    assert unpriced == [0.0, 2000, 1000, 2]
+    assert stderr.count("no price is known") == 1
+    assert errors == ["AuthenticationError", "InternalServerError"]
+    assert local_map == "True"
+    assert model_server.requests[0]["temperature"] == 0.5
+    asked = Counter(request["model"] for request in model_server.requests)  # litellm repeats no request by itself
+    assert asked == {"gpt-4o-mini": 3 + 2, "no-such-model-at-all": 2, "refuse-401": 1, "refuse-500": 3}
+
+
+def test_a_completion_reports_its_usage_and_unknown_values_are_none(model_server):
+    found, _ = run(
+        model_server,
+        """
+        from dataclasses import asdict
+        priced = model("openai/gpt-4o-mini").complete("hello")
+        unpriced = model("openai/no-such-model-at-all").complete("there")
+        print(json.dumps([asdict(priced), asdict(unpriced)]))
+        """,
+    )
+    priced, unpriced = found
+    assert priced.pop("cost_usd") > 0
+    assert priced == {"text": "HELLO", "input_tokens": 1000, "output_tokens": 500}
+    assert unpriced == {"text": "THERE", "cost_usd": None, "input_tokens": 1000, "output_tokens": 500}
+
+
+@pytest.mark.parametrize(("status", "retry_after"), [(429, lambda: "1"), (503, lambda: formatdate(time.time() + 2.5))])
+def test_a_server_is_not_asked_before_its_retry_after(model_server, status, retry_after):
+    model_server.retry_after = retry_after
+    model_server.refusals += [status]
+    found, _ = run(model_server, "print(json.dumps(model('openai/gpt-4o-mini')('hello')))")
+    assert found == "HELLO"
+    refused, answered = model_server.arrivals
+    assert answered - refused >= 1.0
+
+
+def test_an_unreadable_retry_after_is_ignored_and_a_long_one_is_bounded(model_server):
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.gepa.litellm_model import _retry_after
+        class Refusal(Exception):
+            def __init__(self, value):
+                self.response = type("Response", (), {"headers": {"retry-after": value}})()
+        waits = [_retry_after(Refusal(value)) for value in ("soon", "-3", "1e9", "nan")]
+        print(json.dumps([*waits, _retry_after(OSError())]))
+        """,
+    )
+    assert found == [0.0, 0.0, 60.0, 0.0, 0.0]
+
+
+def test_requests_of_all_threads_are_spaced_and_repeated_ones_count(model_server):
+    model_server.refusals += [429, 500]
+    found, _ = run(
+        model_server,
+        """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        lm = model("openai/gpt-4o-mini", per_minute=300)
+        began = time.monotonic()
+        with ThreadPoolExecutor(4) as threads:
+            texts = list(threads.map(lm, ["a", "b", "c", "d"]))
+        print(json.dumps([texts, time.monotonic() - began]))
+        """,
+    )
+    texts, took = found
+    assert texts == ["A", "B", "C", "D"]
+    assert len(model_server.requests) == 6
+    assert took >= 5 * 60 / 300
+
+
+def test_a_cancelled_model_makes_no_further_request(model_server):
+    model_server.refusals += [500]
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.errors import Interrupted
+        from gepa_client.transport.event_loop import CancelToken
+        cancel_token = CancelToken()
+        lm = model("openai/gpt-4o-mini", cancel_token=cancel_token)
+        import litellm
+        made = litellm.completion
+        def completion(**arguments):
+            cancel_token.cancel(Interrupted("paused", "stopped by hand"))  # while the first request is under way
+            return made(**arguments)
+        litellm.completion = completion
+        try:
+            lm("hello")
+        except Interrupted as interrupted:
+            print(json.dumps(interrupted.reason))
+        """,
+    )
+    assert found == "stopped by hand"
+    assert len(model_server.requests) == 1

@@ -1,0 +1,194 @@
+import asyncio
+import hashlib
+import random
+import signal
+import threading
+
+import pytest
+from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
+
+from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client.gepa.litellm_model import Completion
+from protocol.errors import MethodNotFound, ProgramFailed
+
+TEMPLATE = "Improve <curr_param> given <side_info> now."
+
+
+def model(prompt):
+    """Deterministic, with every shape of answer the extractor knows."""
+    digest = hashlib.sha256(str(prompt).encode()).hexdigest()[:12]
+    return [f"```\n{digest}\n```", f"```text\n{digest}\n```", digest, f"  ```{digest}", f"{digest}``` "][
+        int(digest, 16) % 5
+    ]
+
+
+def jobs(seed=0, count=6):
+    rng = random.Random(seed)  # noqa: S311 - reproducible test data
+    made = []
+    for _ in range(count):
+        candidate = {name: f"text {rng.random()}" for name in ("a", "b", "c")}
+        dataset = {
+            name: [{"Inputs": {"q": rng.random()}, "Feedback": [1, "two"]} for _ in range(rng.randint(0, 3))]
+            for name in ("a", "c")
+        }
+        made.append((candidate, dataset, rng.sample(["a", "b", "c"], k=rng.randint(1, 3))))
+    return made
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE, {"a": TEMPLATE}])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_proposes_exactly_what_gepas_own_strategy_does(template, seed):
+    theirs = StatelessReflectionLM(model, template).reflect_many(jobs(seed))
+    ours = ConcurrentReflection(model, template).reflect_many(jobs(seed))
+    assert [proposal for proposal, _ in ours] == [proposal for proposal, _ in theirs]
+    assert [list(proposal.new_texts) for proposal, _ in ours] == [list(proposal.new_texts) for proposal, _ in theirs]
+
+
+def test_one_job_is_the_same_as_many_of_one():
+    reflection = ConcurrentReflection(model)
+    [job] = jobs(count=1)
+    proposal, successor = reflection.reflect(*job)
+    assert proposal == reflection.reflect_many([job])[0][0]
+    assert successor is reflection
+
+
+def test_requests_run_at_the_same_time_and_answers_stay_in_order():
+    together = threading.Barrier(4, timeout=5)
+    turn = [threading.Event() for _ in range(4)]
+
+    def meet(prompt):
+        together.wait()
+        number = int(prompt.split("text number ")[1][0])
+        if number < 3:
+            turn[number + 1].wait(5)  # the last finishes first
+        turn[number].set()
+        return f"answer {number}"
+
+    asked = [({"a": f"text number {number}"}, {"a": [{"x": 1}]}, ["a"]) for number in range(4)]
+    found = ConcurrentReflection(meet, max_workers=4).reflect_many(asked)
+    assert [proposal.new_texts["a"] for proposal, _ in found] == [f"answer {number}" for number in range(4)]
+
+
+def test_a_failed_job_proposes_nothing_and_is_recorded_while_the_others_run():
+    def sometimes(prompt):
+        if "two" in prompt:
+            raise ConnectionError("no answer")
+        return "fine"
+
+    asked = [
+        ({"a": text, "b": "b"}, {"a": [{"x": 1}], "b": [{"x": 1}]}, ["b", "a"]) for text in ("one", "two", "three")
+    ]
+    reflection = ConcurrentReflection(sometimes)
+    found = [proposal.new_texts for proposal, _ in reflection.reflect_many(asked)]
+    assert found == [{"b": "fine", "a": "fine"}, {}, {"b": "fine", "a": "fine"}]
+    [failure] = reflection.failures.take()
+    assert str(failure) == "reflection: ConnectionError: no answer"
+
+
+@pytest.mark.parametrize("answer", [None, 7])
+def test_a_model_that_answers_no_text_is_a_failed_job(answer):
+    reflection = ConcurrentReflection(lambda _: answer)
+    assert reflection.reflect_many(jobs(count=1))[0][0].new_texts == {}
+    assert reflection.failures.first is not None
+
+
+def test_an_interruption_raised_by_the_model_passes_through():
+    def capped(prompt):
+        raise Interrupted("paused", "spend cap")
+
+    with pytest.raises(Interrupted):
+        ConcurrentReflection(capped).reflect_many(jobs())
+
+
+def test_ctrl_c_does_not_wait_for_a_models_answer():
+    asked, answer = threading.Event(), threading.Event()
+
+    def slow(_prompt):
+        asked.set()
+        answer.wait(10)
+        return "late"
+
+    def press():
+        asked.wait(5)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    main = threading.current_thread()
+    thread = threading.Thread(target=press, daemon=True)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        ConcurrentReflection(slow, max_workers=1).reflect_many(jobs())
+    assert not answer.is_set()
+    answer.set()
+    thread.join(5)
+
+
+def test_a_template_without_its_placeholders_is_refused():
+    with pytest.raises(ValueError, match="side_info"):
+        ConcurrentReflection(model, {"a": "only <curr_param>"})
+
+
+def test_costs_are_added_up_and_a_missing_price_is_unknown():
+    class Priced:
+        def complete(self, prompt):
+            return Completion("x", 0.5 if "first" in prompt else None, 3, 1)
+
+    asked = [({"a": text}, {"a": [{"x": 1}]}, ["a"]) for text in ("first", "second", "first again")]
+    reflection = ConcurrentReflection(Priced())
+    reflection.reflect_many(asked)
+    spent = reflection.journal.spending["completion"]
+    assert reflection.total_cost == spent.cost_usd == 1.0
+    assert (spent.calls, spent.examples, spent.input_tokens, spent.output_tokens, spent.unreported) == (3, 3, 9, 3, 1)
+    silent = ConcurrentReflection(model)
+    silent.reflect_many(asked)
+    assert (silent.total_cost, silent.journal.spending.unpriced) == (0.0, {"completion": 3})
+
+
+@pytest.fixture
+def adapter(server):
+    with RemoteAdapter(server.url, max_attempts=2, first_backoff_s=0.001) as made:
+        yield made
+
+
+def asked_of_program(count):
+    return [({"system": f"s{number}", "style": ""}, {"system": [{"x": 1}]}, ["system"]) for number in range(count)]
+
+
+def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(server, adapter, eventually):
+    async def last_first(params):
+        number = int(params["candidate"]["system"][1:])
+        assert await asyncio.to_thread(eventually, lambda: len(server.called("propose_new_texts")) == 4)
+        await asyncio.sleep((4 - number) * 0.01)
+        return {"texts": {"system": f"new {number}"}}
+
+    server.replies["propose_new_texts"] = last_first
+    found = ProgramReflection(adapter).reflect_many(asked_of_program(4))
+    assert [proposal.new_texts for proposal, _ in found] == [{"system": f"new {number}"} for number in range(4)]
+
+
+def test_a_program_that_fails_at_one_job_keeps_the_others(server, adapter):
+    def second_fails(params):
+        number = int(params["candidate"]["system"][1:])
+        if number == 1:
+            raise ProgramFailed("no idea")
+        return {"texts": {"system": f"new {number}"} if number == 0 else {"unasked": "x"}}
+
+    server.replies["propose_new_texts"] = second_fails
+    found = ProgramReflection(adapter).reflect_many(asked_of_program(3))
+    assert [proposal.new_texts for proposal, _ in found] == [{"system": "new 0"}, {}, {}]
+    assert [type(failure.error).__name__ for failure in adapter.failures.take()] == ["ProgramFailed", "BadResponse"]
+
+
+def test_a_server_that_cannot_be_asked_interrupts(server, adapter):
+    def gone(params):
+        raise MethodNotFound(method="propose_new_texts")
+
+    server.replies["propose_new_texts"] = gone
+    with pytest.raises(Interrupted) as caught:
+        ProgramReflection(adapter).reflect_many(asked_of_program(1))
+    assert caught.value.status == "failed"
+
+
+def test_a_program_without_proposals_is_refused_as_a_proposer(server):
+    server.capabilities.remove("proposals")
+    with RemoteAdapter(server.url) as adapter, pytest.raises(ValueError, match="propose"):
+        ProgramReflection(adapter)

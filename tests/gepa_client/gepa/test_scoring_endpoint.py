@@ -1,0 +1,142 @@
+"""Programs that return rollouts, and another endpoint that scores them."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from gepa_client import Interrupted, RemoteAdapter, Row
+from gepa_client.errors import BadResponse, Refused
+from gepa_client.journal.entries import SEARCH
+from tests.gepa_client.journal.sample_runs import RUN
+from tests.gepa_client.journal.stored_journals import recording, watched
+from tests.gepa_client.scripted_server import ScriptedServer, failed, ok
+
+SEED = {"system": "s", "style": "t"}
+
+
+def rows(count):
+    return [Row(str(number), {"n": number}) for number in range(count)]
+
+
+@pytest.fixture
+def scorer(host):
+    made = ScriptedServer()
+    made.capabilities, made.rows, made.instance_id = ["scoring", "idempotency"], {}, "scorer"
+    made.scored = Counter()
+    made.judge = lambda _, result: ok(result["output"] / 10, feedback="seen")
+
+    async def score(params):
+        results = []
+        for example, result in zip(params["batch"], params["results"], strict=True):
+            made.scored[example["id"]] += 1
+            results.append(made.judge(example, result))
+        return {"results": results}
+
+    made.replies["score"] = score
+    made.url = host.serve(made.handle)
+    return made
+
+
+@pytest.fixture
+def program(server):
+    server.evaluate_one = lambda _, example, __: {
+        "status": "rollout",
+        "score": None,
+        "output": example.data["n"],
+        "seconds": 0.25,
+        "usage": {"cost_usd": 0.5},
+    }
+    return server
+
+
+@pytest.fixture
+def store(tmp_path):
+    with watched(tmp_path) as made:
+        yield made
+
+
+def test_scores_and_feedback_come_from_there_and_everything_else_from_the_program(program, scorer):
+    with RemoteAdapter(program.url, score_with=scorer.url) as adapter:
+        batch = adapter.evaluate(rows(5), SEED, capture_traces=True)
+        adapter.make_reflective_dataset(SEED, batch, ["system"])
+        assert adapter.journal.spending["score"].calls == 5
+    assert batch.scores == [0.0, 0.1, 0.2, 0.3, 0.4]
+    assert batch.outputs == [0, 1, 2, 3, 4]
+    [sent] = program.called("make_reflective_dataset")
+    first = sent["eval_batch"]["results"][0]
+    assert (first["status"], first["feedback"], first["usage"]) == ("ok", "seen", {"cost_usd": 0.5})
+    assert first["trajectory_ref"].startswith("first/")
+    assert all("trajectory_ref" not in result for params in scorer.called("score") for result in params["results"])
+
+
+def test_a_program_that_failed_is_not_scored_and_one_that_scores_itself_neither(program, scorer):
+    rollout = program.evaluate_one
+    program.evaluate_one = lambda candidate, example, traced: (
+        [failed(), ok(0.75)][example.data["n"]] if example.data["n"] < 2 else rollout(candidate, example, traced)
+    )
+    with RemoteAdapter(program.url, score_with=scorer.url) as adapter:
+        assert adapter.evaluate(rows(3), SEED).scores == [0.0, 0.75, 0.2]
+    assert dict(scorer.scored) == {"2": 1}
+
+
+def test_a_scorer_without_a_score_function_is_an_error(program, scorer, server, host):
+    scorer.judge = lambda *_: {**ok(), "status": "rollout", "score": None}
+    with (
+        RemoteAdapter(program.url, score_with=scorer.url) as adapter,
+        pytest.raises(BadResponse, match="answered `rollout` again"),
+    ):
+        adapter.evaluate(rows(1), SEED)
+    plain = ScriptedServer()
+    with pytest.raises(Refused, match="does not offer `score`"):
+        RemoteAdapter(program.url, score_with=host.serve(plain.handle))
+
+
+def test_a_score_without_a_verdict_is_asked_for_again_and_the_program_is_not_run_again(program, scorer):
+    judge = scorer.judge
+    scorer.judge = lambda example, result: (
+        failed("infra_error", "APIConnectionError") if scorer.scored[example["id"]] < 3 else judge(example, result)
+    )
+    with RemoteAdapter(program.url, score_with=scorer.url, first_backoff_s=0.001) as adapter:
+        assert adapter.evaluate(rows(3), SEED).scores == [0.0, 0.1, 0.2]
+    assert set(program.runs.values()) == {1}
+    assert set(scorer.scored.values()) == {3}
+
+
+def test_what_was_scored_is_neither_run_nor_scored_again(program, scorer, store):
+    for _ in range(2):
+        with (
+            recording(store) as journal,
+            RemoteAdapter(program.url, score_with=scorer.url, journal=journal) as adapter,
+        ):
+            assert adapter.evaluate(rows(4), SEED).scores == [0.0, 0.1, 0.2, 0.3]
+    assert set(program.runs.values()) == set(scorer.scored.values()) == {1}
+
+
+def test_rollouts_that_wait_for_a_scorer_that_is_away_are_not_paid_for_twice(program, scorer, store, host):
+    program.limits["max_concurrency"] = 4
+    judge = scorer.judge
+    waited = []
+
+    async def away(params):
+        [example] = params["batch"]
+        if int(example["id"]) >= 3:
+            waited.append(example["id"])
+            await asyncio.sleep(0.2)
+            return {"results": [failed("infra_error", "APIConnectionError", "the judge is away")]}
+        return {"results": [judge(example, params["results"][0])]}
+
+    answers = scorer.replies["score"]
+    scorer.replies["score"] = away
+    options = {"score_with": scorer.url, "first_backoff_s": 0.001, "max_attempts": 1}
+    with (
+        recording(store) as journal,
+        RemoteAdapter(program.url, journal=journal, **options) as adapter,
+        pytest.raises(Interrupted, match="the judge is away"),
+    ):
+        adapter.evaluate(rows(40), SEED)
+    scorer.replies["score"] = answers
+    with recording(store) as journal, RemoteAdapter(program.url, journal=journal, **options) as adapter:
+        assert adapter.evaluate(rows(40), SEED).scores == [number / 10 for number in range(40)]
+    assert len(store.entries(RUN.id, SEARCH)) == 40
+    assert program.runs.total() <= 40 + 4  # at most those that were in flight run again

@@ -1,0 +1,80 @@
+"""Which store a command uses, and which run a few letters mean."""
+
+from pathlib import Path
+
+import pytest
+
+import gepa_client.journal
+from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.journal import Store, default_store, find_run, open_store
+from tests.gepa_client.journal.sample_runs import run
+
+
+def test_the_store_given_comes_before_the_environments_before_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GEPA_STORE", raising=False)
+    assert default_store() == "runs/evolverpc.db"
+    monkeypatch.setenv("GEPA_STORE", "there.db")
+    assert default_store(None) == "there.db"
+    assert default_store("here.db") == "here.db"
+
+
+def test_a_store_opens_again_by_its_url(store: Store, store_url: str) -> None:
+    assert store.url == store_url
+    store.create(run("x"))
+    again = open_store(store.url)
+    assert [found.id for found in again.runs()] == ["x"]
+    again.close()
+
+
+@pytest.mark.parametrize("url", ["postgres://h/d", "sqlite:///x", ""])
+def test_what_is_no_store_is_refused_and_nothing_is_made(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(JournalError, match="path for SQLite or a mongodb:// URL"):
+        open_store(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def runs(store: Store) -> Store:
+    """Three runs, two of one name."""
+    for day, (run_id, name) in enumerate([("20260101-1", "words"), ("20260102-1", "words"), ("20260103-1", "intents")]):
+        store.create(run(run_id, name=name, created=f"2026-01-{day + 1:02}"))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("20260102-1", "20260102-1"),
+        ("20260102", "20260102-1"),
+        ("intents", "20260103-1"),
+        ("last", "20260103-1"),
+    ],
+)
+def test_a_run_is_found_by_id_prefix_name_or_as_the_last(runs: Store, text: str, found: str) -> None:
+    assert find_run(runs, text).id == found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("202601", "may be any of 20260103-1, 20260102-1, 20260101-1"),
+        ("words", "may be any of 20260102-1, 20260101-1"),
+        ("int", "holds no run 'int'; it has 20260103-1"),
+        ("", "holds no run ''"),
+    ],
+)
+def test_a_run_that_is_not_the_only_one_meant_is_an_error_with_candidates(runs: Store, text: str, message: str) -> None:
+    with pytest.raises(NoSuchRun, match=message):
+        find_run(runs, text)
+
+
+def test_an_empty_store_is_named_as_empty(store: Store) -> None:
+    with pytest.raises(NoSuchRun, match="holds no runs"):
+        find_run(store, "last")
+
+
+def test_all_public_names_are_there() -> None:
+    assert all(hasattr(gepa_client.journal, name) for name in gepa_client.journal.__all__)

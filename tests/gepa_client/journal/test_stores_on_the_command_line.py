@@ -1,0 +1,55 @@
+"""A run through the command line in every store: stopped by its budget, extended, and replayed."""
+
+from collections.abc import Callable
+
+from gepa_client.journal import Store
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.words import Script
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+
+def candidates(ran: Ran) -> list[tuple[object, ...]]:
+    return [(event["texts"], event["score"]) for event in ran.events if event["event"] == "candidate"]
+
+
+def test_a_run_is_extended_and_replayed_from_any_store(
+    serve: Serve, cli: Cli, words: Script, store_url: str, another: Callable[[], Store]
+) -> None:
+    first = cli("optimize", serve(words), "--max-metric-calls", 40, "--store", store_url, "--no-check", "--json")
+    assert first.status == 0, first.stderr
+    run_id = first.event("started")["run_id"]
+    more = cli("resume", run_id, "--max-metric-calls", 100, "--store", store_url, "--json")
+    assert more.status == 0, more.stdout
+    assert len(candidates(more)) > len(candidates(first))
+    replay = cli("replay", run_id, "--store", store_url, "--json")
+    assert (replay.status, candidates(replay)) == (0, candidates(more))
+    store = another()
+    run = store.run(run_id)
+    assert (run.status, run.claim.owner) == ("completed", None)
+    assert run.counters["metric_calls"] == more.event("finished")["metric_calls"]
+    assert run.best is not None
+    assert run.best["score"] == max(score for _, score in candidates(more))  # type: ignore[type-var]
+    assert [kept.texts for kept in store.candidates(run_id)] == [texts for texts, _ in candidates(more)]
+    assert len(words.calls("evaluate")) == sum(
+        attempt.kind == "evaluate" for part in store.parts(run_id) for attempt in store.attempts(run_id, part)
+    )
+
+
+def test_the_printed_next_command_names_the_store(serve: Serve, cli: Cli, words: Script, store_url: str) -> None:
+    def away(_row: object, _candidate: object) -> dict[str, object]:
+        error = {"type": "APIConnectionError", "message": "provider is away"}
+        return {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+    words.evaluate = away
+    ended = cli(
+        "optimize", serve(words), "--max-metric-calls", 40, "--store", store_url, "--max-attempts", 1, "--no-check"
+    )
+    assert ended.status == 3
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("next")]
+    command = line.split()[1:]
+    assert command[:2] == ["gepa-client", "resume"]
+    assert command[3] == "--store"
+    words.evaluate = None
+    assert cli(*command[1:]).status == 0

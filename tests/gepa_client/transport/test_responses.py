@@ -1,0 +1,196 @@
+import orjson
+import pytest
+from aiohttp import web
+
+from gepa_client.errors import BadResponse
+from gepa_client.transport.responses import HttpResponse, result_of
+from gepa_client.transport.rpc import RpcClient
+from protocol.errors import Overloaded
+
+SEED = {"system": "s"}
+COST = {"cost_usd": 0.25, "input_tokens": 3}
+
+
+def nested(levels, opened=b"[", closed=b"]", inside=b"1"):
+    return opened * levels + inside + closed * levels
+
+
+def result(output=b"null", score=b"1", more=b""):
+    """A result whose output, of n levels, makes it n + 1 levels deep."""
+    return (
+        b'{"status":"ok","score":%b,"output":%b,"seconds":2,"usage":{"cost_usd":0.25,"input_tokens":3},'
+        b'"metric_calls":4%b}' % (score, output, more)
+    )
+
+
+def message(inner, request_id=1):
+    return b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request_id, inner)
+
+
+def results(*given):
+    return b'{"results":[%b]}' % b",".join(given)
+
+
+def read(inner):
+    return result_of(HttpResponse(200, "", message(inner)), 1)
+
+
+@pytest.fixture
+def client(host):
+    """A client of a server that answers every call with these bytes."""
+
+    def of(inner):
+        async def handler(request):
+            request_id = orjson.loads(await request.read())["id"]
+            return web.Response(body=message(inner, request_id), content_type="application/json")
+
+        return RpcClient(host.serve(handler), token="t")
+
+    return of
+
+
+def of_depth(levels):
+    return (
+        nested(levels),
+        nested(levels, b'{"a":', b"}"),
+        nested(levels, b'[0,"[[{",', b',"]\\"]"]'),
+        nested(levels, inside=b'"' + b"[" * 2000 + b'"'),
+    )
+
+
+@pytest.mark.parametrize("output", of_depth(199))
+def test_a_result_as_deep_as_may_be_is_taken_as_it_is(output):
+    taken = read(results(result(output)))
+    assert taken["results"][0]["output"] == orjson.loads(output)
+    assert orjson.loads(orjson.dumps([taken])) == [taken]
+
+
+@pytest.mark.parametrize("levels", [200, 215, 260, 1015, 1030, 20_000])
+def test_a_result_nested_deeper_costs_its_example_alone(levels):
+    for output in of_depth(levels):
+        before, failed, after = read(results(result(b'"a"'), result(output), result(b'"b"')))["results"]
+        assert (before["output"], after["output"]) == ("a", "b")
+        assert (failed["status"], failed["score"], failed["output"]) == ("program_error", None, None)
+        assert failed["error"] == {
+            "type": "ResultTooDeep",
+            "message": "its output nests deeper than 200 levels",
+        }
+        assert (failed["usage"], failed["seconds"], failed["metric_calls"]) == (COST, 2, 4)
+
+
+def test_many_brackets_that_nest_shallowly_are_no_depth():
+    output = b"[" + b",".join([b'[{"a":[]}]'] * 5000) + b"]"
+    assert read(results(result(output)))["results"][0]["output"] == orjson.loads(output)
+
+
+def test_nobodys_verdict_does_not_become_one_by_its_depth():
+    given = b'{"status":"infra_error","score":null,"output":%b,"seconds":0}' % nested(300)
+    assert read(results(given))["results"][0]["status"] == "infra_error"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b'{"dataset":{"a":[{"r":%b}]}}' % nested(217),
+        nested(221),
+        nested(5000),
+        b'{"results":%b}' % nested(300),
+        b'{"results":[],"more":%b}' % nested(300),
+    ],
+)
+def test_any_other_answer_that_nests_too_deep_is_refused(inner):
+    with pytest.raises(BadResponse, match=r"nests deeper than 220|no object"):
+        read(inner)
+
+
+def test_a_record_may_quote_a_result_as_deep_as_may_be():
+    inner = b'{"dataset":{"a":[{"r":%b}]}}' % results(result(nested(199)))
+    assert read(inner) == orjson.loads(inner)
+    assert read(nested(220)) == orjson.loads(nested(220))
+
+
+def test_an_error_that_nests_too_deep_is_refused():
+    body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32025,"message":"no","data":%b}}' % nested(300)
+    with pytest.raises(BadResponse, match="nests too deep"):
+        result_of(HttpResponse(200, "", body), 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        message(nested(100)) + b"],[" + message(nested(150)),
+        message(nested(100)) + b"," + message(nested(150)),
+        b"]" * 900 + b"[" * 900,
+        b"]" + b"[" * 300,
+        b"[" * 2000,
+        nested(2000) + b"]",
+        b"[" * 2000 + b'"' + b'\\"' * 100_000,
+        message(nested(300))[:-1],
+    ],
+)
+def test_what_is_no_json_is_no_answer_however_deep(body):
+    with pytest.raises(BadResponse, match="no JSON-RPC answer"):
+        result_of(HttpResponse(200, "", body), 1)
+
+
+@pytest.mark.parametrize("method", ["evaluate", "score"])
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        (result(score=b"1e200"), "ScoreTooLarge", "its score is 1e+200"),
+        (result(score=b"-1e16"), "ScoreTooLarge", "its score is -1e+16"),
+        (result(more=b',"objective_scores":{"fast":1,"good":1e300}'), "ScoreTooLarge", "its objective score 'good' is"),
+        (result(nested(1000)), "ResultTooDeep", "200 levels"),
+    ],
+)
+async def test_an_extreme_result_is_a_failure_of_its_example_that_keeps_its_cost(client, method, given, kind, message):
+    batch = [{"id": "a", "data": 1}, {"id": "b", "data": 2}]
+    async with client(results(given, result())) as open_client:
+        if method == "evaluate":
+            answer = await open_client.evaluate(SEED, batch)
+        else:
+            answer = await open_client.score({"batch": batch, "results": []})
+    failed, fine = answer["results"]
+    assert (failed["status"], failed["score"], failed["error"]["type"]) == ("program_error", None, kind)
+    assert message in failed["error"]["message"]
+    assert "objective_scores" not in failed
+    assert (failed["usage"], failed["seconds"], failed["metric_calls"]) == (COST, 2, 4)
+    assert fine["score"] == 1
+
+
+@pytest.mark.parametrize("score", [b"1e15", b"-1e15", b"0"])
+async def test_a_score_as_large_as_may_be_is_taken(client, score):
+    async with client(results(result(score=score))) as open_client:
+        answer = await open_client.evaluate(SEED, [{"id": "a", "data": 1}])
+    assert answer["results"][0]["score"] == float(score)
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        b'"seconds":1e16',
+        b'"seconds":1,"usage":{"cost_usd":1e200}',
+        b'"seconds":1,"usage":{"input_tokens":18446744073709551615}',
+        b'"seconds":1,"usage":{"of_its_own":1e308}',
+        b'"seconds":1,"metric_calls":9007199254740993',
+    ],
+)
+async def test_an_amount_that_cannot_be_is_a_bad_response(client, amount):
+    async with client(results(b'{"status":"ok","score":1,%b}' % amount)) as open_client:
+        with pytest.raises(BadResponse, match=r"the limit is 1e\+15"):
+            await open_client.evaluate(SEED, [{"id": "a", "data": 1}])
+
+
+async def test_an_answer_of_a_method_without_examples_is_refused_for_its_depth(client):
+    async with client(b'{"dataset":{"a":[{"r":%b}]},"texts":{"a":"b"}}' % nested(900)) as open_client:
+        with pytest.raises(BadResponse, match="nests deeper"):
+            await open_client.make_reflective_dataset({})
+        with pytest.raises(BadResponse, match="nests deeper"):
+            await open_client.propose_new_texts({})
+
+
+@pytest.mark.parametrize(("after", "pause"), [("7", 7.0), ("²", 1.0), ("٣", 1.0), ("", 1.0), ("soon", 1.0)])
+def test_a_pause_asked_for_is_read_as_digits_or_not_at_all(after, pause):
+    with pytest.raises(Overloaded) as caught:
+        result_of(HttpResponse(429, after, b""), 1)
+    assert caught.value.details == {"retry_after_s": pause}
